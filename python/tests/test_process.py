@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typing import Any, Callable
 import pytest
 
 import stasis
-from stasis import _process
+from stasis import _process, _schema, pages
 from stasis._process import run_program
 from stasis._progress import Progress
 
@@ -30,7 +31,11 @@ CALL = """\
 import signal, stasis, sys
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 try:
-    stasis.simulate("jpt39c", workload={job!r}, results="r", ios="none", progress=False)
+    for model in ["jpt39c", "null"]:
+        try:
+            stasis.simulate(model, workload={job!r}, results="r", ios="none", progress=False)
+        except Exception as error:
+            print("the loop goes on after", error)
 except KeyboardInterrupt as error:
     print(type(error).__name__, error.status, error.results)
     sys.exit(7)
@@ -82,6 +87,34 @@ def test_ctrl_c_ends_the_run_and_keeps_its_results(simulating: tuple[subprocess.
     assert (process.returncode, output.split()) == (7, ["Interrupted", "130", "r"]), errors
     assert not running(child)
     assert stasis.Result("r").ending == "cancelled"
+
+
+#: Each function that starts the program and waits for it.
+CALLS: dict[str, Callable[[], object]] = {
+    "run": lambda: stasis.run("experiment.toml", results="r", progress=False),
+    "simulate": lambda: stasis.simulate("null", workload="job.fio", results="r", progress=False),
+    "crash_test": lambda: stasis.crash_test("experiment.toml", results="r", progress=False),
+    "models": stasis.models,
+    "model": lambda: stasis.model("jpt39c"),
+    "schema": lambda: _schema._schema.__wrapped__(),
+    "page": lambda: pages.drawn(lambda _level: pages.Page("title")),
+    "reproduce": lambda: stasis.study.reproduction.Reproduction.listed("femu", []),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_ctrl_c_is_no_error_of_any_call(name: str, fake: Callable[[str], Path], here: Path) -> None:
+    (here / "experiment.toml").touch()
+    # As the terminal does it to the program, and the test to itself.
+    program = fake(f"trap 'exit 130' INT; kill -INT {os.getpid()}; while :; do sleep 0.05; done")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stasis.study.reproduction.the_program", lambda: program)
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            CALLS[name]()
+    assert not isinstance(stopped.value, Exception)
+    assert isinstance(stopped.value, stasis.Interrupted)
+    sent = pickle.loads(pickle.dumps(stopped.value))
+    assert (str(sent), sent.status, sent.results) == (str(stopped.value), 130, None)
 
 
 def test_ctrl_c_while_the_program_begins_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,6 +169,24 @@ def test_a_run_that_is_awaited_can_be_cancelled(here: Path) -> None:
 
     asyncio.run(cancelled())
     assert set(children(os.getpid())) <= before
+    assert stasis.Result("r").ending == "cancelled"
+
+
+def test_a_run_that_is_awaited_ends_by_its_event(here: Path) -> None:
+    async def ended() -> str:
+        cancel = threading.Event()
+        call = stasis.simulate_async(
+            "jpt39c", workload=ENDLESS, results="r", ios="none", progress=False, cancel=cancel
+        )  # fmt: skip
+        task = asyncio.ensure_future(call)
+        while not Path("r/.stasis-results").exists():
+            await asyncio.sleep(0.02)
+        cancel.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return "the loop goes on"
+
+    assert asyncio.run(ended()) == "the loop goes on"
     assert stasis.Result("r").ending == "cancelled"
 
 

@@ -25,6 +25,7 @@ from .errors import (
 from .experiment import (
     Disk,
     Drive,
+    Expectation,
     Experiment,
     Fault,
     FaultSpace,
@@ -48,7 +49,7 @@ from .experiment import (
 from .frame import Frame
 from .ios import Ios
 from .result import Result
-from .study import ReproductionResult, Study, StudyResult, reproduce, sweep
+from .study import ReproductionResult, Search, Study, StudyResult, reproduce, sweep
 
 try:
     #: The package's version, which is that of the program in its wheel.
@@ -63,6 +64,7 @@ __all__ = [
     "CrashTest",
     "Disk",
     "Drive",
+    "Expectation",
     "Experiment",
     "ExperimentError",
     "Fault",
@@ -87,6 +89,7 @@ __all__ = [
     "ReproductionResult",
     "Result",
     "ResultsError",
+    "Search",
     "Serve",
     "StasisError",
     "Study",

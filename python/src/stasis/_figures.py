@@ -20,8 +20,8 @@ _UNITS = {
 }
 #: Columns whose type is not that of their first value.
 _KINDS = {"seed": pa.uint64()}
-#: Rates over a drive's ``active_seconds``. Summaries of earlier versions have none.
-RATES = ("iops", "bytes_per_second")
+#: An operation's rates, and the time that they are over. Summaries of earlier versions have less.
+RATES = ("active_seconds", "iops", "bytes_per_second")
 
 
 def operations_of(summary: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str, dict[str, Any]]]:

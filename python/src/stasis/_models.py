@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 
 from ._process import run_program
-from .errors import ProgramError
 from .frame import Frame
 
 __all__ = ["model", "models"]
@@ -58,7 +57,7 @@ def model(name: str) -> dict[str, Any]:
     """A named drive's model as a table, to change and to pass to `simulate` or `Drive`.
 
     ``name``: one of the column ``model`` of `models`. Keys and units are those of
-    docs/reference/models.md.
+    ``stasis models NAME``.
 
     Raises `ProgramError` for a name that is none of `models`.
     """
@@ -71,10 +70,7 @@ def _asked(*words: str) -> Any:
     from ._run import program
 
     command_line = [str(program()), "models", *words, "--json"]
-    done = run_program(command_line)
-    if done.status != 0:
-        raise ProgramError(done.message(), status=done.status, command_line=command_line)
-    return json.loads(done.output)
+    return json.loads(run_program(command_line).succeeded().output)
 
 
 def _at(values: Any, place: tuple[str, ...]) -> Any:

@@ -21,6 +21,7 @@ from types import FrameType
 from typing import Any, Callable, Optional
 
 from ._progress import Progress
+from .errors import Interrupted, ProgramError
 
 #: Time after SIGINT in which the program can write its results (s).
 GRACE = 20.0
@@ -64,6 +65,18 @@ class Completed:
         if self.status < 0:
             return f"the program was ended by {signal.Signals(-self.status).name}"
         return f"the program ended with status {self.status} and said nothing"
+
+    def not_interrupted(self) -> Completed:
+        """Itself; raises ``Interrupted`` after Ctrl-C."""
+        if self.stopped:
+            raise Interrupted("the program was stopped", status=self.status, command_line=self.command_line)
+        return self
+
+    def succeeded(self) -> Completed:
+        """Itself; raises ``Interrupted`` after Ctrl-C, and ``ProgramError`` for a status but 0."""
+        if self.not_interrupted().status != 0:
+            raise ProgramError(self.message(), status=self.status, command_line=self.command_line)
+        return self
 
 
 def _dies_with_parent() -> None:

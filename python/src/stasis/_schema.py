@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Optional
 import pyarrow as pa
 
 from ._process import run_program
-from .errors import ProgramError
 from .frame import Frame
 
 if TYPE_CHECKING:
@@ -41,10 +40,7 @@ def _schema() -> _Node:
     from ._run import program
 
     command_line = [str(program()), "schema"]
-    done = run_program(command_line)
-    if done.status != 0:
-        raise ProgramError(done.message(), status=done.status, command_line=command_line)
-    schema: _Node = json.loads(done.output)
+    schema: _Node = json.loads(run_program(command_line).succeeded().output)
     return schema
 
 

@@ -18,7 +18,7 @@ __all__ = [
 
 
 class StasisError(Exception):
-    """The base of all exceptions of this package."""
+    """The base of all exceptions of this package but `Interrupted`."""
 
 
 class ProgramNotFound(StasisError, FileNotFoundError):
@@ -61,11 +61,36 @@ def _program_error(message: str, status: int, command_line: Sequence[str], resul
     return ProgramError(message, status=status, command_line=command_line, results=results)
 
 
-class Interrupted(ProgramError, KeyboardInterrupt):
+class Interrupted(KeyboardInterrupt):
     """A run that was stopped by Ctrl-C; the results until then are in ``results``.
 
-    It is a ``KeyboardInterrupt``, so that it ends a program that does not catch it.
+    It is a ``KeyboardInterrupt`` and no ``Exception``, so that it ends a program that does not catch
+    it, also in a loop that goes on after errors.
     """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        command_line: Sequence[str] = (),
+        results: Optional[Path] = None,
+    ) -> None:
+        super().__init__(message)
+        #: The exit status: 130, or minus the number of the signal that ended the program.
+        self.status = status
+        #: The command line that was started.
+        self.command_line = list(command_line)
+        #: The folder with the results so far, if any were kept.
+        self.results = results
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Executors send exceptions between processes.
+        return (_interrupted, (str(self), self.status, self.command_line, self.results))
+
+
+def _interrupted(message: str, status: int, command_line: Sequence[str], results: Optional[Path]) -> Interrupted:
+    return Interrupted(message, status=status, command_line=command_line, results=results)
 
 
 class ResultsError(StasisError):

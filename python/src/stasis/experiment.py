@@ -1,8 +1,7 @@
 """Experiments as dataclasses: the tables and keys of an experiment file.
 
 A field that is ``None`` is left to the program, which has the default. Names are those of the file
-with ``_`` for ``-``; lists of tables have the plural. ``described()`` of each table, and
-``docs/reference/experiment.md``, say what each key means.
+with ``_`` for ``-``; lists of tables have the plural. ``described()`` of each table says what each key means.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from .frame import Frame
 __all__ = [
     "Disk",
     "Drive",
+    "Expectation",
     "Experiment",
     "Fault",
     "FaultSpace",
@@ -50,7 +50,7 @@ __all__ = [
 
 #: Bytes, or a number with a unit: ``"1GiB"``.
 Size = Union[int, str]
-#: A model: a word (``"samsung-980-pro"``) or a table of ``docs/reference/models.md``.
+#: A model: a word (``"samsung-980-pro"``) or a table, as `model` gives one.
 Model = Union[str, Mapping[str, Any]]
 #: A medium: a word (``"ram:1GiB"``) or a table (``{"ram": "1GiB"}``).
 Medium = Union[str, Mapping[str, Any]]
@@ -542,6 +542,16 @@ class FaultSpace(Table):
 
 
 @dataclass
+class Expectation(Table):
+    """A threshold of the run, such as ``read.p99 < 1ms``."""
+
+    PLACE: ClassVar[str] = "[[expect]]"
+
+    that: str
+    name: Optional[str] = None
+
+
+@dataclass
 class Experiment(Table):
     """An experiment: the command in the guest, the drives, the machine, and the limits."""
 
@@ -557,6 +567,7 @@ class Experiment(Table):
     wall_limit: Optional[str] = None
     check_limit: Optional[str] = None
     strict: Optional[bool] = None
+    history: Optional[bool] = None
     machine: Optional[Union[Machine, list[Machine]]] = _table("Machine")
     guest: Optional[Guest] = _table("Guest")
     serve: Optional[Serve] = _table("Serve")
@@ -564,6 +575,7 @@ class Experiment(Table):
     networks: list[Network] = _table("Network", name="network", many=True)
     faults: list[Fault] = _table("Fault", name="fault", many=True)
     fault_space: Optional[FaultSpace] = _table("FaultSpace")
+    expectations: list[Expectation] = _table("Expectation", name="expect", many=True)
     #: The folder that relative paths start from; the current one where it is ``None``.
     base: Optional[Path] = field(default=None, metadata={"private": True}, compare=False)
 
@@ -594,6 +606,7 @@ TABLES: dict[str, type[Table]] = {
     for each in (
         Disk,
         Drive,
+        Expectation,
         Fault,
         FaultSpace,
         Guest,

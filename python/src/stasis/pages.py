@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
 
 from ._process import run_program
-from .errors import ProgramError
 
 __all__ = [
     "Axis",
@@ -63,16 +62,18 @@ class Section:
 @dataclass
 class Head:
     """The answer that a page begins with: a sentence, three tiles (the verdict and two more) and a
-    `table`. ``tone`` is "good", "bad" or "neutral"."""
+    `table`. ``tone`` is "good", "bad" or "neutral". In place of the first two a ``study`` has the
+    facts from which the program makes them (docs/reference/results.md#pages-of-your-own)."""
 
-    sentence: str
-    verdict: str
+    sentence: Optional[str]
+    verdict: Optional[str]
     tiles: Sequence[tuple[str, str]]
     tone: str = "neutral"
     remarks: list[str] = field(default_factory=list)
     #: What repeats it: ``command``, and ``inputs`` of ``path``, ``bytes`` and ``sha256``.
     repeat: Optional[dict[str, Any]] = None
     table: Optional[dict[str, Any]] = None
+    study: Optional[dict[str, Any]] = None
 
 
 @dataclass
@@ -141,10 +142,7 @@ def _drawn(page: Page) -> str:
     head = {**vars(page.head), **(page.head.table or {})} if page.head else None
     sections = [vars(each) for each in page.sections]
     described = json.dumps({**vars(page), "head": head, "sections": sections}, allow_nan=False)
-    done = run_program(command_line, stdin=described.encode())
-    if done.status != 0:
-        raise ProgramError(done.message(), status=done.status, command_line=command_line)
-    return done.output
+    return run_program(command_line, stdin=described.encode()).succeeded().output
 
 
 #: Sets a frame's height to that of its content.

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{anyhow, Result};
+use anyhow::{anyhow, bail, Result};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use stasis_reproductions as reproductions;
+use stasis_runner::failure::Code;
+use stasis_terminal::answer;
 
 use crate::arguments::{RunArguments, ShellArguments};
 use crate::commands;
@@ -28,7 +30,20 @@ struct Cli {
     /// Show no progress, and no summary at the end
     #[arg(long, short, global = true)]
     quiet: bool,
+    /// Print the result as one JSON document, also that of a failure
+    #[arg(long, global = true)]
+    json: bool,
 }
+
+/// Commands that have the terminal, or are another program, and so no document of their own.
+const WITHOUT_JSON: [(&str, &str); 3] = [
+    ("shell", "its output is the terminal's"),
+    ("debug", "its output is the run's; `stasis run --json` has that as a file"),
+    ("sweep", "a study's results are files of its folder"),
+];
+
+/// The exit status of a command line that is wrong (clap).
+const WRONG_WORDS: u8 = 2;
 
 /// The commands, with their arguments.
 #[derive(Debug, Subcommand)]
@@ -49,6 +64,8 @@ pub enum Command {
     Sweep(commands::sweep::Arguments),
     /// Set results side by side, and say which differences matter
     Compare(commands::compare::Arguments),
+    /// Say what results have, what in them is odd, and what to ask next
+    Inspect(commands::inspect::Arguments),
     /// Say where the time of an I/O went, and what was before it
     Why(commands::why::Arguments),
     /// Write a run's I/Os as blktrace, Perfetto or fio have them
@@ -228,13 +245,39 @@ pub fn main() -> Result<ExitCode> {
     let matches = description().try_get_matches().unwrap_or_else(|error| {
         let words: Vec<_> =
             std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-        crate::separator::explained(error, &mut description(), &words).exit()
+        let error = crate::separator::explained(error, &mut description(), &words);
+        if error.use_stderr()
+            && words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
+        {
+            answer::as_json();
+            answer::fail(Code::Usage, error.to_string().trim(), WRONG_WORDS);
+        }
+        error.exit()
     });
-    let Cli { command, quiet } =
+    let Cli { command, quiet, json } =
         Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if quiet {
         stasis_terminal::progress::quiet();
     }
+    if json {
+        answer::as_json();
+        let name = matches.subcommand_name().unwrap_or_default();
+        if let Some((_, why)) = WITHOUT_JSON.iter().find(|(other, _)| *other == name) {
+            bail!("stasis {name} takes no --json: {why}");
+        }
+    }
+    let status = run(command, quiet)?;
+    answer::finish(status_of(status))?;
+    Ok(status)
+}
+
+/// The number of an exit status.
+fn status_of(status: ExitCode) -> u8 {
+    // It has no accessor, but equality.
+    (0..=u8::MAX).find(|number| ExitCode::from(*number) == status).unwrap_or(u8::MAX)
+}
+
+fn run(command: Command, quiet: bool) -> Result<ExitCode> {
     match command {
         Command::Run(arguments) => commands::run::main(*arguments, quiet),
         Command::On(arguments) => commands::on::main(*arguments, quiet),
@@ -244,6 +287,7 @@ pub fn main() -> Result<ExitCode> {
         Command::Sim(arguments) => stasis_simulation::main(&arguments, quiet),
         Command::Sweep(arguments) => commands::sweep::main(&arguments),
         Command::Compare(arguments) => commands::compare::main(&arguments, quiet),
+        Command::Inspect(arguments) => commands::inspect::main(&arguments),
         Command::Why(arguments) => commands::why::main(&arguments),
         Command::Export(arguments) => commands::export::main(&arguments, quiet),
         Command::Archive(arguments) => commands::archive::main(&arguments, made, quiet),

@@ -11,8 +11,8 @@ mod separator;
 
 use std::process::ExitCode;
 
-use stasis_runner::failure;
-use stasis_terminal::FAILURE;
+use stasis_runner::failure::{self, Code};
+use stasis_terminal::{answer, FAILURE, STOPPED};
 
 fn main() -> ExitCode {
     stasis_runner::enter();
@@ -20,8 +20,14 @@ fn main() -> ExitCode {
     match cli::main() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("stasis: {}", failure::told(&error));
-            ExitCode::from(FAILURE)
+            let (code, message) = (Code::of(&error), failure::told(&error));
+            stasis_terminal::say!("stasis: {message}");
+            let status = match code {
+                Code::Stopped => STOPPED,
+                _ => FAILURE,
+            };
+            answer::fail(code, &message, status);
+            ExitCode::from(status)
         }
     }
 }

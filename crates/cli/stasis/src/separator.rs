@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::error::ErrorKind;
 use clap::{Command, Error};
+use stasis_report::shell_word;
 
 /// The parser's error, or one that explains where `--` goes: where the first plain word after
 /// `stasis run` or `stasis shell` is no experiment's file.
@@ -38,12 +39,8 @@ fn corrected(description: &Command, words: &[String]) -> Option<String> {
     if first.extension().is_some_and(|ending| ending == "toml") || first.is_file() {
         return None;
     }
-    let quoted = |word: &String| match word.contains([' ', '\'', '"', '$', ';', '&', '|']) {
-        true => format!("'{}'", word.replace('\'', "'\\''")),
-        false => word.clone(),
-    };
-    let before = words[1..at].iter().map(quoted);
-    let after = words[at..].iter().map(quoted);
+    let before = words[1..at].iter().map(|word| shell_word(word));
+    let after = words[at..].iter().map(|word| shell_word(word));
     let all: Vec<_> = before.chain(["--".to_owned()]).chain(after).collect();
     Some(format!("stasis {}", all.join(" ")))
 }

@@ -75,6 +75,34 @@ fn help_lists_every_key_of_a_drive() {
 }
 
 #[test]
+fn a_crash_test_of_several_machines_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let drive = "model = 'fixed:100us'\nmedium = { ram = '16MiB' }\n";
+    let own = format!("[[machine.drive]]\n{drive}");
+    let shared = format!("[[machine.disk]]\non = 'd'\n[[drive]]\nname = 'd'\n{drive}");
+    for rest in [own, shared] {
+        let file = folder.path().join("two.toml");
+        let machines = "command = ['true']\n[[machine]]\nname = 'a'\n[[machine]]\nname = 'b'\n";
+        std::fs::write(&file, format!("{machines}{rest}")).unwrap();
+        let file = file.to_str().unwrap();
+        let error = failure(&["crash-test", file], 125);
+        for word in [file, "a crash test is of one machine, and the experiment has 2", "[[fault]]"]
+        {
+            assert!(error.contains(word), "{word}: {error}");
+        }
+        let error = failure(&["run", file, "--power-cut=random"], 125);
+        assert!(error.contains("--power-cut is of one machine"), "{error}");
+    }
+}
+
+#[test]
+fn a_branch_that_would_keep_snapshots_is_refused_with_the_reason() {
+    let words = ["run", "--snapshots=100ms", "--from=last", "--branch=seed=3", "--", "true"];
+    let error = failure(&words, 125);
+    assert!(error.contains("a branch keeps none: run once with --snapshots, then"), "{error}");
+}
+
+#[test]
 fn a_message_says_its_cause_once() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
@@ -257,6 +285,44 @@ fn doctor_says_that_no_guest_can_be_built() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("namespace") && said.contains("Operation not permitted"), "{said}");
     assert!(!said.contains("can run here"), "{said}");
+}
+
+/// What root has built in a user's cache is the user's problem, and doctor says so.
+#[test]
+fn doctor_tries_the_cache_as_the_user_who_asks() {
+    use std::os::unix::fs::{chown, MetadataExt};
+    const NOBODY: &str = "65534";
+    let home = tempfile::tempdir().unwrap();
+    if std::fs::metadata(home.path()).unwrap().uid() != 0 {
+        eprintln!("not tried: only root can be another user");
+        return;
+    }
+    // The program is where nobody may not look.
+    let program = home.path().join("stasis");
+    std::fs::copy(env!("CARGO_BIN_EXE_stasis"), &program).unwrap();
+    let guests = home.path().join(".cache/stasis/guest");
+    std::fs::create_dir_all(&guests).unwrap();
+    for folder in [home.path(), &home.path().join(".cache")] {
+        chown(folder, Some(65534), Some(65534)).unwrap();
+    }
+    let doctor = || {
+        let mut command = Command::new("/usr/bin/setpriv");
+        command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]).arg(&program);
+        command.args(["doctor", "--json"]).env("HOME", home.path()).env_remove("XDG_CACHE_HOME");
+        // Nothing is booted: no QEMU is found.
+        let output = command.env("PATH", "/nowhere").output().unwrap();
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let is_told =
+        |report: &serde_json::Value| report["problems"].to_string().contains("chown -R 65534");
+    let report = doctor();
+    assert!(is_told(&report), "{report:#}");
+    // What it says helps.
+    let chown =
+        ["-R", NOBODY, home.path().join(".cache/stasis").to_str().unwrap()].map(str::to_owned);
+    assert!(Command::new("chown").args(chown).status().unwrap().success());
+    let report = doctor();
+    assert!(!is_told(&report), "{report:#}");
 }
 
 #[test]

@@ -4,6 +4,19 @@ use stasis_block::clock::Nanos;
 use stasis_block::{Command, Delivery, Status, Tag};
 use stasis_run_events::{IoRecord, IoStatus};
 
+/// The parts of a command's time that the layers around the model took (ns): the rest is the model's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LayerTimes {
+    /// In a disk image, for its tables and for what it sends to the drive before.
+    pub image: Nanos,
+    /// For the limit of its tenant.
+    pub limited: Nanos,
+    /// For the host's scheduler, or behind a barrier that the host keeps.
+    pub scheduled: Nanos,
+    /// By which an injected fault made it later.
+    pub fault: Nanos,
+}
+
 /// A command that a layer has completed.
 #[derive(Debug)]
 pub struct Done {
@@ -25,14 +38,23 @@ pub struct Done {
     pub order: u64,
     /// When it completed: its target time (ns).
     pub at: Nanos,
+    /// Its time outside of the model.
+    pub layers: LayerTimes,
     /// How the guest learns of it.
     pub delivery: Delivery,
 }
 
 impl Done {
+    /// A fault lets it complete at `at` (ns).
+    pub fn delay_until(&mut self, at: Nanos) {
+        self.layers.fault = self.layers.fault.saturating_add(at.saturating_sub(self.at));
+        self.at = at;
+    }
+
     /// Its record, for a guest that sees the completion at once.
     pub fn record(&self) -> IoRecord {
         let failed = self.status != Status::Ok;
+        let LayerTimes { image, limited, scheduled, fault } = self.layers;
         IoRecord {
             queue: self.queue,
             status: if failed { IoStatus::Error } else { IoStatus::Ok },
@@ -40,6 +62,10 @@ impl Done {
             submit: self.submit,
             target: self.at,
             delivered: self.at,
+            image,
+            limited,
+            scheduled,
+            fault,
             ..IoRecord::of(&self.command)
         }
     }

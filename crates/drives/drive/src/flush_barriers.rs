@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use stasis_block::clock::Nanos;
 use stasis_block::{Command, Delivery, Operation, Request, Status, Tag};
 
-use crate::{Decorator, Done, Layer, Properties};
+use crate::{Decorator, Done, Layer, LayerTimes, Properties};
 
 /// The tag of this layer's own flushes; no caller has that many commands in flight.
 const OWN: Tag = Tag::MAX;
@@ -62,7 +62,9 @@ impl FlushBarriers {
 
     fn end(&mut self, done: Done) {
         let Some((submit, order)) = self.in_flight.remove(&done.tag) else { return };
-        self.ready.push_back(Done { submit, order, ..done });
+        let scheduled = done.layers.scheduled + done.submit.saturating_sub(submit);
+        let layers = LayerTimes { scheduled, ..done.layers };
+        self.ready.push_back(Done { submit, order, layers, ..done });
     }
 
     /// Ends a command that the layer below does not get.
@@ -79,6 +81,7 @@ impl FlushBarriers {
             submit,
             order,
             at,
+            layers: LayerTimes::default(),
             delivery,
         });
     }

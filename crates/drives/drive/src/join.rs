@@ -5,7 +5,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::medium::{Finished, Medium, MediumError};
 use stasis_block::{Command, Delivery, Fate, Operation, Request, Status, Tag, SECTOR};
 
-use crate::Done;
+use crate::{Done, LayerTimes};
 
 /// A medium, and the commands in flight between it and a model. A command's slot is its name at
 /// both, independent of the caller's tags.
@@ -205,8 +205,20 @@ impl<M: Medium + ?Sized> Join<M> {
             }
             (outcome, _) => outcome,
         };
-        let delivery = Delivery::Once;
-        Some(Done { tag, queue, command, status, failed_at, data, submit, order, at, delivery })
+        let (layers, delivery) = (LayerTimes::default(), Delivery::Once);
+        Some(Done {
+            tag,
+            queue,
+            command,
+            status,
+            failed_at,
+            data,
+            submit,
+            order,
+            at,
+            layers,
+            delivery,
+        })
     }
 
     /// Carries a command out at once, and waits for it ([`crate::Layer::instant`]).

@@ -27,7 +27,7 @@ mod shared;
 mod turns;
 
 pub use control::{Control, Look};
-pub use done::Done;
+pub use done::{Done, LayerTimes};
 pub use drive::Drive;
 pub use faults::{DriveFault, DriveFaultKind, FaultChange, Faults};
 pub use flush_barriers::FlushBarriers;

@@ -5,12 +5,12 @@ use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{Command, Delivery, Request, Status, Tag, VendorCommand, VendorError};
 use stasis_scheduler::{
-    Dispatcher, GroupId, LimitId, LimitSpec, LimitStatistics, QueueId, QueueSpec, QueueStatistics,
-    SchedulerSpec,
+    Dispatched, Dispatcher, GroupId, LimitId, LimitSpec, LimitStatistics, QueueId, QueueSpec,
+    QueueStatistics, SchedulerSpec,
 };
 
 use crate::turns::{Sent, Turns};
-use crate::{Control, Decorator, Done, Layer};
+use crate::{Control, Decorator, Done, Layer, LayerTimes};
 
 /// A group of tenants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,8 @@ struct Held {
     order: u64,
     // Data of the command, until it is sent.
     data: Vec<u8>,
+    // When the drive got it (ns), and how long it had waited for a limit.
+    passed: Option<(Nanos, Nanos)>,
     // `None` where reports are not asked for.
     sent: Option<Sent>,
 }
@@ -217,8 +219,8 @@ impl Scheduled {
         }
         let order = self.submitted[tenant.index()];
         self.submitted[tenant.index()] += 1;
-        let sent = None;
-        let held = Held { tenant, tag, queue, command, submit: now, order, data, sent };
+        let (passed, sent) = (None, None);
+        let held = Held { tenant, tag, queue, command, submit: now, order, data, passed, sent };
         let slot = self.slots.insert(held) as Tag;
         let request = stasis_scheduler::QueuedRequest {
             urgent,
@@ -226,7 +228,8 @@ impl Scheduled {
         };
         if let Err(refused) = self.dispatcher.submit(now, tenant.0, &request) {
             debug_assert!(false, "tenants are of this drive, slots are unique: {refused}");
-            self.finish(slot, (command.operation.failure(), 0), Vec::new(), now);
+            let refused = (command.operation.failure(), 0);
+            self.finish(slot, refused, Vec::new(), (now, LayerTimes::default()));
         }
         self.fill(now);
     }
@@ -242,9 +245,9 @@ impl Scheduled {
         while let Some(at) = self.inner_event().filter(|&at| at <= now) {
             self.lower.advance(at, &mut self.done);
             let mut done = std::mem::take(&mut self.done);
-            for Done { tag: slot, status, failed_at, data, at, .. } in done.drain(..) {
+            for Done { tag: slot, status, failed_at, data, at, layers, .. } in done.drain(..) {
                 self.dispatcher.complete(at, slot);
-                self.finish(slot, (status, failed_at), data, at);
+                self.finish(slot, (status, failed_at), data, (at, layers));
             }
             self.done = done;
             self.fill(at);
@@ -256,11 +259,12 @@ impl Scheduled {
     }
 
     fn fill(&mut self, now: Nanos) {
-        while let Some(slot) = self.dispatcher.next(now) {
+        while let Some(Dispatched { tag: slot, limited }) = self.dispatcher.next(now) {
             let Some(held) = self.slots.get_mut(slot as usize) else {
                 debug_assert!(false, "the scheduler sent what is not here");
                 continue;
             };
+            held.passed = Some((now, limited));
             if let Some(turns) = &mut self.turns {
                 held.sent = Some(turns.sent(now, held.tenant.index()));
             }
@@ -276,16 +280,36 @@ impl Scheduled {
         }
     }
 
-    fn finish(&mut self, slot: Tag, (status, failed_at): (Status, u64), data: Vec<u8>, at: Nanos) {
+    fn finish(
+        &mut self,
+        slot: Tag,
+        (status, failed_at): (Status, u64),
+        data: Vec<u8>,
+        (at, below): (Nanos, LayerTimes),
+    ) {
         let Some(held) = self.slots.try_remove(slot as usize) else { return };
-        let Held { tenant, tag, queue, command, submit, order, sent, .. } = held;
+        let Held { tenant, tag, queue, command, submit, order, passed, sent, .. } = held;
+        let (passed, limited) = passed.unwrap_or((at, 0));
+        let scheduled = below.scheduled + passed.saturating_sub(submit + limited);
+        let layers = LayerTimes { limited, scheduled, ..below };
         if let (Some(turns), Some(sent)) = (&mut self.turns, sent) {
             turns.ended(at, (tenant.index(), order), sent, &command);
         }
         // A fault of a controller is for a drive without a scheduler of the host.
         let delivery = Delivery::Once;
-        let done =
-            Done { tag, queue, command, status, failed_at, data, submit, order, at, delivery };
+        let done = Done {
+            tag,
+            queue,
+            command,
+            status,
+            failed_at,
+            data,
+            submit,
+            order,
+            at,
+            layers,
+            delivery,
+        };
         self.due.push((tenant, done));
     }
 }

@@ -147,7 +147,7 @@ proptest! {
             let mut working = drive("uniform:1us-9us", 1);
             reads(&mut working, &times, at, |layer| {
                 put_before(layer, |lower| Box::new(Faults::joining(lower, before, 0)));
-                let change = FaultChange { faults: faults.clone(), seed: 5, begun: 0 };
+                let change = FaultChange { faults: faults.clone(), seed: 5, begun: Some(0) };
                 layer.control().set_faults(change).unwrap();
             })
         };
@@ -250,18 +250,18 @@ fn a_fault_that_stays_goes_on_and_one_that_is_left_out_is_over() {
         end - now
     };
     assert_eq!(take(&mut layer), 100_000);
-    let keep = FaultChange { faults: vec![counted, slow(1, 3.0, 0)], seed: 5, begun: 0 };
+    let keep = FaultChange { faults: vec![counted, slow(1, 3.0, 0)], seed: 5, begun: Some(0) };
     layer.control().set_faults(keep).unwrap();
     assert_eq!(take(&mut layer), 300_000, "its second time, and the other's first");
     assert_eq!(take(&mut layer), 30_000, "it comes twice only");
-    let none = FaultChange { faults: vec![], seed: 5, begun: 0 };
+    let none = FaultChange { faults: vec![], seed: 5, begun: Some(0) };
     layer.control().set_faults(none).unwrap();
     assert_eq!(take(&mut layer), 10_000);
 }
 
 #[test]
 fn a_drive_without_faults_gives_them_back() {
-    let change = FaultChange { faults: vec![slow(0, 2.0, 0)], seed: 5, begun: 7 };
+    let change = FaultChange { faults: vec![slow(0, 2.0, 0)], seed: 5, begun: Some(7) };
     let mut plain = drive("fixed:10us", 1);
     assert_eq!(plain.control().set_faults(change.clone()), Err(change));
     assert!(!plain.control().adapt(0, &()), "a model in closed form is replaced");

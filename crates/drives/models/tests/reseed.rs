@@ -26,6 +26,7 @@ fn what_is_drawn_is_drawn_by_the_new_seed() {
     let card = r#"{"kind":"card","read":"1ms-2ms","read_rate":"18MB/s","write":"1ms-2ms","write_rate":"9MB/s","open_units":2,"close":"200ms-300ms"}"#;
     for text in [r#""uniform:1us-9us""#, cached, rated, card] {
         let spec: ModelSpec = serde_json::from_str(text).unwrap();
+        assert!(!spec.kind().begins_by_seed(), "{text}");
         let build = |seed| {
             let context = BuildContext { seed, capacity: 1 << 30, path: 0 };
             spec.build(&context).unwrap()
@@ -35,5 +36,14 @@ fn what_is_drawn_is_drawn_by_the_new_seed() {
         let (one, two, changed) = (ends(&mut *build(1)), ends(&mut *build(2)), ends(&mut *changed));
         assert_eq!(changed, two, "{text}");
         assert_ne!(one, two, "{text}: nothing is drawn");
+    }
+}
+
+/// A run of another seed needs them made anew.
+#[test]
+fn drives_whose_beginning_is_drawn_say_so() {
+    for text in [r#""jpt39c""#, r#""flash-tlc""#] {
+        let spec: ModelSpec = serde_json::from_str(text).unwrap();
+        assert!(spec.kind().begins_by_seed(), "{text}");
     }
 }

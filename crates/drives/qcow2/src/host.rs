@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Request, Status};
+use stasis_drive::LayerTimes;
 
 use crate::tables::Tables;
 use crate::Counters;
@@ -20,6 +21,8 @@ pub(crate) struct Shared(Mutex<State>);
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) now: Nanos,
+    /// The drive's command whose end is attended to.
+    pub(crate) ended: Option<Ended>,
     /// Limit on the size of the image's own file (bytes).
     pub(crate) room: u64,
     /// Length of that file as written so far (bytes).
@@ -35,6 +38,15 @@ pub(crate) struct State {
     slots: Vec<Slot>,
     free: Vec<u32>,
     queue: VecDeque<u32>,
+}
+
+/// A command that the drive below has completed: the times of its submission and its end (ns), and
+/// those of the layers there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ended {
+    pub(crate) submit: Nanos,
+    pub(crate) at: Nanos,
+    pub(crate) layers: LayerTimes,
 }
 
 #[derive(Debug)]
@@ -53,6 +65,7 @@ impl Shared {
     pub(crate) fn new(room: u64, length: u64, tables: Tables) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State {
             now: 0,
+            ended: None,
             room,
             length,
             tables,
@@ -89,6 +102,21 @@ impl Shared {
 }
 
 impl State {
+    /// The present time, and the layers' times of a command of `submit` that ends now: those of the
+    /// drive's command that it waited for last, and the rest the image's. If that began before it, all
+    /// are.
+    pub(crate) fn moment(&self, submit: Nanos) -> (Nanos, LayerTimes) {
+        let whole = self.now.saturating_sub(submit);
+        let layers = match self.ended.filter(|ended| ended.submit >= submit) {
+            Some(Ended { submit, at, layers }) => {
+                let image = layers.image + whole.saturating_sub(at - submit);
+                LayerTimes { image, ..layers }
+            }
+            None => LayerTimes { image: whole, ..LayerTimes::default() },
+        };
+        (self.now, layers)
+    }
+
     /// Begins anew with these tables and a file of `length` bytes: what was submitted and not sent is
     /// not sent any more. Nobody waits for anything.
     pub(crate) fn start_again(&mut self, length: u64, tables: Tables) {

@@ -12,10 +12,10 @@ use stasis_block::{
     BlockLayout, Command, Delivery, Operation, Request, Status, Tag, VendorCommand, VendorError,
     ZoneLayout,
 };
-use stasis_drive::{Control, Done, Layer, Properties, Sampling, WritePointers};
+use stasis_drive::{Control, Done, Layer, LayerTimes, Properties, Sampling, WritePointers};
 
 use crate::core::{lock, Core};
-use crate::host::Shared;
+use crate::host::{Ended, Shared};
 use crate::open::Files;
 use crate::tasks::Tasks;
 use crate::{Counters, ImageError};
@@ -192,14 +192,16 @@ impl Image {
             if lower.is_some_and(|lower| lower <= at) {
                 let mut done = std::mem::take(&mut self.lower_done);
                 self.lower.advance(at, &mut done);
-                for Done { tag, status, data, at, .. } in done.drain(..) {
+                for Done { tag, status, data, submit, at, layers, .. } in done.drain(..) {
                     let moment = {
                         let mut state = self.shared.lock();
                         state.finish(tag, status, data);
+                        state.ended = Some(Ended { submit, at, layers });
                         at.max(state.now)
                     };
                     self.pump(moment);
                 }
+                self.shared.lock().ended = None;
                 self.lower_done = done;
             } else {
                 let core = Arc::clone(&self.core);
@@ -257,30 +259,42 @@ impl Layer for Image {
         in_flight.fetch_add(1, Relaxed);
         let order = self.submitted;
         self.submitted += 1;
-        let end = move |tag: Tag, status: Status, data: Vec<u8>, at: Nanos| {
-            let (submit, failed_at, delivery) = (now, 0, Delivery::Once);
-            let done =
-                Done { tag, queue, command, status, failed_at, data, submit, order, at, delivery };
-            lock(&finished).push_back(done);
-        };
+        let end =
+            move |tag: Tag, status: Status, data: Vec<u8>, (at, layers): (Nanos, LayerTimes)| {
+                let (submit, failed_at, delivery) = (now, 0, Delivery::Once);
+                let done = Done {
+                    tag,
+                    queue,
+                    command,
+                    status,
+                    failed_at,
+                    data,
+                    submit,
+                    order,
+                    at,
+                    layers,
+                    delivery,
+                };
+                lock(&finished).push_back(done);
+            };
         if self.broken {
             let status = match command.operation {
                 Operation::Read | Operation::Verify => Status::ReadError,
                 _ => Status::WriteError,
             };
-            return end(tag, status, data, now);
+            return end(tag, status, data, (now, LayerTimes::default()));
         }
         self.tasks.spawn(async move {
             let early = std::cell::Cell::new(false);
             let acknowledge = || {
-                let at = core.shared.lock().now;
-                end(tag, Status::Ok, Vec::new(), at);
+                let moment = core.shared.lock().moment(now);
+                end(tag, Status::Ok, Vec::new(), moment);
                 early.set(true);
             };
             let status = core.run(command, &mut data, &acknowledge).await;
             if !early.get() {
-                let at = core.shared.lock().now;
-                end(tag, status, data, at);
+                let moment = core.shared.lock().moment(now);
+                end(tag, status, data, moment);
             }
         });
         self.pump_as(now, urgent);

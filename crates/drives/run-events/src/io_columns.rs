@@ -226,6 +226,14 @@ columns! {
     /// 1.4, 4.6.1: type in bits 10:8), on virtio the request's status byte (virtio 1.2, 5.2.6);
     /// `0x0` for success
     code: Kind::Code, "", recent => code: u16;
+    /// of the time to `target_ns`: in a disk image, before the drive gets the command that ends it
+    image_ns: Kind::Long, "ns", recent => image: Nanos;
+    /// then for the limit of its virtual disk
+    limited_ns: Kind::Long, "ns", recent => limited: Nanos;
+    /// then for the host's scheduler, or behind a barrier that the host keeps
+    scheduled_ns: Kind::Long, "ns", recent => scheduled: Nanos;
+    /// and by which an injected fault made it later; the rest of the time to `target_ns` is the model's
+    fault_ns: Kind::Long, "ns", recent => fault: Nanos;
 }
 
 impl IoRecord {
@@ -249,6 +257,10 @@ impl IoRecord {
             source,
             order: 0,
             code: 0,
+            image: 0,
+            limited: 0,
+            scheduled: 0,
+            fault: 0,
         }
     }
 
@@ -263,6 +275,17 @@ impl IoRecord {
     pub fn command(&self) -> Command {
         let Self { operation, offset, bytes, fua, source, stream, priority, .. } = *self;
         Command { operation, offset, length: bytes, fua, source, stream, priority }
+    }
+
+    /// When the model got its command, as far as the layers' times tell (ns).
+    pub fn model_begin(&self) -> Nanos {
+        let before = self.image.saturating_add(self.limited).saturating_add(self.scheduled);
+        self.submit.saturating_add(before)
+    }
+
+    /// When the model completed its command, likewise (ns).
+    pub fn model_end(&self) -> Nanos {
+        self.target.saturating_sub(self.fault)
     }
 
     /// Whether it did not end well; refused ones are among these.

@@ -122,7 +122,8 @@ mod tests {
     use stasis_block::{Command, Operation};
 
     const HEADING: &str = "drive,phase,operation,lba,bytes,queue,submit_ns,target_ns,delivered_ns,\
-                           status,fua,stream,priority,source_lba,order,code";
+                           status,fua,stream,priority,source_lba,order,code,image_ns,\
+                           limited_ns,scheduled_ns,fault_ns";
 
     fn read(heading: &str, row: &str) -> Result<IoRecord, FieldError> {
         let fields: Vec<_> = row.split(',').collect();
@@ -147,19 +148,27 @@ mod tests {
             status: IoStatus::Error,
             order: 9,
             code: 0x281,
+            image: 1,
+            limited: 2,
+            scheduled: 3,
+            fault: 4,
             ..IoRecord::of(&command)
         };
-        let row = "d,boot,write,8,512,1,10,20,21,error,1,2,0,0,9,0x281";
+        let row = "d,boot,write,8,512,1,10,20,21,error,1,2,0,0,9,0x281,1,2,3,4";
         assert_eq!(read(HEADING, row), Ok(expected));
-        let older = HEADING.strip_suffix(",code").unwrap();
-        let row = row.strip_suffix(",0x281").unwrap();
-        assert_eq!(read(older, row), Ok(IoRecord { code: 0, ..expected }));
+        let older =
+            HEADING.strip_suffix(",code,image_ns,limited_ns,scheduled_ns,fault_ns").unwrap();
+        let row = row.strip_suffix(",0x281,1,2,3,4").unwrap();
+        assert_eq!(
+            read(older, row),
+            Ok(IoRecord { code: 0, image: 0, limited: 0, scheduled: 0, fault: 0, ..expected })
+        );
     }
 
     #[test]
     fn bad_fields_are_named() {
         let row = |from: &str, to: &str| {
-            "d,boot,write,8,512,1,10,20,21,ok,1,2,0,0,9,0x0".replacen(from, to, 1)
+            "d,boot,write,8,512,1,10,20,21,ok,1,2,0,0,9,0x0,0,0,0,0".replacen(from, to, 1)
         };
         let error = |from: &str, to: &str| read(HEADING, &row(from, to)).unwrap_err().to_string();
         assert_eq!(error("write", "writ"), "the operation `writ` is unknown");

@@ -29,6 +29,24 @@ struct Behind {
     before: QueueStatistics,
 }
 
+/// A request that waits with the scheduler.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    queue: QueueId,
+    barrier: bool,
+    // How long it has waited for its queue's limit before (ns).
+    limited: Nanos,
+}
+
+/// A request that the drive gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dispatched {
+    /// Its name.
+    pub tag: Tag,
+    /// How long it has waited for its queue's limit (ns).
+    pub limited: Nanos,
+}
+
 /// A scheduler that follows another one, and what has come since and waits for that.
 struct Successor {
     scheduler: Box<dyn Scheduler>,
@@ -45,8 +63,8 @@ pub struct Dispatcher {
     in_flight: usize,
     // By number of queue.
     behind: Vec<Behind>,
-    // Requests that wait with the scheduler: the queue of each, and whether it is a barrier.
-    waiting: TagMap<(QueueId, bool)>,
+    // Requests that wait with the scheduler.
+    waiting: TagMap<Waiting>,
     held: usize,
     limits: Vec<Limit>,
     next: Option<Box<Successor>>,
@@ -208,13 +226,13 @@ impl Dispatcher {
         let behind = &mut self.behind[id.0 as usize];
         behind.waiting += 1;
         behind.barred = barrier;
-        self.waiting.insert(request.tag, (id, barrier));
+        self.waiting.insert(request.tag, Waiting { queue: id, barrier, limited: request.limited });
         Ok(())
     }
 
     /// The request that the drive gets now. Call it until there is none: after
     /// a submit, a completion, help, and at [`Dispatcher::next_event`].
-    pub fn next(&mut self, now: Nanos) -> Option<Tag> {
+    pub fn next(&mut self, now: Nanos) -> Option<Dispatched> {
         self.release_limited(now);
         let tag = loop {
             let has_room = self.in_flight < self.depth;
@@ -229,15 +247,17 @@ impl Dispatcher {
             );
         };
         self.in_flight += 1;
-        if let Some((id, barrier)) = self.waiting.remove(&tag) {
-            let behind = &mut self.behind[id.0 as usize];
+        let mut limited = 0;
+        if let Some(waiting) = self.waiting.remove(&tag) {
+            limited = waiting.limited;
+            let behind = &mut self.behind[waiting.queue.0 as usize];
             behind.waiting -= 1;
-            if barrier {
+            if waiting.barrier {
                 behind.barred = false;
             }
-            self.release(now, id);
+            self.release(now, waiting.queue);
         }
-        Some(tag)
+        Some(Dispatched { tag, limited })
     }
 
     /// Takes the requests that no limit holds any more.

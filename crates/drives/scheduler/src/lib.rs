@@ -22,7 +22,7 @@ mod share;
 mod spec;
 mod tree_arena;
 
-pub use dispatcher::Dispatcher;
+pub use dispatcher::{Dispatched, Dispatcher};
 pub use kinds::bfq::help_budget::Help;
 pub use kinds::{
     Bfq, BfqSpec, Cfq, CfqSpec, ClookSpec, DeadlineSpec, NoneSpec, Parameters, Registered,
@@ -98,6 +98,8 @@ pub struct QueuedRequest {
     pub urgent: bool,
     /// The priority it came with, if any: its queue's from then on.
     pub priority: Option<Priority>,
+    /// How long it has waited for its queue's limit (ns).
+    pub limited: Nanos,
 }
 
 impl QueuedRequest {
@@ -106,7 +108,7 @@ impl QueuedRequest {
     pub fn new(tag: Tag, command: Command) -> Self {
         let priority = Priority::from_ioprio(command.priority.into());
         let awaited = reads(&command) || command.fua || command.operation == Operation::Flush;
-        Self { tag, command, sync: awaited, urgent: false, priority }
+        Self { tag, command, sync: awaited, urgent: false, priority, limited: 0 }
     }
 }
 

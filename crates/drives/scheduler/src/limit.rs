@@ -215,12 +215,13 @@ impl Limit {
 
     /// The next request that need not wait any more.
     pub(crate) fn release(&mut self, now: Nanos) -> Option<(QueueId, QueuedRequest)> {
-        let (since, queue, request) = *self.waiting.front()?;
+        let (since, queue, mut request) = *self.waiting.front()?;
         if self.ready_at(&request.command) > now {
             return None;
         }
         self.waiting.pop_front();
         self.take(now, &request.command);
+        request.limited = now.saturating_sub(since);
         if now > since {
             self.statistics.requests += 1;
             self.statistics.waited += u128::from(now - since);

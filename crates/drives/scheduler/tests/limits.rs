@@ -26,7 +26,7 @@ impl Drive {
     }
 
     fn fill(&mut self, now: Nanos) {
-        while let Some(tag) = self.dispatcher.next(now) {
+        while let Some(tag) = self.dispatcher.next(now).map(|next| next.tag) {
             self.sent.push((now, tag));
             self.dispatcher.complete(now, tag);
         }

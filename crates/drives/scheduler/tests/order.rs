@@ -84,7 +84,7 @@ proptest! {
                 }
                 prop_assert!(!gone[at] || dispatcher.waiting() <= tag as usize);
             }
-            while let Some(tag) = dispatcher.next(now) {
+            while let Some(tag) = dispatcher.next(now).map(|next| next.tag) {
                 in_flight.push_back(tag);
                 sent.push(tag);
             }
@@ -96,7 +96,7 @@ proptest! {
             }
         }
         loop {
-            while let Some(tag) = dispatcher.next(now) {
+            while let Some(tag) = dispatcher.next(now).map(|next| next.tag) {
                 in_flight.push_back(tag);
                 sent.push(tag);
             }
@@ -287,18 +287,18 @@ fn barriers_hold_their_queue() {
             dispatcher
                 .submit(0, other, &QueuedRequest::new(tag, write(u64::from(tag) << 30)))
                 .unwrap();
-            assert_eq!(dispatcher.next(0), Some(tag));
+            assert_eq!(dispatcher.next(0).map(|next| next.tag), Some(tag));
         }
         for (tag, command) in commands.into_iter().enumerate() {
             dispatcher.submit(0, one, &QueuedRequest::new(tag as u32, command)).unwrap();
         }
         dispatcher.submit(0, other, &QueuedRequest::new(200, write(0))).unwrap();
-        assert_eq!((dispatcher.waiting(), dispatcher.next(0)), (7, None));
+        assert_eq!((dispatcher.waiting(), dispatcher.next(0).map(|next| next.tag)), (7, None));
         let mut order = Vec::new();
         let mut now = 0;
         (100..108).for_each(|tag| dispatcher.complete(0, tag));
         while dispatcher.waiting() > 0 {
-            match dispatcher.next(now) {
+            match dispatcher.next(now).map(|next| next.tag) {
                 Some(tag) => {
                     order.push(tag);
                     dispatcher.complete(now, tag);

@@ -1,6 +1,6 @@
 //! A command of the guest's that inspects states, under stock QEMU.
 
-use std::io::{self, Read};
+use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 use stasis_crash::{Check, DeviceKind, StateReader, Trace, Verdict};
 use stasis_guest_image::Guest;
-use stasis_qemu_vm::{Checker, Config, Device, Disk, Disks, Finding, Task};
+use stasis_qemu_vm::{Accelerator, Checker, Config, Device, Disk, Disks, Finding, Task};
 
 /// The lines that the workload had written.
 const LINES: &str = "root/stasis-lines";
@@ -47,8 +47,8 @@ pub struct GuestCheck {
     places: Places,
     // Whether each check has a separate guest.
     alone: bool,
-    // For the guest: path and content.
-    files: Vec<(String, Vec<u8>)>,
+    // The archive of the experiment's files.
+    files: Arc<[u8]>,
 }
 
 impl GuestCheck {
@@ -57,21 +57,12 @@ impl GuestCheck {
         let mut config = Config::new(setup.guest.clone());
         config.stop = Arc::clone(setup.stop);
         let words = vec!["sh".into(), "-c".into(), setup.command.into()];
-        let checker = Checker::new(config, Task { command: words, limit: setup.limit });
-        let mut all = Vec::new();
-        for entry in tar::Archive::new(setup.files).entries().context("cannot read the files")? {
-            let mut entry = entry.context("cannot read the files")?;
-            if entry.header().entry_type().is_file() {
-                let path = entry.path().context("cannot read a file's name")?;
-                let path = path.to_string_lossy().trim_start_matches('/').to_owned();
-                let mut content = Vec::new();
-                entry.read_to_end(&mut content).context("cannot read a file")?;
-                all.push((path, content));
-            }
-        }
+        let files = Arc::from(setup.files);
+        let task = Task { command: words, limit: setup.limit, files: Arc::clone(&files) };
+        let checker = Checker::new(config, task);
         let (devices, places) = devices(trace).context("take the check away")?;
         let (command, limit) = (setup.command.into(), setup.limit);
-        Ok(Self { checker, command, limit, devices, places, alone: false, files: all })
+        Ok(Self { checker, command, limit, devices, places, alone: false, files })
     }
 
     /// The same check in another guest. The guests of all share one boot.
@@ -84,14 +75,16 @@ impl GuestCheck {
             devices: self.devices.clone(),
             places: self.places.clone(),
             alone: self.alone,
-            files: self.files.clone(),
+            files: Arc::clone(&self.files),
         }
     }
 
-    /// The check with a new guest for each state.
+    /// The check with a new guest for each state, whose clock counts instructions: neither other
+    /// states nor a busy host have any part in what it finds.
     #[must_use]
-    pub fn alone(self) -> Self {
-        Self { alone: true, ..self }
+    pub fn alone(&self) -> Self {
+        let checker = self.checker.with(Accelerator::Instructions);
+        Self { alone: true, checker, ..self.another() }
     }
 
     /// The disks that the check finds, by their names.
@@ -106,14 +99,16 @@ impl GuestCheck {
     pub fn other_names(&self) -> Option<String> {
         let disks = self.devices.iter().flat_map(|device| &device.disks);
         let names: Vec<&str> = disks.map(|disk| disk.name.as_str()).collect();
-        let named = |path: &str| {
-            let name = path.rsplit('/').next().unwrap_or(path);
-            !name.is_empty() && self.command.contains(name)
+        let named = |path: &[u8]| {
+            let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+            let command = self.command.as_bytes();
+            !name.is_empty() && command.windows(name.len()).any(|part| part == name)
         };
-        let files = self.files.iter().filter(|(path, _)| named(path));
-        let mut texts = std::iter::once(self.command.as_bytes())
-            .chain(files.map(|(_, content)| content.as_slice()));
-        texts.find_map(|text| other_names(text, &names))
+        let mut found = other_names(self.command.as_bytes(), &names);
+        let _ = stasis_guest_root::each_text(&self.files, &named, &mut |text| {
+            found = found.take().or_else(|| other_names(text, &names));
+        });
+        found
     }
 }
 
@@ -213,10 +208,7 @@ impl Check for GuestCheck {
             ("STASIS_LINE_COUNT", state.lines().len().to_string()),
             ("STASIS_CUT_NS", state.at().to_string()),
         ];
-        let mut files: Vec<(&str, &[u8])> =
-            self.files.iter().map(|(path, content)| (path.as_str(), &content[..])).collect();
-        files.push((LINES, &lines));
-        files.push((TIMES, times.as_bytes()));
+        let files = [(LINES, lines.as_slice()), (TIMES, times.as_bytes())];
         if self.alone {
             self.checker.renew();
         }

@@ -108,6 +108,18 @@ impl StateDisk {
         }
     }
 
+    /// Makes it the disk before the run again.
+    pub fn rewind(&mut self, traced: &TracedDrive, folder: &Path) -> Result<()> {
+        // A raw disk holds nothing of a state.
+        if matches!(self, Self::Image(_)) {
+            *self = Self::open(traced, folder)?;
+            if let Err(unsound) = self.open_image()? {
+                anyhow::bail!("before the run: {}", unsound.0);
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the disk was all zeroes before the run.
     pub fn was_empty(&self) -> bool {
         matches!(self, Self::Raw(RawDisk { base: None }))

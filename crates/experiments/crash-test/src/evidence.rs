@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 use stasis_block::clock::Nanos;
-use stasis_block::units::format_duration;
 use stasis_block::{Command, Operation};
 use stasis_crash::{Cut, CutPoint, Enumerator, EventKind, Loss, LossReason, Trace, TracedRequest};
 use stasis_qcow2::Durability;
 use stasis_report::units;
+use stasis_report::units::rounded;
 
 use crate::names::Holder;
 
@@ -361,19 +361,22 @@ impl BrokenPromise {
             (true, _) => "its own acknowledgement as a durable write (FUA)".to_owned(),
             (false, 0) => "a flush that was acknowledged".to_owned(),
             (false, lag) => {
-                format!("a flush and the image's largest lag after it, {},", format_duration(lag))
+                format!(
+                    "a flush and the image's largest lag after it, {},",
+                    units::duration(lag as f64)
+                )
             }
         };
         let step = match (&self.step, &self.under_way) {
             (Some(Line { at, text }), _) => {
-                format!("; the step that relied on it, at {}: {text}", format_duration(*at))
+                format!("; the step that relied on it, at {}: {text}", rounded(*at))
             }
             (None, Some(Line { text, .. })) => {
                 format!("; the cut came before the next line of output, which was to be: {text}")
             }
             (None, None) => "; no line of output came after it".to_owned(),
         };
-        format!("promised by {by} at {}{step}", format_duration(self.promised))
+        format!("promised by {by} at {}{step}", rounded(self.promised))
     }
 }
 

@@ -86,9 +86,10 @@ fn cause(what: &str) -> String {
             last = digit;
         }
         // A time may be in another unit.
-        let ahead: String = rest.clone().take_while(|c| c.is_alphanumeric()).collect();
-        if matches!(ahead.as_str(), "ns" | "us" | "ms" | "s") {
-            rest.by_ref().take(ahead.len()).for_each(drop);
+        let space = usize::from(rest.peek() == Some(&' '));
+        let ahead: String = rest.clone().skip(space).take_while(|c| c.is_alphanumeric()).collect();
+        if matches!(ahead.as_str(), "ns" | "us" | "µs" | "ms" | "s") {
+            rest.by_ref().take(space + ahead.chars().count()).for_each(drop);
         }
         out.push('N');
         // A full stop or a comma after a number belongs to the text.
@@ -114,6 +115,7 @@ mod tests {
             ("inode 12, 4,096 bytes.", "inode N, N bytes."),
             ("at 1.5s, and 12.25ms", "at N, and N"),
             ("at 7us.", "at N."),
+            ("at 7 µs, 2 sectors", "at N, N sectors"),
             ("2sectors", "Nsectors"),
             ("ext4: row md5sum differs at 3.", "ext4: row md5sum differs at N."),
             ("", ""),

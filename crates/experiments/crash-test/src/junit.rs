@@ -1,8 +1,8 @@
 //! A crash test as tests: a kind of finding that did not occur passed, and each cause of findings is
 //! a failure.
 
-use stasis_block::units::format_duration;
 use stasis_report::junit::{Case, Failure, Suite};
+use stasis_report::units::rounded;
 
 use crate::page::{conclusion, first_line, of_drive, KINDS};
 use crate::report::Report;
@@ -38,8 +38,8 @@ impl Report {
                     "{} findings, states {}{more}, cuts at {} to {}\n\nstate {}:\n{}\n{}\nto repeat it:\n{repeat}\n",
                     group.count,
                     states.join(", "),
-                    format_duration(group.at.0),
-                    format_duration(group.at.1),
+                    rounded(group.at.0),
+                    rounded(group.at.1),
                     finding.state,
                     finding.what.trim_end(),
                     finding.evidence.as_ref().map(|found| found.text(finding.at)).unwrap_or_default(),
@@ -53,9 +53,14 @@ impl Report {
                 cases.push(case(&name, Some(Failure { message, text }), String::new()));
             }
         }
-        let error = outcome
-            .stopped
-            .then(|| format!("interrupted after {} of {} power cuts", outcome.cuts, self.asked));
+        let error = outcome.stopped.then(|| {
+            format!(
+                "interrupted after {} of {} power cuts; not looked at: {}",
+                outcome.cuts,
+                self.asked,
+                self.not_inspected().unwrap_or_default()
+            )
+        });
         Suite { name, seconds: self.seconds, error, cases }
     }
 }

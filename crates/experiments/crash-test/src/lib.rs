@@ -117,6 +117,10 @@ impl CrashTest<'_> {
     /// If the experiment cannot be traced, or a state cannot be made. A finding is no error: see
     /// [`Report::outcome`].
     pub fn run(&self, stop: &Arc<AtomicBool>, observer: &mut dyn Observer) -> Result<Tested> {
+        let machines = self.experiment.machine.several().len();
+        if machines > 0 {
+            bail!("{}: {}", self.path.display(), of_one_machine("a crash test", machines));
+        }
         if self.experiment.drives.is_empty() {
             bail!("{}: it has no drives to cut the power of", self.path.display());
         }
@@ -154,7 +158,7 @@ impl CrashTest<'_> {
             None => self.explore(session, &plan, stop, observer)?,
             Some(command) => {
                 let files = input::Input::pack(self.experiment, self.base)?.of(0);
-                let guest = made(self.experiment, observer)?;
+                let guest = made(self.experiment, stop, observer)?;
                 let limit = self.check_limit.unwrap_or(self.experiment.check_limit());
                 let setup = CheckSetup { guest, command, files: &files, limit, stop };
                 self.explore_in_guests(session, &plan, &tracing.file(), &setup, observer)?
@@ -219,6 +223,7 @@ impl CrashTest<'_> {
         let experiment = self.experiment;
         let read =
             stasis_runner::trace_of_log(experiment, self.base, log, self.before, &mut results)?;
+        results.finished()?;
         if read.ambiguous > 0 {
             observer.event(Event::Warning(&ambiguity_warning(read.ambiguous)))?;
         }
@@ -234,7 +239,7 @@ impl CrashTest<'_> {
         stop: &Arc<AtomicBool>,
         observer: &mut dyn Observer,
     ) -> Result<()> {
-        let guest = made(self.experiment, observer)?;
+        let guest = made(self.experiment, stop, observer)?;
         observer.event(Event::Step { what: "naming what is lost", fraction: None })?;
         let mut session = Session::open(trace, self.strict || self.experiment.strict)?;
         report.name(&mut session, plan, guest, stop)
@@ -280,25 +285,30 @@ impl CrashTest<'_> {
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<(Session, Outcome, f64)> {
-        let cuts = session.cuts(plan, self.numbers(plan));
+        let rounds = plan.rounds(&session.trace, self.numbers(plan));
         let begun = Instant::now();
         let mut image_checker = qemu_img::finds;
         let mut checks = StateChecks {
-            check_every: self.check_every,
             image_checker: Some(&mut image_checker),
             image_checker_every: 500,
             ..StateChecks::default()
         };
-        let total = cuts.len() as u64;
+        let total = rounds.iter().map(Vec::len).sum::<usize>() as u64;
         let mut outcome = Outcome::default();
         let mut told = Ok(());
-        session.explore(&cuts, &mut checks, &mut outcome, |outcome| {
-            if outcome.cuts.is_multiple_of(16) {
-                told = counted(observer, "power cuts", outcome.cuts, total);
+        for cuts in &rounds {
+            session.explore(cuts, &mut checks, &mut outcome, |outcome| {
+                if outcome.cuts.is_multiple_of(16) {
+                    told = counted(observer, "power cuts", outcome.cuts, total);
+                }
+                told.is_ok() && !stop.load(Ordering::Relaxed)
+            })?;
+            if outcome.stopped {
+                break;
             }
-            told.is_ok() && !stop.load(Ordering::Relaxed)
-        })?;
+        }
         told?;
+        outcome.findings.sort_by_key(|finding| (finding.at, finding.state));
         Ok((session, outcome, begun.elapsed().as_secs_f64()))
     }
 
@@ -313,9 +323,10 @@ impl CrashTest<'_> {
         observer: &mut dyn Observer,
     ) -> Result<(Session, Outcome, f64)> {
         let stop = setup.stop;
-        let cuts = session.cuts(plan, self.numbers(plan));
+        let rounds = plan.rounds(&session.trace, self.numbers(plan));
+        let total = rounds.iter().map(Vec::len).sum::<usize>();
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-        let count = self.checkers.map_or_else(processors, usize::from).min(cuts.len().max(1));
+        let count = self.checkers.map_or_else(processors, usize::from).min(total.max(1));
         let first = GuestCheck::new(setup, &session.trace)?;
         let mut checks: Vec<GuestCheck> = (0..count).map(|_| first.another()).collect();
         observer.event(Event::Step { what: "checking what nothing is lost of", fraction: None })?;
@@ -337,9 +348,10 @@ impl CrashTest<'_> {
         }
         let mut told = Ok(());
         let strict = session.is_strict();
-        let together =
-            Together { trace, strict, cuts: &cuts, check_every: self.check_every, oracle: true };
-        let total = cuts.len() as u64;
+        // A state that is asked for is checked.
+        let check_every = if self.state.is_some() { 1 } else { self.check_every };
+        let together = Together { trace, strict, rounds: &rounds, check_every, oracle: true };
+        let total = total as u64;
         let mut outcome = together::explore(&together, checks, stop, |done| {
             if told.is_ok() {
                 told = counted(observer, "power cuts", done, total);
@@ -347,20 +359,25 @@ impl CrashTest<'_> {
         })?;
         told?;
         let seconds = begun.elapsed().as_secs_f64();
-        // Each finding alone, in a guest that has seen nothing else.
-        let mut from = 0;
+        // Each finding alone, in a guest that has seen nothing else and has a clock of its own.
+        let (mut from, mut calm) = (0, None);
         while let Some(tried) = repeats(&outcome.findings, &mut from) {
             if outcome.stopped || stop.load(Ordering::Relaxed) {
                 break;
             }
-            let again: Vec<Cut> =
-                cuts.iter().filter(|cut| tried.contains(&cut.number)).copied().collect();
-            let alone = (0..count.min(again.len())).map(|_| first.another().alone()).collect();
-            let together = Together { trace, strict, cuts: &again, check_every: 1, oracle: false };
+            let chosen = rounds.iter().flatten().filter(|cut| tried.contains(&cut.number));
+            let mut again: Vec<Cut> = chosen.copied().collect();
+            again.sort_by_key(|cut| (cut.point, cut.number));
+            let calm = calm.get_or_insert_with(|| first.alone());
+            let alone = (0..count.min(again.len())).map(|_| calm.another()).collect();
+            let many = again.len() as u64;
+            let again = [again];
+            let together =
+                Together { trace, strict, rounds: &again, check_every: 1, oracle: false };
             let mut told = Ok(());
             let repeated = together::explore(&together, alone, stop, |done| {
                 if told.is_ok() {
-                    told = counted(observer, "findings repeated", done, again.len() as u64);
+                    told = counted(observer, "findings repeated", done, many);
                 }
             })?;
             told?;
@@ -369,13 +386,12 @@ impl CrashTest<'_> {
             }
             for finding in outcome.findings.iter_mut().filter(|f| tried.contains(&f.state)) {
                 if finding.kind.is_of_a_check() {
-                    let again = |other: &Finding| {
-                        other.state == finding.state && other.kind == finding.kind
-                    };
+                    let again = |other: &Finding| other.state == finding.state;
                     finding.repeats = Some(repeated.findings.iter().any(again));
                 }
             }
         }
+        outcome.keep_what_repeats();
         Ok((session, outcome, seconds))
     }
 }
@@ -419,6 +435,15 @@ fn control_failed(control: Control, what: &str, names: &str) -> String {
         "the check fails on the disks as they were {when}, so no power cut was looked at: {}\n{hint}. \
          In its guest the drives are {names}, as in the tested one",
         what.trim_end()
+    )
+}
+
+/// Why several machines are refused.
+pub(crate) fn of_one_machine(what: &str, machines: usize) -> String {
+    format!(
+        "{what} is of one machine, and the experiment has {machines} ([[machine]]): describe one in \
+         [machine]; or let machines lose their power while the run goes on, by a [[fault]] of the \
+         kind `power-cut`, and look for what was promised in a machine's command"
     )
 }
 
@@ -474,9 +499,9 @@ fn last_lines(output: &Path) -> String {
 }
 
 /// The experiment's guest, for a check.
-fn made(experiment: &Experiment, observer: &mut dyn Observer) -> Result<Guest> {
+fn made(experiment: &Experiment, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Guest> {
     let mut told = Ok(());
-    let guest = guest::ensure(&guest::recipe(&experiment.guest), &mut |what, fraction| {
+    let guest = guest::ensure(&guest::recipe(&experiment.guest), stop, &mut |what, fraction| {
         if told.is_ok() {
             told = observer.event(Event::Step { what, fraction });
         }

@@ -128,7 +128,8 @@ impl Namer {
         let mut config = Config::new(guest);
         config.stop = Arc::clone(stop);
         let command = ["sh", &format!("/{SCRIPT}")].map(str::to_owned).to_vec();
-        let checker = Checker::new(config, Task { command, limit: MAX_TIME });
+        let checker =
+            Checker::new(config, Task { command, limit: MAX_TIME, files: Arc::default() });
         let (devices, places) = devices(trace)?;
         let named = asked
             .iter()

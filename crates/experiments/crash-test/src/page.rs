@@ -1,13 +1,13 @@
 //! The page of a crash test.
 
-use stasis_block::units::format_duration;
 use stasis_report::page::{thinned, Block, Head, Page, Resolution, Section};
 use stasis_report::plot::{Axis, Dot, Dots, Markup, Quantity, Row, Scale};
+use stasis_report::verdict::{Broken, CrashTest};
 use stasis_report::{units, Column, Table, Tone};
 
 use crate::evidence::{reason, Evidence, Span, SpanKind, REASONS};
 use crate::groups::Group;
-use crate::report::{repeated, DriveLoss, Report};
+use crate::report::{not_repeated, repeated, DriveLoss, Report};
 use crate::session::{Finding, Kind};
 
 /// Findings that are on the page.
@@ -92,49 +92,25 @@ impl Report {
         let outcome = &self.outcome;
         let (cuts, found) = (outcome.cuts, outcome.findings.len());
         let late = self.found(Kind::Late);
-        let verdict = match (found, outcome.stopped) {
-            (0, false) => ("nothing found", Tone::Good),
-            (0, true) => ("interrupted", Tone::Neutral),
-            (found, _) if found == late => ("check too slow", Tone::Bad),
-            _ => ("broken", Tone::Bad),
-        };
-        let states = format!(
-            "{} power cuts, which left {} different states",
-            units::count(cuts),
-            units::count(outcome.distinct)
-        );
-        let interrupted = match outcome.stopped {
-            true => format!(" Interrupted: {} were asked for.", units::count(self.asked)),
-            false => String::new(),
-        };
-        let checked = match outcome.checked {
-            0 => String::new(),
-            checked => format!(
-                " The check looked at {} of {} states in a guest.",
-                units::count(checked),
-                units::count(cuts)
-            ),
-        };
         let ordered = self.ordered();
-        let sentence = match ordered.first() {
-            None => format!(
-                "None of {states} had what a power cut must not leave.{checked}{interrupted}"
-            ),
-            Some(first) => {
-                let causes = match self.groups.len() {
-                    1 => "one cause".to_owned(),
-                    many => format!("{many} causes"),
-                };
-                let findings = match found {
-                    1 => "one finding".to_owned(),
-                    many => format!("{} findings", units::count(many as u64)),
-                };
-                let share = if self.groups.len() == 1 { "" } else { "most of them " };
-                let largest = self.groups.first().unwrap_or(first);
-                let most = format!("{}, {}", title(largest.kind), of_drive(largest.drive.as_ref()));
-                let example = self.example(first).unwrap_or_default();
-                format!("{example}{states}: {findings} of {causes}, {share}{most}.{checked}{interrupted}")
+        let broken = ordered.first().map(|first| {
+            let largest = self.groups.first().unwrap_or(first);
+            Broken {
+                findings: found as u64,
+                causes: self.groups.len() as u64,
+                is_late: found == late,
+                example: self.example(first).unwrap_or_default(),
+                most: format!("{}, {}", title(largest.kind), of_drive(largest.drive.as_ref())),
             }
+        });
+        let verdict = CrashTest {
+            cuts,
+            distinct: outcome.distinct,
+            not_inspected: self.not_inspected(),
+            not_repeated: not_repeated(&outcome.not_repeated),
+            is_stopped: outcome.stopped,
+            checked: outcome.checked,
+            broken,
         };
         let flushes = self.course.flushes.iter().flatten();
         let (all, cut) =
@@ -143,11 +119,7 @@ impl Report {
             ("Different states", units::count(outcome.distinct)),
             (
                 "Flushes cut before and after",
-                // Of an interrupted test only the order of the cuts is known.
-                match outcome.stopped {
-                    true => "not known: interrupted".to_owned(),
-                    false => format!("{} of {}", units::count(cut), units::count(all)),
-                },
+                format!("{} of {}", units::count(cut), units::count(all)),
             ),
         ];
         let mut table = Table::new(
@@ -162,7 +134,7 @@ impl Report {
             let of_kind = || outcome.findings.iter().filter(|finding| finding.kind == *kind);
             let count = of_kind().count();
             let causes = self.groups.iter().filter(|group| group.kind == *kind).count();
-            let time = |at: Option<u64>| at.map_or("–".to_owned(), format_duration);
+            let time = |at: Option<u64>| at.map_or("–".to_owned(), moment);
             table.push(vec![
                 (*name).to_owned(),
                 units::count(count as u64),
@@ -172,7 +144,7 @@ impl Report {
             ]);
             table.judge(1, if count > 0 { Tone::Bad } else { Tone::Good });
         }
-        let mut head = Head::new(verdict, sentence, tiles);
+        let mut head = Head::answering(verdict.verdict(), tiles);
         let example = ordered.first().and_then(|group| outcome.findings.get(group.example));
         head.link = example.map(|finding| {
             let text = format!("State {}: what is lost, why, and what repeats it", finding.state);
@@ -195,7 +167,7 @@ impl Report {
         let finding = self.outcome.findings.get(group.example)?;
         if group.kind == Kind::Check {
             let said = conclusion(&finding.what);
-            let (state, at) = (finding.state, format_duration(finding.at));
+            let (state, at) = (finding.state, moment(finding.at));
             return Some(format!("{said} (state {state}, power cut at {at}). "));
         }
         self.lost_step(group)
@@ -236,10 +208,7 @@ impl Report {
             let kept = thinned(&places, most).into_iter().map(|place| dots[place].clone());
             Row { label, dots: kept.collect() }
         };
-        let [cut_name, well_name] = match self.outcome.stopped {
-            true => ["cut planned before and after", "cut planned, or nothing found"],
-            false => ["cut before and after", "cut, nothing found"],
-        };
+        let [cut_name, well_name] = ["cut before and after", "cut, nothing found"];
         let mut rows = Vec::new();
         for (drive, flushes) in self.drives.iter().zip(&self.course.flushes) {
             let mark = |(at, cut): &(u64, bool)| match cut {
@@ -300,11 +269,11 @@ impl Report {
         );
         let text = format!(
             "Cuts at {} to {}; states {}{more}. State {}, at {}:",
-            format_duration(group.at.0),
-            format_duration(group.at.1),
+            moment(group.at.0),
+            moment(group.at.1),
             states.join(", "),
             finding.state,
-            format_duration(finding.at)
+            moment(finding.at)
         );
         let mut section = Section::new(heading).anchored(anchor(group)).with(Block::Prose(text));
         section = match finding.what.trim_end() {
@@ -331,7 +300,7 @@ impl Report {
         for finding in findings.iter().take(most) {
             table.push(vec![
                 finding.state.to_string(),
-                format_duration(finding.at),
+                moment(finding.at),
                 finding.drive.clone().unwrap_or_default(),
                 title(finding.kind).to_owned(),
                 finding.what.clone(),
@@ -484,6 +453,11 @@ fn course(evidence: &Evidence, cut: u64) -> Markup {
     let axis = Axis::new("Virtual time around the cut", Scale::Linear, Quantity::Time);
     let title = "What was submitted, and when it ended".to_owned();
     Dots { title, axis, apart: false, rows }.draw()
+}
+
+/// A moment or length of the run (ns), as a page tells it.
+pub(crate) fn moment(ns: u64) -> String {
+    units::duration(ns as f64)
 }
 
 pub(crate) fn of_drive(drive: Option<&String>) -> String {

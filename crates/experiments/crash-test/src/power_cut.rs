@@ -12,6 +12,7 @@ use stasis_block::Operation;
 use stasis_crash::{Cut, CutPoint, EventKind, StateSampler, Trace};
 use stasis_drive::Sampling;
 use stasis_experiment::Experiment;
+use stasis_report::units::rounded;
 use stasis_report::{Ios, ResultsFolder};
 use stasis_runner::{input, state_file, Event, Observer, Results, Runner, TraceOptions};
 
@@ -129,6 +130,10 @@ pub fn run(
     when: When,
     observer: &mut dyn Observer,
 ) -> Result<Results> {
+    let machines = experiment.machine.several().len();
+    if machines > 0 {
+        bail!("{}", crate::of_one_machine("--power-cut", machines));
+    }
     if experiment.drives.is_empty() {
         bail!("--power-cut: the experiment has no drive");
     }
@@ -159,7 +164,7 @@ pub fn run(
     let mut check = match &experiment.check {
         Some(command) => {
             let files = input::Input::pack(&experiment, base)?.of(0);
-            let guest = made(&experiment, observer)?;
+            let guest = made(&experiment, stop, observer)?;
             let limit = experiment.check_limit();
             let setup = CheckSetup { guest, command, files: &files, limit, stop };
             let check = GuestCheck::new(&setup, &session.trace)?;
@@ -206,7 +211,7 @@ fn describe(
     folder: &Path,
 ) -> String {
     let trace = &session.trace;
-    let since = |at: Nanos| format_duration(at.saturating_sub(trace.command.0));
+    let since = |at: Nanos| rounded(at.saturating_sub(trace.command.0));
     let ended = trace.command.1;
     let mut text = match (when, cuts) {
         (When::At(at), [_]) if at > ended.saturating_sub(trace.command.0) => format!(

@@ -9,11 +9,11 @@ use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
-use stasis_block::units::format_duration;
 use stasis_block::{Operation, PowerLoss};
-use stasis_crash::{Cut, CutPoint, Enumerator, Fault, Level, StateSampler, Trace};
+use stasis_crash::{Cut, CutPoint, Enumerator, Fault, Level, Place, StateSampler, Trace};
 use stasis_guest_image::Guest;
-use stasis_report::Repeat;
+use stasis_report::units::rounded;
+use stasis_report::{shell_word, Repeat};
 use stasis_runner::provenance::Provenance;
 use stasis_runner::TraceOptions;
 
@@ -46,6 +46,8 @@ pub struct Report {
     /// flush; and the number of such instants in the trace.
     pub(crate) fixed: u64,
     pub(crate) deciding: u64,
+    /// How many of the states of each kind were inspected.
+    pub(crate) places: Vec<PlaceCount>,
     /// Flushes of the guest that cover a write in flight, and whether they cover nothing of it.
     pub(crate) overlapping_flushes: u64,
     pub(crate) strict: bool,
@@ -100,6 +102,27 @@ impl Course {
     }
 }
 
+/// States of a kind, and how many of them were inspected.
+#[derive(Debug, Serialize)]
+pub(crate) struct PlaceCount {
+    pub(crate) place: Place,
+    pub(crate) tried: u64,
+    pub(crate) asked: u64,
+}
+
+/// Counts the states of each kind that there is among `asked`.
+fn places(plan: &StateSampler, asked: impl Iterator<Item = u64>, tried: &[u64]) -> Vec<PlaceCount> {
+    let mut counts = Place::ALL.map(|place| PlaceCount { place, tried: 0, asked: 0 });
+    let index = |number: u64| Place::ALL.iter().position(|one| *one == plan.place(number));
+    for place in asked.filter_map(index) {
+        counts[place].asked += 1;
+    }
+    for place in tried.iter().copied().filter_map(index) {
+        counts[place].tried += 1;
+    }
+    counts.into_iter().filter(|count| count.asked > 0).collect()
+}
+
 /// A drive, and the data that it can lose in a power cut.
 #[derive(Debug, Serialize)]
 pub(crate) struct DriveLoss {
@@ -107,22 +130,32 @@ pub(crate) struct DriveLoss {
     pub(crate) power_loss: PowerLoss,
 }
 
-/// A word for a shell.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
 /// Result of the repetition of a check's finding by a guest with its state alone.
 pub(crate) fn repeated(finding: &Finding) -> Option<&'static str> {
     match finding.repeats {
         _ if !finding.kind.is_of_a_check() => None,
-        Some(true) => Some("found again when a new guest looked at this state alone"),
-        Some(false) => Some(
-            "NOT found again when a new guest looked at this state alone: the check depends on what \
-             it or the guest did before",
+        Some(_) => Some(
+            "found again by a new guest with this state alone, whose clock counts instructions",
         ),
-        None => Some("not repeated alone; those findings that were, were found again"),
+        None => Some("not repeated alone"),
     }
+}
+
+/// Findings that were not found again, in a sentence.
+pub(crate) fn not_repeated(findings: &[Finding]) -> Option<String> {
+    /// States that are named.
+    const NAMED: usize = 8;
+    let states: Vec<String> =
+        findings.iter().take(NAMED).map(|finding| finding.state.to_string()).collect();
+    let more = if findings.len() > NAMED { ", …" } else { "" };
+    let (first, count) = (findings.first()?, findings.len());
+    let what = first.what.lines().next().unwrap_or_default();
+    Some(format!(
+        "The check failed on {count} more (states {}{more}: {what}), and passed when a new guest with \
+         that state alone repeated it on a clock of instructions. These are no findings: the check \
+         depends on the host's speed, or on what it or its guest did before",
+        states.join(", ")
+    ))
 }
 
 /// Looks up the surroundings of findings, in one way through the trace.
@@ -171,16 +204,20 @@ impl Report {
         let drives = &session.trace.drives;
         let count = |commands: usize| commands as u64;
         let repeat = |finding: &Finding| {
-            let check = test.check.map(|check| format!(" --check {}", quoted(check)));
+            let check = test.check.map(|check| format!(" --check {}", shell_word(check)));
             let limit =
                 test.check_limit.map(|limit| format!(" --check-limit {}ns", limit.as_nanos()));
             let strict = if test.strict { " --strict" } else { "" };
+            let trace = tracing.folder.display().to_string();
+            let trace = trace.trim_end_matches('/');
+            let state = finding.state;
             format!(
-                "stasis crash-test {} --trace {} --seed {} --state {}{strict}{}{}",
-                test.path.display(),
-                tracing.folder.display(),
+                // Not on the page that the line stands on.
+                "stasis crash-test {} --trace {} --results {} --seed {} --state {state}{strict}{}{}",
+                shell_word(&test.path.display().to_string()),
+                shell_word(trace),
+                shell_word(&format!("{trace}-state-{state}")),
                 test.seed,
-                finding.state,
                 check.unwrap_or_default(),
                 limit.unwrap_or_default()
             )
@@ -188,8 +225,10 @@ impl Report {
         let named = drives.iter().zip(&session.trace.header.drives).map(|(drive, traced)| {
             DriveLoss { name: traced.name.clone(), power_loss: drive.cached().power_loss }
         });
-        let cuts: Vec<Cut> =
-            test.numbers(plan).map(|number| plan.cut(&session.trace, number)).collect();
+        let tried = outcome.tried.iter();
+        let mut cuts: Vec<Cut> = tried.map(|number| plan.cut(&session.trace, *number)).collect();
+        cuts.sort_by_key(|cut| cut.number);
+        let numbers = test.numbers(plan);
         let trace = &session.trace;
         let relied_on = |finding: &Finding| {
             let cut = plan.cut(trace, finding.state);
@@ -215,7 +254,8 @@ impl Report {
             guest_commands: count(drives.iter().map(|drive| drive.guest.requests.len()).sum()),
             drive_commands: count(drives.iter().map(|drive| drive.cached().requests.len()).sum()),
             drives: named.collect(),
-            asked: cuts.len() as u64,
+            asked: numbers.end - numbers.start,
+            places: places(plan, numbers, &outcome.tried),
             fixed: if test.state.is_some() { 0 } else { plan.fixed() },
             deciding: plan.deciding(),
             overlapping_flushes: session.overlapping_flushes(),
@@ -310,13 +350,13 @@ impl Report {
         line(
             "power cuts",
             match outcome.stopped {
-                true => format!(
-                    "{} of {}: INTERRUPTED, the rest was not looked at",
-                    outcome.cuts, self.asked
-                ),
+                true => format!("{} of {}: INTERRUPTED", outcome.cuts, self.asked),
                 false => outcome.cuts.to_string(),
             },
         );
+        if let Some(rest) = self.not_inspected() {
+            line("NOT LOOKED AT", rest);
+        }
         if self.fixed > 0 {
             let of = match self.deciding > self.fixed {
                 true => format!(" of {}", self.deciding),
@@ -334,6 +374,9 @@ impl Report {
             line("checked in a guest", outcome.checked.to_string());
             line("repaired by it", outcome.repaired.to_string());
             line("broken", of(Kind::Check).to_string());
+            if !outcome.not_repeated.is_empty() {
+                line("broken once, not again", outcome.not_repeated.len().to_string());
+            }
             if of(Kind::Late) > 0 {
                 line("check too slow", of(Kind::Late).to_string());
             }
@@ -349,7 +392,7 @@ impl Report {
             text += &format!(
                 "\nstate {} (cut at {}{drive}): {}\n{}  {}{repeat}\n",
                 finding.state,
-                format_duration(finding.at),
+                rounded(finding.at),
                 finding.what.trim_end(),
                 finding.evidence.as_ref().map(|found| found.text(finding.at)).unwrap_or_default(),
                 repeated(finding).map(|said| format!("{said}\n  ")).unwrap_or_default()
@@ -359,10 +402,24 @@ impl Report {
         if more > 0 {
             text += &format!("\nand {more} more\n");
         }
+        if let Some(said) = not_repeated(&outcome.not_repeated) {
+            text += &format!("\n{said}\n");
+        }
         for disk in &self.disks {
             text += &format!("\ndisk of a state: {}\n", disk.display());
         }
         text + &format!("\nall of it: {}\nreport: {}\n", path.display(), page.display())
+    }
+
+    /// The states of each kind that were not inspected.
+    pub(crate) fn not_inspected(&self) -> Option<String> {
+        let rest = self.places.iter().filter(|count| count.tried < count.asked);
+        let rest: Vec<String> = rest
+            .map(|PlaceCount { place, tried, asked }| {
+                format!("{} of {asked} {}", asked - tried, place.name())
+            })
+            .collect();
+        (!rest.is_empty()).then(|| rest.join(", "))
     }
 
     pub(crate) fn found(&self, kind: Kind) -> usize {

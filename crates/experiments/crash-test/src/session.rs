@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -25,6 +25,13 @@ pub struct Session {
     pub(crate) contents: Contents,
     pub(crate) disks: Vec<StateDisk>,
     pub(crate) strict: bool,
+    folder: PathBuf,
+    // Whether the disks have been states.
+    used: bool,
+    // States that were inspected: their promises and contents.
+    inspected: HashSet<(Vec<(usize, usize)>, Vec<u128>)>,
+    // States that a check inspected: the number of lines, and contents.
+    checked: HashSet<(usize, Vec<u128>)>,
 }
 
 /// Something that a power cut must not leave.
@@ -94,6 +101,9 @@ pub enum Control {
 pub struct Outcome {
     /// Power cuts that were tried.
     pub cuts: u64,
+    /// Their numbers.
+    #[serde(skip)]
+    pub tried: Vec<u64>,
     /// Different states among them.
     pub distinct: u64,
     /// Number of states that a check inspected.
@@ -102,11 +112,24 @@ pub struct Outcome {
     pub repaired: u64,
     /// States that violate a promise or fail a check.
     pub findings: Vec<Finding>,
+    /// Findings of a check that were not found again in a guest with this state alone and a clock
+    /// of instructions. They say nothing of the disks, and count for nothing.
+    pub not_repeated: Vec<Finding>,
     /// Whether the session was stopped.
     pub stopped: bool,
     /// Disks that are left, and whose zones are not: which, and why.
     #[serde(skip)]
     pub not_kept: Vec<String>,
+}
+
+impl Outcome {
+    /// Sets aside the findings that were not found again.
+    pub fn keep_what_repeats(&mut self) {
+        let (gone, kept) = std::mem::take(&mut self.findings)
+            .into_iter()
+            .partition(|finding| finding.repeats == Some(false));
+        (self.not_repeated, self.findings) = (gone, kept);
+    }
 }
 
 /// A program that reports the faults of an image.
@@ -173,11 +196,25 @@ impl Session {
             anyhow::bail!("{}: it tells of drives that it does not name", cannot());
         }
         let contents = std::mem::take(&mut trace.contents);
-        Ok(Self { trace, contents, disks, strict })
+        let (inspected, checked) = Default::default();
+        let (folder, used) = (folder.to_owned(), false);
+        Ok(Self { trace, contents, disks, strict, folder, used, inspected, checked })
+    }
+
+    /// Makes the disks what they were before the run: states of any time can be inspected then.
+    fn rewind(&mut self) -> Result<()> {
+        if !std::mem::replace(&mut self.used, true) {
+            return Ok(());
+        }
+        for (disk, drive) in self.disks.iter_mut().zip(&self.trace.header.drives) {
+            disk.rewind(drive, &self.folder).with_context(|| format!("drive {}", drive.name))?;
+        }
+        Ok(())
     }
 
     /// Inspects the states `cuts`, which are in the order of their points. The results are in
-    /// `outcome`, after an error too: a state counts when all checks have inspected it.
+    /// `outcome`, after an error too: a state counts when all checks have inspected it. States that
+    /// are equal to one which was inspected before are left out.
     pub fn explore(
         &mut self,
         cuts: &[Cut],
@@ -185,7 +222,8 @@ impl Session {
         outcome: &mut Outcome,
         mut on: impl FnMut(&Outcome) -> bool,
     ) -> Result<()> {
-        let Self { trace, contents, disks, strict } = self;
+        self.rewind()?;
+        let Self { trace, contents, disks, strict, inspected, checked, .. } = self;
         let trace: &Trace = trace;
         let mut oracles = Vec::new();
         for (index, drive) in trace.drives.iter().enumerate() {
@@ -205,8 +243,6 @@ impl Session {
             oracles.push((oracle, sectors));
         }
         let mut enumerator = Enumerator::new(trace, *strict);
-        let mut seen = HashSet::new();
-        let mut checked = HashSet::new();
         for cut in cuts {
             enumerator.go_to(cut.point);
             for (drive, sector, content) in enumerator.news() {
@@ -218,7 +254,7 @@ impl Session {
                 oracles.iter().map(|(oracle, _)| oracle.promised(cut.point, at)).collect();
             let prints: Vec<u128> = crashed.iter().map(|crashed| crashed.print).collect();
             let mut state = State { trace, enumerator: &enumerator, crashed: &crashed, cut, at };
-            let new = seen.insert((promised, prints.clone()));
+            let new = inspected.insert((promised, prints.clone()));
             if new {
                 if checks.oracle {
                     state.check_oracle(disks, &oracles, contents, outcome)?;
@@ -230,13 +266,14 @@ impl Session {
                 }
             }
             let lines = trace.lines.partition_point(|(when, ..)| *when <= cut.point);
-            let turn = cut.number % checks.check_every == 0 || cuts.len() == 1;
+            let turn = cut.number.is_multiple_of(checks.check_every);
             if let Some(check) = checks.check.as_mut().filter(|_| turn) {
                 if checked.insert((lines, prints)) || checks.each {
                     state.check(disks, contents, *check, lines, outcome)?;
                 }
             }
             outcome.cuts += 1;
+            outcome.tried.push(cut.number);
             outcome.distinct += u64::from(new);
             if let Some(folder) = checks.keep.filter(|_| outcome.cuts == cuts.len() as u64) {
                 for (index, disk) in disks.iter_mut().enumerate() {
@@ -262,8 +299,7 @@ impl Session {
     }
 
     /// Returns the first fault that `check` finds in disks without any loss: as they were before
-    /// the command, or at the end of all I/O. The session cannot be used for anything else
-    /// afterwards.
+    /// the command, or at the end of all I/O. These count as inspected by no check.
     pub fn control(&mut self, check: &mut dyn Check) -> Result<Option<(Control, String)>> {
         let (first, last) = (self.trace.span().0, self.trace.events.len() as CutPoint);
         let cut = |number, point| Cut { number, point, sampling: Sampling::Most };
@@ -272,6 +308,7 @@ impl Session {
             StateChecks { oracle: false, check: Some(check), ..StateChecks::default() };
         let mut outcome = Outcome::default();
         self.explore(&cuts, &mut checks, &mut outcome, |outcome| outcome.findings.is_empty())?;
+        (self.inspected, self.checked) = Default::default();
         let found = outcome.findings.into_iter().next();
         Ok(found.map(|finding| match finding.state {
             0 => (Control::Before, finding.what),
@@ -295,6 +332,7 @@ impl Session {
     }
 
     /// The states `numbers` of a plan, in the order of their points.
+    #[cfg(test)]
     pub fn cuts(&self, plan: &StateSampler, numbers: impl Iterator<Item = u64>) -> Vec<Cut> {
         let mut cuts: Vec<Cut> = numbers.map(|number| plan.cut(&self.trace, number)).collect();
         cuts.sort_by_key(|cut| (cut.point, cut.number));

@@ -119,6 +119,91 @@ fn step(
     }
 }
 
+/// Rounds inspect the states that one pass inspects, in another order.
+#[test]
+fn rounds_find_what_one_pass_finds() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.record");
+    for way in WAYS {
+        let fault = Some(Fault::EarlyAcknowledgement);
+        let mut in_rounds = explore(&mut traced(folder.path(), way, fault, 4), 6, 300);
+        let mut session = Session::open(&file, false).unwrap();
+        let cuts = session.cuts(&session.plan(6), 0..300);
+        let mut checks = StateChecks { oracle: true, ..StateChecks::default() };
+        let mut at_once = Outcome::default();
+        session.explore(&cuts, &mut checks, &mut at_once, |_| true).unwrap();
+        assert_eq!((in_rounds.cuts, in_rounds.distinct), (at_once.cuts, at_once.distinct));
+        for outcome in [&mut in_rounds, &mut at_once] {
+            outcome.tried.sort_unstable();
+        }
+        assert_eq!(in_rounds.tried, at_once.tried);
+        assert!(!at_once.findings.is_empty());
+        assert_eq!(in_rounds.findings.len(), at_once.findings.len(), "{way:?}");
+    }
+}
+
+/// A log: entries, and a header that counts them. Each eighth header is written without the flush
+/// between, which is the mistake.
+fn load_log(layer: &mut dyn Layer) -> Nanos {
+    let (mut now, mut done, mut tag) = (0, Vec::new(), 0);
+    let mut put = |layer: &mut dyn Layer, command: Command, number: u64| {
+        let mut data = vec![0; command.length as usize];
+        for sector in data.chunks_mut(512) {
+            sector[..8].copy_from_slice(&number.to_le_bytes());
+        }
+        tag += 1;
+        let mut in_flight = VecDeque::from([(tag, command)]);
+        layer.submit(now, Request { queue: 1, ..Request::new(tag, command, data) });
+        while !in_flight.is_empty() {
+            step(layer, &mut now, &mut done, &mut in_flight);
+        }
+        now
+    };
+    let mut end = 0;
+    for number in 1..=40 {
+        put(layer, Command::new(Operation::Write, number * 4096, 4096), number);
+        if number % 8 != 0 {
+            put(layer, Command::flush(), 0);
+        }
+        put(layer, Command::new(Operation::Write, 0, 4096), number);
+        end = put(layer, Command::flush(), 0);
+    }
+    end
+}
+
+/// Finds a header that counts an entry which is not there.
+struct LogCheck;
+
+impl Check for LogCheck {
+    fn check(&mut self, state: &mut dyn StateReader) -> Result<Verdict, String> {
+        let mut number = |offset: u64| {
+            let mut bytes = [0; 8];
+            state.read(0, offset, &mut bytes).map(|()| u64::from_le_bytes(bytes))
+        };
+        let count = number(0).map_err(|error| error.to_string())?;
+        for entry in 1..=count {
+            if number(entry * 4096).map_err(|error| error.to_string())? != entry {
+                return Ok(Verdict::Broken(format!("{count} entries, but not {entry}")));
+            }
+        }
+        Ok(Verdict::Sound)
+    }
+}
+
+#[test]
+fn a_missing_flush_between_two_writes_is_found_whatever_the_seed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut session = traced_load(PowerLoss::default(), folder.path(), None, None, 1, load_log);
+    let plan = session.plan(0);
+    let mut checks =
+        StateChecks { oracle: false, check: Some(&mut LogCheck), ..StateChecks::default() };
+    let mut outcome = Outcome::default();
+    for cuts in plan.rounds(&session.trace, 0..plan.fixed()) {
+        session.explore(&cuts, &mut checks, &mut outcome, |_| true).unwrap();
+    }
+    assert_eq!(outcome.findings.len(), 5, "{:#?}", outcome.findings);
+}
+
 /// Traces a load on an image of that way, or on a raw drive.
 fn traced(folder: &Path, way: Option<Durability>, fault: Option<Fault>, seed: u64) -> Session {
     traced_on(PowerLoss::default(), folder, way, fault, seed)
@@ -131,6 +216,18 @@ fn traced_on(
     way: Option<Durability>,
     fault: Option<Fault>,
     seed: u64,
+) -> Session {
+    traced_load(power_loss, folder, way, fault, seed, |layer| load(layer, seed, 250))
+}
+
+/// The trace of a load, which returns the time of its end.
+fn traced_load(
+    power_loss: PowerLoss,
+    folder: &Path,
+    way: Option<Durability>,
+    fault: Option<Fault>,
+    seed: u64,
+    load: impl FnOnce(&mut dyn Layer) -> Nanos,
 ) -> Session {
     let stream = TraceStream::default();
     let options = OpenOptions {
@@ -167,7 +264,7 @@ fn traced_on(
         layer = Box::new(opening.open(layer, settings).unwrap());
     }
     layer = Box::new(stream.tap(layer, Level::Guest, 512));
-    let end = load(&mut *layer, seed, 250);
+    let end = load(&mut *layer);
     let bytes = stream.drain();
     drop(layer);
 
@@ -181,10 +278,12 @@ fn traced_on(
 }
 
 fn explore(session: &mut Session, seed: u64, states: u64) -> Outcome {
-    let cuts = session.cuts(&session.plan(seed), 0..states);
+    let rounds = session.plan(seed).rounds(&session.trace, 0..states);
     let mut checks = StateChecks { oracle: true, ..StateChecks::default() };
     let mut outcome = Outcome::default();
-    session.explore(&cuts, &mut checks, &mut outcome, |_| true).unwrap();
+    for cuts in &rounds {
+        session.explore(cuts, &mut checks, &mut outcome, |_| true).unwrap();
+    }
     outcome
 }
 
@@ -263,6 +362,7 @@ fn a_state_is_the_same_alone_as_among_others() {
     let all = explore(&mut session, 8, 200).findings;
     let one = all.last().unwrap();
     let cuts = session.cuts(&session.plan(8), one.state..one.state + 1);
+    let mut session = Session::open(&folder.path().join("run.record"), false).unwrap();
     let mut checks = StateChecks { oracle: true, ..StateChecks::default() };
     let mut alone = Outcome::default();
     session.explore(&cuts, &mut checks, &mut alone, |_| true).unwrap();

@@ -16,30 +16,30 @@ pub struct Together<'a> {
     pub trace: &'a Path,
     /// Whether a flush covers nothing that was in flight.
     pub strict: bool,
-    /// The states.
-    pub cuts: &'a [Cut],
+    /// The states, in rounds.
+    pub rounds: &'a [Vec<Cut>],
     /// Interval of the check: it runs on one of this many states.
     pub check_every: u64,
     /// Whether the oracle compares the states with the promises too, and equal states are left out.
     pub oracle: bool,
 }
 
-/// Inspects states, each of `checks` a part of them, with a separate enumerator. `on` receives the
-/// number of finished states now and then. No image checker is used.
+/// Inspects states, each of `checks` a part of each round, with a separate enumerator. `on` receives
+/// the number of finished states now and then. No image checker is used.
 pub fn explore(
     together: &Together<'_>,
     checks: Vec<GuestCheck>,
     stop: &AtomicBool,
     mut on: impl FnMut(u64),
 ) -> Result<Outcome> {
-    let Together { trace, strict, cuts, check_every, oracle } = *together;
-    let part = cuts.len().div_ceil(checks.len().max(1)).max(1);
+    let Together { trace, strict, rounds, check_every, oracle } = *together;
+    let count = checks.len().max(1);
     let done = AtomicU64::new(0);
     // An error of one ends the others.
     let failed = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
-        for (cuts, mut check) in cuts.chunks(part).zip(checks) {
+        for (number, mut check) in checks.into_iter().enumerate() {
             let (done, failed) = (&done, &failed);
             threads.push(scope.spawn(move || {
                 let mut checks = StateChecks {
@@ -52,11 +52,20 @@ pub fn explore(
                     each: !oracle,
                 };
                 let mut outcome = Outcome::default();
+                let going = || !stop.load(Ordering::Relaxed) && !failed.load(Ordering::Relaxed);
                 let ended = Session::open(trace, strict).and_then(|mut session| {
-                    session.explore(cuts, &mut checks, &mut outcome, |_| {
-                        done.fetch_add(1, Ordering::Relaxed);
-                        !stop.load(Ordering::Relaxed) && !failed.load(Ordering::Relaxed)
-                    })
+                    for round in rounds {
+                        let size = round.len().div_ceil(count).max(1);
+                        let part = round.chunks(size).nth(number).unwrap_or_default();
+                        session.explore(part, &mut checks, &mut outcome, |_| {
+                            done.fetch_add(1, Ordering::Relaxed);
+                            going()
+                        })?;
+                        if !going() {
+                            break;
+                        }
+                    }
+                    Ok(())
                 });
                 if ended.is_err() {
                     failed.store(true, Ordering::Relaxed);
@@ -89,6 +98,7 @@ impl Outcome {
     /// Adds the outcome of other states.
     fn add(&mut self, other: Self) {
         self.cuts += other.cuts;
+        self.tried.extend(other.tried);
         self.distinct += other.distinct;
         self.checked += other.checked;
         self.repaired += other.repaired;

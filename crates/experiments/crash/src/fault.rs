@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_block::{Command, Delivery, Operation, Request, Status, Tag};
-use stasis_drive::{Decorator, Done, Layer};
+use stasis_drive::{Decorator, Done, Layer, LayerTimes};
 
 /// A fault that can be injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,7 +127,10 @@ impl FaultInjector {
         }
         let Split { asked, submitted, .. } = self.split.swap_remove(at);
         let Request { tag, queue, command, data, .. } = asked;
-        Some(Done { tag, queue, command, data, submit: submitted, ..done })
+        // What the first step took is the fault's.
+        let fault = done.layers.fault + done.submit.saturating_sub(submitted);
+        let layers = LayerTimes { fault, ..done.layers };
+        Some(Done { tag, queue, command, data, submit: submitted, layers, ..done })
     }
 
     /// Acknowledges `request`; returns it for the drive, with nobody waiting for its end.
@@ -142,6 +145,7 @@ impl FaultInjector {
             submit: now,
             order: 0,
             at: now,
+            layers: LayerTimes::default(),
             delivery: Delivery::Once,
         };
         self.over.push_back(told);

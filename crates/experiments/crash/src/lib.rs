@@ -37,7 +37,7 @@ pub use log_writes::{
     read_log_writes, LogReadError, LogWrites, LogWritesError, LoggedDevice, ReadLog,
 };
 pub use oracle::{Oracle, Promise};
-pub use sampler::{Cut, StateSampler, MAX_FIXED};
+pub use sampler::{Cut, Place, StateSampler, MAX_FIXED};
 pub use sectors::{Content, Contents, SECTOR};
 pub use tap::TraceStream;
 pub use trace::{

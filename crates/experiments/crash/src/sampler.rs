@@ -23,13 +23,14 @@ pub struct Cut {
 /// Draws states from a trace; the same seed and number give the same one.
 ///
 /// The first states are those that decide, whatever the seed: everything that can be lost is lost,
-/// at the end, after each line of output, and just before and after each flush.
+/// at the end, after each line of output, and just before and after each flush; and just before a
+/// flush of several changes, all of them but the newest.
 #[derive(Debug)]
 pub struct StateSampler {
     seed: u64,
-    // The instants of the first states.
-    fixed: Vec<CutPoint>,
-    // Number of all such instants.
+    // The first states.
+    fixed: Vec<Fixed>,
+    // Number of all such states.
     deciding: u64,
     span: (CutPoint, CutPoint),
     times: (u64, u64),
@@ -39,6 +40,47 @@ pub struct StateSampler {
     finished: Vec<CutPoint>,
 }
 
+/// A state that does not depend on the seed.
+#[derive(Debug, Clone, Copy)]
+struct Fixed {
+    point: CutPoint,
+    sampling: Sampling,
+    place: Place,
+}
+
+/// Kinds of states, those that show the most first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// At the end, and after a line of output.
+    Line,
+    /// Just before a flush is complete.
+    BeforeFlush,
+    /// Just after a flush.
+    AfterFlush,
+    /// Drawn by the seed.
+    Drawn,
+}
+
+impl Place {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Line, Self::BeforeFlush, Self::AfterFlush, Self::Drawn];
+
+    /// Its name, of several states.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Line => "at lines of output and at the end",
+            Self::BeforeFlush => "before flushes",
+            Self::AfterFlush => "after flushes",
+            Self::Drawn => "drawn by the seed",
+        }
+    }
+}
+
+/// States of the first round; each round has this many times as many as the one before.
+const FIRST_ROUND: usize = 32;
+const GROWTH: usize = 4;
+
 /// The golden ratio, as a part of 2^64: its multiples fill a range evenly.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -46,17 +88,36 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// spread over them evenly.
 pub const MAX_FIXED: usize = 10_000;
 
-/// The instants that decide, the end first, then lines, then flushes; and their number before the
+/// The states that decide, the end first, then lines, then flushes; and their number before the
 /// limit.
-fn fixed(trace: &Trace, span: (CutPoint, CutPoint)) -> (Vec<CutPoint>, u64) {
-    let lines = trace.lines.iter().map(|(point, ..)| *point);
-    let guests = trace.drives.iter().flat_map(|drive| &drive.guest.requests);
-    let flushes = guests.filter(|request| request.command.operation == Operation::Flush);
-    let flushes = flushes.filter_map(|request| request.end.map(|(_, event, _)| event));
+fn fixed(trace: &Trace, span: (CutPoint, CutPoint)) -> (Vec<Fixed>, u64) {
+    let least = |place| move |point| Fixed { point, sampling: Sampling::Least, place };
+    let lines = std::iter::once(span.1).chain(trace.lines.iter().map(|(point, ..)| *point));
+    let mut all: Vec<Fixed> = lines.map(least(Place::Line)).collect();
+    let mut newest = Vec::new();
+    for drive in &trace.drives {
+        // Changes since the last flush.
+        let mut changes = 0;
+        for request in &drive.guest.requests {
+            if request.command.operation != Operation::Flush {
+                changes += 1;
+                continue;
+            }
+            let several = std::mem::take(&mut changes) > 1;
+            let Some((_, event, _)) = request.end else { continue };
+            all.extend([least(Place::AfterFlush)(event + 1), least(Place::BeforeFlush)(event)]);
+            if several {
+                let (sampling, place) = (Sampling::Newest, Place::BeforeFlush);
+                newest.push(Fixed { point: event, sampling, place });
+            }
+        }
+    }
+    all.extend(newest);
     let mut known = HashSet::new();
-    let all = std::iter::once(span.1).chain(lines).chain(flushes.flat_map(|end| [end + 1, end]));
-    let inside = all.filter(|point| (span.0..=span.1).contains(point));
-    let all: Vec<CutPoint> = inside.filter(|point| known.insert(*point)).collect();
+    all.retain(|state| {
+        let is_new = known.insert((state.point, state.sampling == Sampling::Newest));
+        (span.0..=span.1).contains(&state.point) && is_new
+    });
     let step = all.len().div_ceil(MAX_FIXED).max(1);
     (all.iter().step_by(step).copied().collect(), all.len() as u64)
 }
@@ -86,16 +147,46 @@ impl StateSampler {
         self.fixed.len() as u64
     }
 
-    /// Number of instants that decide: more than [`StateSampler::fixed`] if it exceeds
+    /// Number of states that decide: more than [`StateSampler::fixed`] if it exceeds
     /// [`MAX_FIXED`].
     pub fn deciding(&self) -> u64 {
         self.deciding
     }
 
+    /// The kind of the state `number`.
+    pub fn place(&self, number: u64) -> Place {
+        let index = usize::try_from(number).unwrap_or(usize::MAX);
+        self.fixed.get(index).map_or(Place::Drawn, |state| state.place)
+    }
+
+    /// The states `numbers` in rounds, so that a test which ends early has seen the whole run: each
+    /// round is spread over it, the first ones have the states that show the most. The states of a
+    /// round are in the order of their points.
+    pub fn rounds(&self, trace: &Trace, numbers: impl Iterator<Item = u64>) -> Vec<Vec<Cut>> {
+        let is_first = |number: &u64| self.place(*number) <= Place::BeforeFlush;
+        let (mut first, mut rest): (Vec<u64>, Vec<u64>) = numbers.partition(is_first);
+        // The end (state 0) comes first; multiples of the golden ratio are spread evenly.
+        first.sort_unstable_by_key(|number| number.wrapping_mul(GOLDEN));
+        rest.sort_unstable_by_key(|number| number.wrapping_mul(GOLDEN));
+        let mut rounds = Vec::new();
+        for mut states in [first.as_slice(), rest.as_slice()] {
+            let mut size = FIRST_ROUND;
+            while !states.is_empty() {
+                let (now, later) = states.split_at(size.min(states.len()));
+                let cuts = now.iter().map(|number| self.cut(trace, *number));
+                let mut cuts: Vec<Cut> = cuts.collect();
+                cuts.sort_by_key(|cut| (cut.point, cut.number));
+                rounds.push(cuts);
+                (states, size) = (later, size * GROWTH);
+            }
+        }
+        rounds
+    }
+
     /// The state `number`.
     pub fn cut(&self, trace: &Trace, number: u64) -> Cut {
         match self.fixed.get(usize::try_from(number).unwrap_or(usize::MAX)) {
-            Some(&point) => Cut { number, point, sampling: Sampling::Least },
+            Some(&Fixed { point, sampling, .. }) => Cut { number, point, sampling },
             None => Cut { number, ..self.drawn(trace, number - self.fixed()) },
         }
     }

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use stasis_block::{CacheKind, Command, Operation, PowerLoss, Status};
 use stasis_crash::{
-    Content, Cut, Enumerator, EventKind, Frame, Level, Loss, Oracle, Promise, StateSampler, Trace,
-    TraceHeader, TraceWriter, TracedDevice, TracedDrive,
+    Content, Cut, Enumerator, EventKind, Frame, Level, Loss, Oracle, Place, Promise, StateSampler,
+    Trace, TraceHeader, TraceWriter, TracedDevice, TracedDrive,
 };
 use stasis_drive::Sampling;
 
@@ -162,7 +162,7 @@ proptest! {
             let permitted = disks(&trace, &reference);
             let at = trace.time(point);
             let random = draws.iter().map(|&draw| Sampling::Random(draw));
-            for sampling in [Sampling::Least, Sampling::Most].into_iter().chain(random) {
+            for sampling in [Sampling::Least, Sampling::Most, Sampling::Newest].into_iter().chain(random) {
                 let disk = disk(&enumerator, sampling);
                 let place = |sector: u64| disk[sector as usize];
                 prop_assert_eq!(oracle.check(point, at, |_, sector| place(sector)), Ok(()));
@@ -327,6 +327,79 @@ fn the_least_state_after_each_line_and_around_each_flush_is_always_there() {
         }
         assert_eq!(sampler.cut(&trace, 9), Cut { number: 9, ..sampler.drawn(&trace, 5) });
     }
+}
+
+/// A write, one that must not come before it, and a flush: if the order between them is lost, the
+/// state before the flush shows it in which only the newest write is there.
+#[test]
+fn a_flush_of_several_changes_is_cut_with_the_newest_alone() {
+    let write = |sector: u64| Command::new(Operation::Write, sector * 512, 512);
+    let trace = of_frames(&[
+        Frame::Began { at: 10 },
+        request(0, 11, write(0)),
+        completion(0, 12),
+        request(1, 13, write(1)),
+        completion(1, 14),
+        request(2, 15, Command::flush()),
+        completion(2, 16),
+        request(3, 17, write(2)),
+        completion(3, 18),
+        request(4, 19, Command::flush()),
+        completion(4, 20),
+        Frame::Over { at: 21 },
+    ]);
+    let sampler = StateSampler::new(&trace, 1, trace.span());
+    // The end, both sides of two flushes, and once more before the first, which has two changes. The
+    // end is the state after the second flush as well.
+    assert_eq!(sampler.fixed(), 5);
+    let newest: Vec<Cut> = (0..5)
+        .map(|number| sampler.cut(&trace, number))
+        .filter(|cut| cut.sampling == Sampling::Newest)
+        .collect();
+    let [cut] = newest[..] else { panic!("{newest:?}") };
+    assert_eq!((cut.number, cut.point, sampler.place(4)), (4, 5, Place::BeforeFlush));
+    let mut enumerator = Enumerator::new(&trace, false);
+    enumerator.go_to(cut.point);
+    let held = disk(&enumerator, cut.sampling);
+    let there: Vec<bool> = held.iter().map(|content| *content != Content::ZERO).collect();
+    assert_eq!(there[..3], [false, true, false], "the newest alone");
+}
+
+#[test]
+fn rounds_are_spread_over_the_run_and_begin_with_what_shows_most() {
+    let mut frames = vec![Frame::Began { at: 1 }];
+    for step in 0..400 {
+        let at = 10 * (step + 1);
+        let write = Command::new(Operation::Write, step % 64 * 512, 512);
+        frames.extend([request(2 * step, at, write), completion(2 * step, at + 1)]);
+        frames.extend([request(2 * step + 1, at + 2, Command::flush())]);
+        frames.push(completion(2 * step + 1, at + 3));
+        frames.push(Frame::Output { at: at + 4, bytes: b"step\n" });
+    }
+    frames.push(Frame::Over { at: 5_000 });
+    let trace = of_frames(&frames);
+    let sampler = StateSampler::new(&trace, 3, trace.span());
+    let count = sampler.fixed() + 1000;
+    let rounds = sampler.rounds(&trace, 0..count);
+    let mut all: Vec<u64> = rounds.iter().flatten().map(|cut| cut.number).collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..count).collect::<Vec<_>>(), "each state once");
+    let first = &rounds[0];
+    assert!(first.len() == 32 && first.iter().any(|cut| cut.number == 0), "{first:?}");
+    assert!(first.is_sorted_by_key(|cut| cut.point), "in the order of time");
+    let last = u64::from(trace.span().1);
+    for quarter in 0..4 {
+        let part = quarter * last / 4..(quarter + 1) * last / 4;
+        let here = first.iter().filter(|cut| part.contains(&u64::from(cut.point))).count();
+        assert!((4..=12).contains(&here), "{here} of 32 in quarter {quarter}");
+    }
+    let place = |cut: &Cut| sampler.place(cut.number);
+    let change =
+        rounds.iter().position(|round| round.iter().any(|cut| place(cut) > Place::BeforeFlush));
+    let change = change.unwrap();
+    assert!(rounds[change..].iter().flatten().all(|cut| place(cut) > Place::BeforeFlush));
+    // One state alone is one round.
+    assert_eq!(sampler.rounds(&trace, 7..8), [vec![sampler.cut(&trace, 7)]]);
 }
 
 #[test]

@@ -13,8 +13,8 @@ use stasis_network::NetworkSpec;
 
 use crate::names::{is_name, once};
 use crate::{
-    CpuSpeed, DiskSpec, DriveSpec, Engine, ExperimentError, FaultSpace, Machines, ScheduledFault,
-    ServeSpec, WorkloadSpec,
+    CpuSpeed, DiskSpec, DriveSpec, Engine, Expectation, ExperimentError, FaultSpace, Machines,
+    ScheduledFault, ServeSpec, WorkloadSpec,
 };
 
 /// An experiment. Its form in TOML:
@@ -52,6 +52,9 @@ use crate::{
 ///
 /// [[workload]]
 /// pattern = "5r-seq"
+///
+/// [[expect]]
+/// that = "read.p99 < 1ms"
 /// ```
 ///
 /// Several machines stand in tables `[[machine]]`, networks between them in `[[network]]`, faults in
@@ -101,6 +104,12 @@ pub struct Experiment {
     pub faults: Vec<ScheduledFault>,
     /// Faults that can happen, of which the seed draws some.
     pub fault_space: Option<FaultSpace>,
+    /// Whether the commands of several machines write a history: operations of clients, a JSON object a
+    /// line of output, as Jepsen and Maelstrom have them.
+    pub history: bool,
+    /// Thresholds that the run is expected to meet.
+    #[serde(rename = "expect")]
+    pub expectations: Vec<Expectation>,
 }
 
 /// The machine.
@@ -152,6 +161,8 @@ pub struct MachineSpec {
     pub rewind: bool,
     /// Whether RDRAND and RDSEED are visible; a run does not repeat then.
     pub random: bool,
+    /// Whether the guest's kernel lays out each program's address space at random, under `exact` too.
+    pub randomize: bool,
 }
 
 fn older_names(schema: &mut Schema) {
@@ -178,6 +189,7 @@ impl Default for MachineSpec {
             threads: None,
             rewind: false,
             random: false,
+            randomize: false,
         }
     }
 }
@@ -251,8 +263,18 @@ impl Experiment {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ExperimentError::Read { path: path.to_owned(), source })?;
         let wrong = |message: String| ExperimentError::Content { path: path.to_owned(), message };
-        let mut experiment: Self = stasis_config::read_text(&text)
-            .map_err(|error| ExperimentError::File { path: path.to_owned(), error })?;
+        let mut experiment: Self = stasis_config::read_text(&text).map_err(|error| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            match is_fio_job(path, &text) {
+                true => wrong(format!(
+                    "this is a job file of fio: `stasis sim MODEL --workload {}` drives a model by it, and \
+                     `stasis run --file {} -- fio {name}` runs fio in a guest",
+                    path.display(),
+                    path.display()
+                )),
+                false => ExperimentError::File { path: path.to_owned(), error },
+            }
+        })?;
         let folder = path.parent().unwrap_or(Path::new(""));
         experiment.guest.anchor(folder);
         for port in experiment.networks.iter_mut().flat_map(|network| &mut network.outside) {
@@ -371,6 +393,9 @@ impl Experiment {
                         .into(),
                 );
             }
+            if self.history {
+                return Err("history: it is of several machines, in [[machine]]".into());
+            }
             if !one.drives.is_empty() || !one.disks.is_empty() {
                 return Err(
                     "[machine] has the experiment's drives; its own [[machine.drive]] and \
@@ -389,6 +414,7 @@ impl Experiment {
         self.check_networks()?;
         self.check_commands()?;
         self.check_faults()?;
+        self.thresholds()?;
         once("workloads", self.workloads.iter().map(|load| &load.name))?;
         for load in &self.workloads {
             let name = load.name.as_deref().unwrap_or_default();
@@ -515,6 +541,16 @@ impl MachineSpec {
 
 /// Linux's I/O schedulers (Documentation/block).
 const GUEST_SCHEDULERS: [&str; 4] = ["bfq", "mq-deadline", "kyber", "none"];
+
+/// Whether a text that is no experiment is a job file of fio.
+fn is_fio_job(path: &Path, text: &str) -> bool {
+    // Options that nearly every job has (fio(1)); none is a key of an experiment.
+    const OPTIONS: [&str; 5] = ["rw", "readwrite", "ioengine", "iodepth", "filename"];
+    let option = |line: &str| line.split_once('=').map(|(name, _)| name.trim().to_owned());
+    let has_option = || text.lines().filter_map(option).any(|name| OPTIONS.contains(&&*name));
+    path.extension().is_some_and(|ending| ending == "fio")
+        || text.lines().any(|line| line.trim_start().starts_with('[')) && has_option()
+}
 
 #[cfg(test)]
 mod tests {

@@ -163,7 +163,7 @@ struct Checks<'a> {
 
 impl<'a> Checks<'a> {
     fn new(engine: Engine, stop: &'a Arc<AtomicBool>) -> Result<Self> {
-        stasis_terminal::ensure_guest(&stasis_runner::guest::recipe(&Default::default()))?;
+        stasis_terminal::ensure_guest(&stasis_runner::guest::recipe(&Default::default()), stop)?;
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
         let amounts = match engine {
             // Real processors: p99.9 takes thousands.

@@ -156,7 +156,7 @@ impl Bench {
             // So that not each makes its own.
             for index in batch.beside(trials) {
                 if self.completed(&trials[index])?.is_none() {
-                    ensure_guest(&guest::recipe(&trials[index].experiment.guest))?;
+                    ensure_guest(&guest::recipe(&trials[index].experiment.guest), &self.stop)?;
                 }
             }
         }

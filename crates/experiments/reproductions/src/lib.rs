@@ -41,7 +41,7 @@ use stasis_report::{FIGURES_FILE, REPORT_FILE};
 use stasis_runner::batch::Stopped;
 use stasis_runner::engine;
 use stasis_runner::provenance::{words, Provenance};
-use stasis_terminal::{stop_on_signals, FAILURE, STOPPED};
+use stasis_terminal::{answer, stop_on_signals, FAILURE, STOPPED};
 
 pub use barrier::load::{main as load, Load};
 pub use controller::{part as controller_part, OwnPart as ControllerPart};
@@ -101,7 +101,7 @@ pub struct Arguments {
     #[arg(long)]
     list: bool,
     /// With --list: print JSON, with all that is needed to run the experiments elsewhere
-    #[arg(long, requires = "list")]
+    #[arg(long)]
     json: bool,
     /// Run only these experiments, without figures or page, such as on one machine of several that
     /// share DIR; the same without --only makes the figures of all complete experiments
@@ -210,7 +210,10 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let folder = &request.folder;
     Page { title: title.into(), subtitle, head, sections }.write(folder, REPORT_FILE)?;
     published_vs_measured::write_figures(folder, &figures)?;
-    stasis_terminal::print(&published_vs_measured::figures_table(&figures).to_text())?;
+    answer::put("results", folder)?;
+    answer::put("figures", &folder.join(FIGURES_FILE))?;
+    answer::put("failed", &failed)?;
+    answer::text(&published_vs_measured::figures_table(&figures).to_text())?;
     eprintln!("figures: {}", folder.join(FIGURES_FILE).display());
     eprintln!("report: {}", folder.join(REPORT_FILE).display());
     for (id, message) in &failed {
@@ -230,7 +233,11 @@ fn experiments_alone(
 ) -> Result<ExitCode> {
     let all = publication.parts(request)?;
     if arguments.list {
-        stasis_terminal::print(&listed(publication, request, &all, arguments.json)?)?;
+        let text = listed(publication, request, &all, arguments.json)?;
+        match arguments.json {
+            true => answer::document(&text)?,
+            false => answer::text(&text)?,
+        }
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(name) = arguments.only.iter().find(|name| all.iter().all(|one| one.name != **name))

@@ -1,6 +1,7 @@
 //! The guest of an experiment: made where it is not kept.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use stasis_experiment::GuestSpec;
@@ -34,14 +35,18 @@ pub fn cache() -> Result<PathBuf> {
         .context("no place for the guest: set HOME or XDG_CACHE_HOME to a folder")
 }
 
-/// Makes the guest unless it is in the cache; `step` receives the name of each step and the
-/// progress (0 to 1).
+/// Makes the guest unless it is in the cache, or until `stop`; `step` receives the name of each step
+/// and the progress (0 to 1).
 ///
 /// # Errors
 /// If the guest is not in the cache and cannot be made.
-pub fn ensure(recipe: &Recipe, step: &mut dyn FnMut(&str, Option<f64>)) -> Result<Guest> {
+pub fn ensure(
+    recipe: &Recipe,
+    stop: &AtomicBool,
+    step: &mut dyn FnMut(&str, Option<f64>),
+) -> Result<Guest> {
     let (cache, executable) = (cache()?, program::for_guests()?);
-    let guest = guest_image::build(recipe, &executable, &cache, &mut |progress| {
+    let guest = guest_image::build(recipe, &executable, &cache, stop, &mut |progress| {
         step(progress.step, Some(progress.fraction));
     })?;
     Ok(guest)

@@ -1,9 +1,11 @@
 //! Files from this machine for the guests, as tar archives.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context, Result};
 use stasis_experiment::{Experiment, GuestSpec, MachineSpec};
+use stasis_guest_root::Pack;
 
 use crate::job_file;
 
@@ -78,9 +80,9 @@ impl Input {
         let (mut bytes, mut own) = (Vec::new(), Vec::new());
         if !experiment.guest.templates.is_empty() {
             for machine in experiment.machine.all() {
-                let before = bytes.len();
-                templates(experiment, machine, base, &mut bytes)?;
-                own.push(bytes.len() - before);
+                let part = templates(experiment, machine, base)?;
+                own.push(part.len());
+                bytes.extend(part);
             }
         }
         let guest = &experiment.guest;
@@ -101,13 +103,9 @@ impl Input {
     }
 }
 
-/// Appends the templates as one machine has them: a part of an archive, without an end.
-fn templates(
-    experiment: &Experiment,
-    machine: &MachineSpec,
-    base: &Path,
-    bytes: &mut Vec<u8>,
-) -> Result<()> {
+/// Packs the templates as one machine has them: a part of an archive, without an end.
+fn templates(experiment: &Experiment, machine: &MachineSpec, base: &Path) -> Result<Vec<u8>> {
+    let mut pack = Pack::default();
     let variables = experiment.variables_of(machine);
     for word in &experiment.guest.templates {
         let (source, inside) = places(word)?;
@@ -128,52 +126,27 @@ fn templates(
                 )
             }
         };
-        let mut header = tar::Header::new_gnu();
-        header.set_metadata_in_mode(
-            &std::fs::metadata(&named).with_context(context)?,
-            tar::HeaderMode::Deterministic,
-        );
-        header.set_size(text.len() as u64);
-        let mut archive = tar::Builder::new(&mut *bytes);
-        archive.append_data(&mut header, inside, text.as_bytes()).with_context(context)?;
-        // Without the archive's end, which a builder writes when it is dropped.
-        archive.into_inner().with_context(context)?;
-        bytes.truncate(bytes.len() - END);
+        let mode = std::fs::metadata(&named).with_context(context)?.mode();
+        pack.add_bytes(&inside, mode, text.as_bytes()).with_context(context)?;
     }
-    Ok(())
+    pack.part().context("cannot pack the templates")
 }
-
-/// Length of an archive's end: two blocks (POSIX.1, pax, "ustar Interchange Format").
-const END: usize = 2 * 512;
 
 /// Packs the files of `guest` and its standard input. An archive's end alone where there are none.
 fn pack(guest: &GuestSpec, base: &Path) -> Result<Vec<u8>> {
-    let mut archive = tar::Builder::new(Vec::new());
-    // The same files make the same archive, independent of owners and times.
-    archive.mode(tar::HeaderMode::Deterministic);
-    // A link in a folder stays one, wherever it leads.
-    archive.follow_symlinks(false);
+    let mut pack = Pack::default();
     for word in &guest.files {
         let (source, inside) = places(word)?;
         let path = base.join(source);
         let context = || format!("cannot copy {} into the guest", path.display());
-        // A named link is followed: its target is copied.
-        let named = path.canonicalize().with_context(context)?;
-        if named.is_dir() {
-            archive.append_dir_all(inside, &named).with_context(context)?;
-        } else {
-            archive.append_path_with_name(&named, inside).with_context(context)?;
-        }
+        pack.add(&path, &inside).with_context(context)?;
     }
     if let Some(path) = &guest.stdin {
         let path = base.join(path);
         let context = || format!("cannot read the standard input {}", path.display());
-        let named = path.canonicalize().with_context(context)?;
-        archive
-            .append_path_with_name(&named, STDIN.trim_start_matches('/'))
-            .with_context(context)?;
+        pack.add(&path, Path::new(STDIN.trim_start_matches('/'))).with_context(context)?;
     }
-    archive.into_inner().context("cannot pack the files for the guest")
+    pack.whole().context("cannot pack the files for the guest")
 }
 
 #[cfg(test)]

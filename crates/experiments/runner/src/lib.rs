@@ -33,6 +33,7 @@
 
 mod attended;
 pub mod batch;
+mod begins;
 mod branched;
 mod changed;
 mod changes;
@@ -48,6 +49,7 @@ pub mod input;
 mod inside;
 pub mod job_file;
 pub mod keep;
+mod live;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod local;
 mod logged_drive;
@@ -79,15 +81,16 @@ pub use changed::{Changed, Difference};
 pub use debugged::{At, Debugged};
 pub use event::{Event, Observer};
 pub use keep::{leave_zones, state_file};
+pub use live::LivePage;
 pub use logged_drive::trace_of_log;
 pub use pace::Pace;
 pub use plan::{describe, drive_seed, parameters};
 pub use prepare::check_drives;
 pub use profiled::Profiled;
 pub use program::enter;
-pub use relay::OUTPUT_FILE;
 pub use run::{keep_model, Results, Runner, STDIN_FILE};
 pub use snapshotted::Snapshotted;
 pub use stasis_channel::Call;
 pub use stasis_emulated_host::StartAt;
+pub use stasis_report::OUTPUT_FILE;
 pub use trace::TraceOptions;

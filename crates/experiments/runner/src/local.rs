@@ -23,6 +23,7 @@ use stasis_models::{BuildContext, ModelChange};
 use stasis_network::Outside;
 use stasis_run_events::{DebugJob, Debugger, EventSink, Instant, Outcome, ProfileJob, SnapshotJob};
 
+use crate::begins::Begins;
 use crate::networks;
 use crate::opened_drives::{paths, Drives, FAULTS};
 use crate::plan::{
@@ -71,6 +72,8 @@ pub struct Commands {
     pub jobs: Vec<Job>,
     /// Files for the guests.
     pub files: crate::input::Input,
+    /// The part of the run that begins with them.
+    pub begins: Begins,
     /// The wishes of a debugger, if one takes hold of the run.
     pub debug: Option<DebugJob>,
     /// The branch that begins at the debugger's moment in its place, if one does.
@@ -90,11 +93,16 @@ struct Jobs {
 }
 
 impl Jobs {
-    /// The command of machine `number`.
-    fn command(&mut self, number: usize) -> std::io::Result<Command> {
+    /// The part of the run that begins with the commands.
+    fn begins(&mut self) -> std::io::Result<Begins> {
         if let Some(source) = self.source.take() {
             self.commands = source().map_err(std::io::Error::other)?;
         }
+        Ok(std::mem::take(&mut self.commands.begins))
+    }
+
+    /// The command of machine `number`.
+    fn command(&mut self, number: usize) -> std::io::Result<Command> {
         let job = self.commands.jobs.get(number).cloned();
         let job = job.ok_or_else(|| std::io::Error::other("a machine has no command"))?;
         Ok(Command { job, input: Box::new(Cursor::new(self.commands.files.of(number))) })
@@ -235,10 +243,14 @@ fn trigger(plan: &RunPlan, trigger: &FaultTrigger) -> Result<TriggerConfig> {
 }
 
 /// The changes by which a run of `base` becomes another, whose plan has been checked.
-fn change(
-    base: &RunPlan,
-    PlannedChange { moment, known, commands, plan: to }: PlannedChange,
-) -> ChangeConfig {
+fn change_config(base: &RunPlan, planned: PlannedChange) -> ChangeConfig {
+    let PlannedChange { moment, known, commands, plan: to } = planned;
+    let known = (0..known).filter_map(|number| u16::try_from(number).ok()).collect();
+    ChangeConfig { moment, change: Change { commands, known, ..change(base, &to) } }
+}
+
+/// The differences between a run of `base` and one of `to`.
+fn change(base: &RunPlan, to: &RunPlan) -> Change {
     let is_other = base.seed != to.seed;
     let seed = is_other.then_some(to.seed);
     let of_drive = |drive: &PlannedDrive, other: &PlannedDrive| {
@@ -278,26 +290,24 @@ fn change(
     };
     let schedules = (0..base.shared.len()).map(|number| {
         // The plans' check has seen them.
-        let (was, is) = schedule(base, number).zip(schedule(&to, number))?;
+        let (was, is) = schedule(base, number).zip(schedule(to, number))?;
         (was != is).then_some((was, is))
     });
     let schedules = schedules.collect();
     let shared = base.shared.iter().zip(&to.shared);
     let triggers = (base.triggers != to.triggers)
-        .then(|| to.triggers.iter().map(|each| trigger(&to, each)).collect::<Result<Vec<_>>>());
-    let change = Change {
+        .then(|| to.triggers.iter().map(|each| trigger(to, each)).collect::<Result<Vec<_>>>());
+    Change {
         seed,
         virtual_limit: (base.virtual_limit != to.virtual_limit).then_some(to.virtual_limit),
         machines: base.machines.iter().zip(&to.machines).map(of_machine).collect(),
-        commands,
         shared: shared.map(|(drive, other)| of_drive(drive, other)).collect(),
         schedules,
         triggers: triggers.and_then(Result::ok),
         network_faults: (base.network_faults != to.network_faults)
             .then(|| to.network_faults.clone()),
-        known: (0..known).filter_map(|number| u16::try_from(number).ok()).collect(),
-    };
-    ChangeConfig { moment, change }
+        ..Change::default()
+    }
 }
 
 /// The scheduling of a shared drive of the plan.
@@ -321,7 +331,7 @@ fn whole(inputs: &mut dyn Inputs, name: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Runs `plan` to its end.
+/// Runs `plan`, of which the rest begins with the commands, to its end.
 pub fn run(
     plan: RunPlan,
     inputs: &mut dyn Inputs,
@@ -347,13 +357,27 @@ pub fn run(
         let jobs = Arc::clone(&jobs);
         move || jobs.lock().unwrap_or_else(PoisonError::into_inner).commands.profile.take()
     });
-    let base = Arc::new(plan.clone());
+    // As the run is: it boots as this, and is another where its commands begin.
+    let base = Arc::new(Mutex::new(plan.clone()));
+    let begin = Box::new({
+        let (jobs, base) = (Arc::clone(&jobs), Arc::clone(&base));
+        move || {
+            let begins = jobs.lock().unwrap_or_else(PoisonError::into_inner).begins()?;
+            let mut base = base.lock().unwrap_or_else(PoisonError::into_inner);
+            let to = begins.complete(&base);
+            let known = to.triggers.iter().try_for_each(|each| trigger(&to, each).map(drop));
+            known.map_err(std::io::Error::other)?;
+            let change = change(&base, &to);
+            *base = to;
+            Ok(change)
+        }
+    });
     let becomes = Box::new({
         let (jobs, base) = (Arc::clone(&jobs), Arc::clone(&base));
         move || {
             let commands = &mut jobs.lock().unwrap_or_else(PoisonError::into_inner).commands;
             let to = commands.change.take()?;
-            Some(change(&base, *to))
+            Some(change_config(&base.lock().unwrap_or_else(PoisonError::into_inner), *to))
         }
     });
     let snapshots = inputs.snapshots().zip(inputs.debugger()).map(|(mut take, wire)| {
@@ -368,7 +392,10 @@ pub fn run(
                     Resumed {
                         snapshots,
                         profile,
-                        change: to.map(|to| change(base, *to)),
+                        change: to.map(|to| {
+                            let base = base.lock().unwrap_or_else(PoisonError::into_inner);
+                            change_config(&base, *to)
+                        }),
                         debug: debug.zip(wire.take()).map(|(job, wire)| DebugConfig {
                             job,
                             branch,
@@ -431,7 +458,7 @@ pub fn run(
             machines,
             triggers,
             shared: opened.into_shared(),
-            has_faults: plan.media().any(|drive| !drive.faults.is_empty()),
+            has_faults: plan.media().any(PlannedDrive::is_faulty),
             networks: networks::networks(&plan.networks, &plan.network_faults, plan.seed),
             outside: inputs.outside().filter(|_| leads_outside),
             speed: match plan.cpu_speed {
@@ -445,6 +472,7 @@ pub fn run(
             quantum,
             threads,
             keyboard,
+            begin: Some(begin),
             debug,
             profile: Some(profile),
             programs,

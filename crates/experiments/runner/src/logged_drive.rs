@@ -131,6 +131,7 @@ fn logged(
         path: 0,
         queues: 1,
         faults: Vec::new(),
+        faulty: false,
         cuts: 0,
         state: None,
         on: None,

@@ -169,7 +169,7 @@ impl<'a> Drives<'a> {
         // Without anything between them both ends are one.
         let between = image.is_some()
             || self.plan.fault.is_some()
-            || !drive.faults.is_empty()
+            || drive.is_faulty()
             || drive.spec.scheduler.is_some();
         if let Some(stream) = self.stream.filter(|_| between) {
             layer = Box::new(stream.tap(layer, Level::Drive, drive.block_size()));
@@ -180,7 +180,7 @@ impl<'a> Drives<'a> {
             let cuts = PowerCuts::new(layer, drive.block_size(), drive.cuts, strict);
             layer = Box::new(cuts.with_pointers(WritePointers::new(ends)));
         }
-        if !drive.faults.is_empty() {
+        if drive.is_faulty() {
             let seed = seed ^ FAULTS;
             layer = Box::new(Faults::new(layer, drive.faults.clone(), seed));
         }
@@ -217,7 +217,7 @@ pub fn paths(drive: &PlannedDrive) -> Vec<Vec<(PathFault, Pause)>> {
 }
 
 /// The fault of a path that `fault` is, if it is one.
-fn path_fault(fault: &DriveFault) -> Option<(PathFault, Pause)> {
+pub fn path_fault(fault: &DriveFault) -> Option<(PathFault, Pause)> {
     let &DriveFault { number, begin, end, triggered, .. } = fault;
     let kind = match fault.kind {
         DriveFaultKind::Gone => PathFault::Gone,

@@ -201,6 +201,9 @@ pub struct PlannedDrive {
     /// Faults that befall the drive.
     #[serde(default)]
     pub faults: Vec<stasis_drive::DriveFault>,
+    /// Whether there can be faults later, where there are none yet.
+    #[serde(default)]
+    pub faulty: bool,
     /// How often its power is cut.
     #[serde(default)]
     pub cuts: usize,
@@ -216,6 +219,11 @@ impl PlannedDrive {
     /// Whether the drive is an image in a place on a shared drive.
     pub fn is_image(&self) -> bool {
         self.on.is_some() && !self.links.is_empty()
+    }
+
+    /// Whether faults befall the drive, now or later.
+    pub fn is_faulty(&self) -> bool {
+        self.faulty || !self.faults.is_empty()
     }
 
     /// Whether the drive has its own medium.

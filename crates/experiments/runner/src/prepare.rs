@@ -47,6 +47,11 @@ use crate::{input, networks, outside, software_host};
 /// (docs/development/benchmarks.md).
 const PATH_INSTRUCTIONS: [u64; 2] = [13_360, 8_810];
 
+/// The word by which Linux lays out every program's address space alike
+/// (Documentation/admin-guide/kernel-parameters.txt). QEMU 7.2 knows translated code by its virtual
+/// address: otherwise each start of a program has it translate the program's code again.
+const FIXED_ADDRESSES: &str = "norandmaps";
+
 /// Everything a run is made from.
 #[derive(Clone, Copy)]
 pub struct RunSetup<'a> {
@@ -332,6 +337,7 @@ impl<'a> RunSetup<'a> {
         job.seed = experiment.seed;
         // What waits for a line of output is to have it when it was written.
         job.prompt_output = self.trace.is_some()
+            || experiment.history
             || experiment.numbered().any(|(_, fault)| fault.at_output.is_some());
         job.asks = experiment.is_asked_for_faults();
         if let Some(terminal) = self.terminal {
@@ -368,6 +374,11 @@ impl<'a> RunSetup<'a> {
         job.interfaces = networks::interfaces(experiment, &spec);
         job.hosts = experiment.hosts_of(&spec);
         job.environment.extend(networks::variables(experiment, &spec));
+        if self.engine == Engine::Exact && !spec.randomize {
+            // Before the user's words, which end with what the user likes.
+            let line = format!("{FIXED_ADDRESSES} {}", spec.kernel_command_line);
+            spec.kernel_command_line = line.trim_end().into();
+        }
         if !job.interfaces.is_empty() {
             // Interfaces are eth0, eth1 and so on, in the order of the networks.
             spec.kernel_command_line.push_str(" net.ifnames=0");
@@ -466,6 +477,7 @@ impl<'a> RunSetup<'a> {
             path: spec.path.unwrap_or_else(|| self.path(vcpus)),
             queues: spec.queues.unwrap_or(vcpus.min(64) as u16),
             faults: self.experiment.faults_of(name).map_err(anyhow::Error::msg)?,
+            faulty: false,
             cuts: 0,
             state: None,
             on: None,
@@ -605,6 +617,12 @@ impl Prepared<'_> {
         owners
     }
 
+    /// Whether the kernel of some machine lays out programs' address spaces at random.
+    pub fn randomizes(&self) -> bool {
+        let mut lines = self.plan.machines.iter().map(|machine| &machine.spec.kernel_command_line);
+        lines.any(|line| line.split_whitespace().all(|word| word != FIXED_ADDRESSES))
+    }
+
     /// The header of the trace: all that describes the run beside the requests to its drives.
     pub fn trace_header(&self) -> TraceHeader {
         let experiment = self.setup.experiment;
@@ -645,18 +663,21 @@ impl Prepared<'_> {
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn on_kvm(
     setup: &RunSetup<'_>,
-    plan: RunPlan,
+    mut plan: RunPlan,
     (root, outside): (Option<Lower>, Option<SharedOutside>),
     deadline: Option<Instant>,
     relay: &mut Relay<'_>,
     stop: &Arc<AtomicBool>,
 ) -> Result<(), RunError> {
+    use crate::begins::Begins;
     use crate::local;
     use stasis_network::Outside;
     use stasis_run_events::{EventSink, RunEvent};
 
     let jobs = plan.machines.iter().map(|machine| machine.job.clone()).collect();
-    let commands = local::Commands { jobs, files: setup.input.clone(), ..Default::default() };
+    let begins = Begins::take(&mut plan);
+    let commands =
+        local::Commands { jobs, files: setup.input.clone(), begins, ..Default::default() };
     let keyboard = setup.terminal.map(|terminal| terminal.local());
     let source = root.map(|root| -> crate::root::Source {
         Arc::new(move |into: &mut [u8], at: u64| root.read_at(into, at))

@@ -4,21 +4,24 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, Context, Result};
+use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
 use stasis_crash::{Frame, TraceWriter};
 use stasis_nvme::KeptState;
-use stasis_report::{ResultsFolder, ResultsWriter};
+use stasis_report::{ResultsFolder, ResultsWriter, OUTPUT_FILE};
 use stasis_run_events::{EventSink, IoRecord, Outcome, RunEvent, Stage};
 
 use crate::event::{Event, SharedObserver};
 use crate::free_space;
+use crate::live::LivePage;
 use crate::run_error::RunError;
 
-/// The file in the results' folder with a command's output, if that is kept.
-pub const OUTPUT_FILE: &str = "output.txt";
+/// Length of the output that is kept beside the observer's (bytes).
+const MAX_KEPT_OUTPUT: usize = 1 << 20;
 /// Number of bytes of the kernel's console that are kept for a failure's message.
 const LAST_WORDS: usize = 4096;
 
@@ -26,14 +29,21 @@ const LAST_WORDS: usize = 4096;
 pub struct Relay<'a> {
     writer: ResultsWriter,
     observer: &'a SharedObserver<'a>,
-    /// File for the command's output, in place of the observer.
-    output: Option<File>,
+    /// File for the command's output: for all of it, in place of the observer, or for its begin.
+    output: File,
+    keeps_output: bool,
+    /// How much of it is written (bytes).
+    kept_output: usize,
     console: Vec<u8>,
     /// Names of several machines, and the unfinished lines of each.
     machines: Vec<Speaker>,
     /// Index of the machine that the current entries come from.
     from: usize,
     results: Vec<Option<File>>,
+    /// Whether lines of output that are a history's are kept, and not shown.
+    pub history: bool,
+    /// The page of the run while it goes on.
+    pub live: Option<Live>,
     /// Writer of the trace of requests to the drives.
     pub trace: Option<TraceWriter<BufWriter<File>>>,
     /// The kept state of the drives, as JSON.
@@ -56,6 +66,23 @@ pub struct Relay<'a> {
     command_wall: Option<Duration>,
 }
 
+/// Interval between two reports of the run so far.
+const TOLD: Duration = Duration::from_millis(500);
+
+/// A page of the run while it goes on.
+pub struct Live {
+    /// The page.
+    pub page: Arc<LivePage>,
+    /// The engine's name.
+    pub engine: String,
+    /// Further fields of the summary.
+    pub fields: Map<String, Value>,
+    /// When the run began.
+    pub begun: Instant,
+    /// When it was last told of the run.
+    pub told: Option<Instant>,
+}
+
 /// The facts known about a run at its end.
 pub struct Ended {
     /// The writer that holds the I/Os.
@@ -76,28 +103,28 @@ pub struct Ended {
 
 impl<'a> Relay<'a> {
     /// Writes into the results' folder; with `keeps_output` the command's output goes to a file
-    /// there. `machines`: the names of several, none for one.
+    /// there only, else its begin does too. `machines`: the names of several, none for one.
     pub fn new(
         mut writer: ResultsWriter,
         observer: &'a SharedObserver<'a>,
         keeps_output: bool,
         machines: Vec<String>,
     ) -> Result<Self> {
-        let output = if keeps_output {
-            let path = writer.folder().file(OUTPUT_FILE)?;
-            let file = File::create(&path);
-            Some(file.with_context(|| format!("cannot write {}", path.display()))?)
-        } else {
-            None
-        };
+        let path = writer.folder().file(OUTPUT_FILE)?;
+        let output = File::create(&path);
+        let output = output.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self {
             writer,
             observer,
             output,
+            keeps_output,
+            kept_output: 0,
             console: Vec::new(),
             results: (0..machines.len().max(1)).map(|_| None).collect(),
             machines: machines.into_iter().map(Speaker::new).collect(),
             from: 0,
+            history: false,
+            live: None,
             trace: None,
             states: Vec::new(),
             outcome: None,
@@ -163,7 +190,7 @@ impl<'a> Relay<'a> {
             self.from = from;
             for (rest, error) in self.machines[from].rest().into_iter().zip([false, true]) {
                 self.writer.record_output(from, self.virtual_ns, error, &rest)?;
-                let marked = mark(&self.machines[from].name, &rest);
+                let marked = mark(&self.machines[from].name, &self.shown(rest));
                 self.output(&marked, error)?;
             }
         }
@@ -172,7 +199,7 @@ impl<'a> Relay<'a> {
             file.rewind()?;
             let machine = self.machines.get(from).map(|machine| machine.name.as_str());
             free_space::check_results(self.writer.folder().path(), file.metadata()?.len())?;
-            unpack(file, machine, self.writer.folder(), self.observer)?;
+            unpack(file, machine, self.writer.folder(), self.observer, self.keeps_output)?;
         }
         Ok(())
     }
@@ -195,17 +222,46 @@ impl<'a> Relay<'a> {
         let Some(machine) = self.machines.get_mut(self.from) else { return Ok(bytes) };
         let lines = machine.lines(&bytes, error);
         self.writer.record_output(self.from, self.virtual_ns, error, &lines)?;
-        Ok(mark(&machine.name, &lines))
+        let lines = self.shown(lines);
+        Ok(mark(&self.machines[self.from].name, &lines))
+    }
+
+    /// The lines of a machine that are for its reader.
+    fn shown(&self, lines: Vec<u8>) -> Vec<u8> {
+        if !self.history {
+            return lines;
+        }
+        let own = lines.split_inclusive(|byte| *byte == b'\n');
+        own.filter(|line| !stasis_report::is_of_history(line)).flatten().copied().collect()
     }
 
     fn output(&mut self, bytes: &[u8], error: bool) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
-        if let Some(file) = &mut self.output {
-            return file.write_all(bytes);
+        if self.keeps_output {
+            return self.output.write_all(bytes);
         }
+        let room = MAX_KEPT_OUTPUT - self.kept_output;
+        let begin = &bytes[..bytes.len().min(room)];
+        self.output.write_all(begin)?;
+        self.kept_output += begin.len();
         self.observer.event(if error { Event::ErrorOutput(bytes) } else { Event::Output(bytes) })
+    }
+
+    /// Shows the run so far.
+    fn show_live(&mut self, now: Nanos) -> io::Result<()> {
+        let (Some(live), Some(begin)) = (&mut self.live, self.started) else { return Ok(()) };
+        if live.told.is_none_or(|told| told.elapsed() >= TOLD) {
+            live.told = Some(Instant::now());
+            self.observer.event(Event::SoFar(&self.writer.so_far(begin, now)))?;
+        }
+        if live.page.is_due() {
+            let wall = live.begun.elapsed();
+            let more = live.fields.clone();
+            live.page.show(self.writer.page_so_far(&live.engine, (begin, now), wall, more));
+        }
+        Ok(())
     }
 
     fn ios(&mut self, records: &[IoRecord]) -> io::Result<()> {
@@ -214,12 +270,13 @@ impl<'a> Relay<'a> {
 }
 
 /// Copies the guest's `/results` into the folder, below `machine` where there are several. A name
-/// that exists there already is reported and skipped.
+/// that exists there already is reported and skipped, but for an output's begin.
 fn unpack(
     archive: File,
     machine: Option<&str>,
     folder: &mut ResultsFolder,
     observer: &SharedObserver<'_>,
+    keeps_output: bool,
 ) -> io::Result<()> {
     let below = Path::new(machine.unwrap_or_default());
     if let Some(machine) = machine {
@@ -240,7 +297,11 @@ fn unpack(
             continue;
         }
         match folder.file(&name.to_string_lossy()) {
-            Ok(to) if std::fs::symlink_metadata(&to).is_err() => {
+            // A file of the guest's stands for the output's begin, which the user has seen.
+            Ok(to)
+                if std::fs::symlink_metadata(&to).is_err()
+                    || (!keeps_output && name == Path::new(OUTPUT_FILE)) =>
+            {
                 entry.unpack_in(folder.path().join(below))?;
             }
             Ok(to) => {
@@ -293,6 +354,9 @@ impl EventSink for Relay<'_> {
                     }
                     Stage::Preparing | Stage::Calibrating | Stage::Booting | Stage::Branching => {}
                 }
+                if matches!(stage, Stage::Running | Stage::Branching) {
+                    self.writer.folder().begun();
+                }
                 self.stage = stage;
                 self.observer.event(Event::Stage(stage))?;
             }
@@ -302,6 +366,7 @@ impl EventSink for Relay<'_> {
                     self.started.get_or_insert(now);
                 }
                 self.observer.event(Event::VirtualTime(now))?;
+                self.show_live(now)?;
             }
             RunEvent::Changed(at) => self.changed_ns = Some(at),
             RunEvent::Ios(records) => self.ios(&records)?,

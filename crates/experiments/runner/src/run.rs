@@ -11,7 +11,7 @@ use anyhow::{ensure, Context, Result};
 use serde_json::{Map, Value};
 use stasis_block::units;
 use stasis_crash::TraceWriter;
-use stasis_experiment::{Engine, Experiment, ScheduledFault};
+use stasis_experiment::{Engine, Experiment};
 use stasis_guest_image::Guest;
 use stasis_report::{Ios, ResultsFolder, ResultsWriter, Summary};
 use stasis_run_events::{Ending, Outcome, Stage};
@@ -24,16 +24,17 @@ use crate::engine;
 use crate::event::{Observer, SharedObserver};
 use crate::input::{self, Input};
 use crate::keep::Keep;
+use crate::live::LivePage;
 use crate::prepare::{look_at_drives, RunSetup};
 use crate::profiled::Profiled;
 use crate::provenance::Provenance;
-use crate::relay::Relay;
-#[cfg(doc)]
-use crate::relay::OUTPUT_FILE;
+use crate::relay::{Live, Relay};
 use crate::run_error::RunError;
 use crate::snapshotted::Snapshotted;
 use crate::trace::{check_followed, TraceOptions, TRACE_FILE};
 use crate::{free_space, guest, Event};
+#[cfg(doc)]
+use stasis_report::OUTPUT_FILE;
 
 /// The standard input that a program was given, among its results.
 pub const STDIN_FILE: &str = "stdin";
@@ -53,6 +54,7 @@ pub struct Runner<'a> {
     changed: Option<&'a Changed<'a>>,
     profiled: Option<&'a Profiled>,
     snapshots: Option<Snapshotted>,
+    live: Option<Arc<LivePage>>,
     checked: bool,
     inputs: Vec<PathBuf>,
     given: Option<PathBuf>,
@@ -68,10 +70,13 @@ pub struct Results {
     /// The results' folder.
     pub folder: PathBuf,
     /// The exit status for the run: the command's, or one that identifies why the command did not
-    /// end.
+    /// end, or that a threshold was not met.
     pub status: u8,
     /// A message for the user beside the command's output.
     pub message: Option<String>,
+    /// Whether the folder has them: a run that its user stopped before its command began leaves an
+    /// earlier run's results as they were.
+    pub are_written: bool,
     /// Wall-clock time of the command alone, by this machine's clock.
     pub command_wall: Option<Duration>,
 }
@@ -94,6 +99,7 @@ impl<'a> Runner<'a> {
             changed: None,
             profiled: None,
             snapshots: None,
+            live: None,
             checked: true,
             inputs: Vec::new(),
             given: None,
@@ -177,6 +183,11 @@ impl<'a> Runner<'a> {
         Self { snapshots, ..self }
     }
 
+    /// The run is shown on a page while it goes on, which is its report at the end.
+    pub fn live(self, live: Option<Arc<LivePage>>) -> Self {
+        Self { live, ..self }
+    }
+
     /// A debugger takes hold of the run.
     pub fn debugged(self, debugged: &'a Debugged) -> Self {
         Self { debugged: Some(debugged), ..self }
@@ -199,14 +210,22 @@ impl<'a> Runner<'a> {
     /// If the run cannot begin or fails on its way. A command's failure is no error: see
     /// [`Results`].
     pub fn run(self, observer: &mut dyn Observer) -> Result<Results> {
+        let folder = self.experiment.results.clone().unwrap_or_else(|| PathBuf::from("results"));
+        let results = self.run_in(&folder, observer);
+        if let (Err(_), Some(note)) = (&results, stasis_report::earlier_results(&folder)) {
+            observer.event(Event::Warning(&note))?;
+        }
+        results
+    }
+
+    fn run_in(&self, folder: &Path, observer: &mut dyn Observer) -> Result<Results> {
         let begun = Instant::now();
         let observer = SharedObserver::new(observer);
         let numbered = self.changed.map(|changed| self.numbered(changed)).transpose()?;
         let experiment = numbered.as_ref().unwrap_or(self.experiment);
-        let folder = experiment.results.clone().unwrap_or_else(|| PathBuf::from("results"));
         // Before a guest is built for nothing.
-        ResultsFolder::check(&folder, &input::paths(experiment, self.base))?;
-        free_space::check_results(&folder, 0)?;
+        ResultsFolder::check(folder, &input::paths(experiment, self.base))?;
+        free_space::check_results(folder, 0)?;
         let input = Input::pack(experiment, self.base)?;
         if let Some(changed) = self.changed {
             ensure!(
@@ -238,7 +257,7 @@ impl<'a> Runner<'a> {
         inputs.extend(input::paths(experiment, self.base));
         inputs.retain(|path| Some(path) != self.given.as_ref());
         let mut provenance = provenance.reading(&inputs);
-        let mut claimed = self.claim(&folder)?;
+        let mut claimed = self.claim(folder)?;
         if let Some(given) = &self.given {
             let kept = claimed.file(STDIN_FILE)?;
             std::fs::copy(given, &kept)
@@ -262,10 +281,11 @@ impl<'a> Runner<'a> {
             observer: &observer,
         };
         let mut prepared = setup.prepare()?;
-        let keeps = prepared.take_keeps();
+        let (keeps, randomizes) = (prepared.take_keeps(), prepared.randomizes());
         let mut writer = ResultsWriter::within(claimed, prepared.drives(), self.ios)?;
         let quantum = experiment.machine.all().iter().map(|machine| machine.quantum).max();
         writer.of_guest(quantum.unwrap_or_default());
+        writer.expect(experiment.thresholds().map_err(anyhow::Error::msg)?);
         if self.timeline {
             writer.keep_timeline()?;
         }
@@ -280,6 +300,9 @@ impl<'a> Runner<'a> {
         }
         if !experiment.machine.several().is_empty() {
             writer.of_machines(prepared.machines(), prepared.owners())?;
+            if experiment.history {
+                writer.keep_history()?;
+            }
         }
         for network in &experiment.networks {
             let name = network.name.as_deref().unwrap_or_default();
@@ -287,12 +310,19 @@ impl<'a> Runner<'a> {
             writer.add_network(name, &ports, network.capture != Some(0))?;
         }
         if !experiment.faults.is_empty() {
-            let fault = |fault: &ScheduledFault| (fault.kind.clone(), fault.target());
-            writer.keep_faults(experiment.faults.iter().map(fault).collect())?;
+            writer.keep_faults(experiment.planned_faults())?;
         }
         let paths = prepared.paths();
         let files = prepared.model_files();
         let mut relay = Relay::new(writer, &observer, self.keeps_output, prepared.machines())?;
+        relay.history = experiment.history;
+        relay.live = self.live.as_ref().map(|page| Live {
+            page: Arc::clone(page),
+            engine: engine.name().to_owned(),
+            fields: Map::from_iter([("command".to_owned(), experiment.command.clone().into())]),
+            begun,
+            told: None,
+        });
         if let Some(trace) = self.trace {
             let path = trace.file();
             let begun = File::create(&path)
@@ -318,7 +348,12 @@ impl<'a> Runner<'a> {
                 return Err(error);
             }
         };
-        let message = describe(&outcome, experiment, ended.stage, &ended.words);
+        let are_written = ended.writer.leaves_results(&outcome.ending);
+        let mut message = describe(&outcome, experiment, ended.stage, &ended.words);
+        if !are_written {
+            let folder = folder.display();
+            message = message.map(|it| format!("{it}; {folder} has the results of the run before"));
+        }
         for (error, path) in outcome.medium_errors.iter_mut().zip(&paths) {
             // The most frequent reason, which is not reported by a software host.
             if let (Some(error), Some(full)) = (error, path.as_deref().and_then(free_space::full)) {
@@ -326,14 +361,19 @@ impl<'a> Runner<'a> {
             }
         }
         let mut extra = self.extra(&guest, provenance)?;
+        extra.insert("address_randomization".into(), randomizes.into());
         if let Some(changed) = self.changed {
             extra.insert("branch".into(), changed.described(self.experiment, ended.changed_ns)?);
         }
         let summary = ended.writer.finish(&outcome, engine.name(), begun.elapsed(), extra)?;
         kept?;
-        let status = stasis_report::exit_status(&outcome.ending);
-        let status = u8::try_from(status).unwrap_or(1);
-        Ok(Results { summary, folder, status, message, command_wall: ended.command_wall })
+        if let Some(live) = self.live.as_ref().filter(|_| are_written) {
+            let report = folder.join(stasis_report::REPORT_FILE);
+            live.end(std::fs::read_to_string(&report)?);
+        }
+        let status = summary.status();
+        let (folder, command_wall) = (folder.to_owned(), ended.command_wall);
+        Ok(Results { summary, folder, status, message, are_written, command_wall })
     }
 
     /// The experiment of a branch, with the faults of the run that it is one of before its own.
@@ -347,7 +387,7 @@ impl<'a> Runner<'a> {
     fn guest(&self, observer: &SharedObserver<'_>) -> Result<Guest> {
         let mut told = Ok(());
         let recipe = guest::recipe(&self.experiment.guest);
-        let guest = guest::ensure(&recipe, &mut |what, fraction| {
+        let guest = guest::ensure(&recipe, &self.stop, &mut |what, fraction| {
             if let Err(error) = observer.step(what, fraction) {
                 told = Err(error);
             }
@@ -383,6 +423,9 @@ impl<'a> Runner<'a> {
         if let Some(title) = &self.title {
             extra.insert("title".into(), title.clone().into());
         }
+        // Its results are elsewhere each time.
+        let described = Experiment { results: None, ..experiment.clone() };
+        extra.insert("experiment".into(), serde_json::to_value(described)?);
         extra.insert("seed".into(), experiment.seed.into());
         if experiment.machine.several().is_empty() {
             extra.insert("vcpus".into(), experiment.machine.vcpus.into());
@@ -432,6 +475,10 @@ fn keep(
 pub fn keep_model(file: &Path, state: &str) -> Result<()> {
     let new = file.with_extension("new");
     let written = std::fs::write(&new, state).and_then(|()| std::fs::rename(&new, file));
+    if written.is_err() {
+        // Half of it, on a full disk.
+        let _ = std::fs::remove_file(&new);
+    }
     written.with_context(|| format!("cannot keep the state of the drive in {}", file.display()))
 }
 

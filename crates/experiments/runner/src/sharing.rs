@@ -101,6 +101,7 @@ impl<'a> Sharing<'a> {
             queues: spec.queues.unwrap_or(machine.vcpus.min(64) as u16),
             links: image.map(|image| image.links.clone()).unwrap_or_default(),
             faults: Vec::new(),
+            faulty: false,
             cuts: 0,
             state: None,
             on: Some(on),

@@ -20,6 +20,7 @@ use stasis_media::{MediumSpec, MAX_OVERLAY};
 use stasis_network::SharedOutside;
 use stasis_run_events::{Ending, Moment, ProfileJob, SnapshotJob};
 
+use crate::begins::Begins;
 use crate::debugged::Debugged;
 use crate::plan::{input, PlannedChange, PlannedDrive, RunPlan};
 use crate::prepare::RunSetup;
@@ -59,6 +60,9 @@ pub struct LaterJob {
     /// How much of the files for the guests is each machine's own (bytes).
     #[serde(default)]
     pub own: Vec<usize>,
+    /// The part of the run that begins with its commands.
+    #[serde(default)]
+    pub begins: Begins,
     /// The moment at which a debugger takes hold.
     pub moment: Option<Moment>,
     /// The branch that begins at that moment in place of a debugger.
@@ -213,6 +217,7 @@ pub fn run(
     let snapshots = plan.snapshots.take();
     let once = once(&plan, setup.terminal.is_some());
     let jobs: Vec<_> = plan.machines.iter().map(|machine| machine.job.clone()).collect();
+    let begins = Begins::take(&mut plan);
     for machine in &mut plan.machines {
         // So that the machine, up to the guest's asking for it, is the same for all commands.
         machine.job = machine.job.without_command();
@@ -223,7 +228,7 @@ pub fn run(
     let goes_to = moment.as_ref().or(change.as_ref().and_then(|change| change.moment.as_ref()));
     let is_told = |moment: &&Moment| matches!(moment, Moment::Output(_) | Moment::Io { .. });
     let until = goes_to.filter(is_told).cloned();
-    let identity = serde_json::to_vec(&jobs).context("cannot write the commands")?;
+    let identity = serde_json::to_vec(&(&jobs, &begins)).context("cannot write the commands")?;
     let wish = setup.snapshots.map(|wish| Snapshots {
         identity: [&identity, &Sha256::digest(&setup.input.bytes)[..]].concat(),
         records: snapshots.is_some(),
@@ -243,6 +248,7 @@ pub fn run(
         later: serde_json::to_vec(&LaterJob {
             jobs,
             own: setup.input.own.clone(),
+            begins,
             moment,
             branch,
             profile,

@@ -23,12 +23,13 @@ use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{units, Fate};
 use stasis_models::{BuildContext, ModelSpec};
-use stasis_report::{DriveSummary, Ios, ResultsFolder, ResultsWriter, Summary};
+use stasis_report::thresholds::{self, Threshold};
+use stasis_report::{keep_inputs, Ios, ResultsFolder, ResultsWriter, Summary};
 use stasis_run_events::{Ending, IoRecord, IoStatus, Outcome};
-use stasis_runner::engine;
 use stasis_runner::provenance::Provenance;
+use stasis_runner::{engine, free_space};
 use stasis_terminal::progress::Steps;
-use stasis_terminal::stop_on_signals;
+use stasis_terminal::{answer, stop_on_signals};
 use stasis_workload::{Finished, Pause, Simulation, Workload};
 
 use self::points::Point;
@@ -63,25 +64,47 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     };
     let setup = SimulationSetup::new(arguments, point)?;
     for warning in &setup.warnings {
-        eprintln!("{warning}");
+        stasis_terminal::say!("{warning}");
     }
     let simulation = setup.build()?;
     let stop = stop_on_signals()?;
     let mut steps = Steps::new();
-    let run = simulation.run(&stop, &mut |progress| progress.show(&mut steps))?;
+    let run = simulation.run(&stop, &mut |progress| progress.show(&mut steps));
     drop(steps);
-    if let Some(remark) = &run.remark {
-        eprintln!("{remark}");
+    if let (Err(_), Some(note)) = (&run, stasis_report::earlier_results(&arguments.results)) {
+        stasis_terminal::say!("stasis: {note}");
     }
+    let run = run?;
+    if let Some(remark) = &run.remark {
+        stasis_terminal::say!("{remark}");
+    }
+    answer::put("results", &arguments.results)?;
+    answer::put("message", &run.message)?;
+    answer::put("summary", &run.summary)?;
     if !quiet {
-        eprint!("{}", stasis_report::text_summary(&run.summary));
-        eprint!("{}", run.rates());
-        eprintln!("report: {}", arguments.results.join(stasis_report::REPORT_FILE).display());
+        stasis_terminal::tell(&stasis_report::text_summary(&run.summary));
+        stasis_terminal::tell(&run.rates());
+        stasis_terminal::say!(
+            "report: {}",
+            arguments.results.join(stasis_report::REPORT_FILE).display()
+        );
     }
     if let Some(message) = &run.message {
-        eprintln!("stasis: {message}");
+        stasis_terminal::say!("stasis: {message}");
     }
-    Ok(ExitCode::from(u8::try_from(run.summary.exit_status).unwrap_or(1)))
+    for threshold in thresholds::unmet(&run.summary) {
+        eprintln!("stasis: not met: {threshold}");
+    }
+    write_junit(arguments, &[("simulation", &run.summary)])?;
+    Ok(ExitCode::from(run.summary.status()))
+}
+
+/// Writes simulations with their names as tests, if that is wished.
+fn write_junit(arguments: &Arguments, runs: &[(&str, &Summary)]) -> Result<()> {
+    let Some(path) = &arguments.junit else { return Ok(()) };
+    keep_inputs(path, &arguments.inputs())?;
+    let title = format!("stasis sim {}", arguments.model.join(" "));
+    Ok(thresholds::to_junit(&title, runs).write(path)?)
 }
 
 /// Everything a simulation is made from, checked.
@@ -104,6 +127,7 @@ struct SimulationSetup {
     repeated_by: Option<Vec<String>>,
     path: Nanos,
     limit: Option<Nanos>,
+    thresholds: Vec<Threshold>,
     results: PathBuf,
     ios: Ios,
     timeline: bool,
@@ -173,6 +197,15 @@ impl SimulationSetup {
                 );
             }
         }
+        // One job is the drive.
+        let jobs = work.jobs().filter(|jobs| jobs.len() > 1).into_iter().flatten();
+        let jobs = jobs.map(|(name, _)| name.as_str());
+        let owners: Vec<&str> = std::iter::once(DRIVE).chain(jobs).collect();
+        let threshold = |text: &String| {
+            let threshold = Threshold::parse(text)?;
+            threshold.check(&owners).map(|()| threshold)
+        };
+        let thresholds = arguments.expect.iter().map(threshold).collect::<Result<_, _>>()?;
         let context = BuildContext {
             seed: stasis_runner::drive_seed(point.seed, work::drive_index(arguments, point)),
             capacity: capacity.unwrap_or(u64::MAX),
@@ -197,6 +230,7 @@ impl SimulationSetup {
             repeated_by: point.words(arguments),
             path,
             limit,
+            thresholds,
             results: point.results.clone(),
             ios: arguments.ios,
             timeline: arguments.timeline,
@@ -215,8 +249,10 @@ impl Ready {
     fn run(self, stop: &AtomicBool, on_progress: &mut dyn FnMut(&RunProgress)) -> Result<Run> {
         let Self { setup, model } = self;
         let drive = stasis_runner::describe(DRIVE.into(), &setup.spec, ENGINE, "none".into());
+        free_space::check_results(&setup.results, 0)?;
         let folder = ResultsFolder::claim(&setup.results, &setup.inputs)?;
         let mut writer = ResultsWriter::within(folder, vec![drive], setup.ios)?;
+        writer.expect(setup.thresholds);
         if let Some(jobs) = setup.work.jobs().filter(|jobs| jobs.len() > 1) {
             writer.by_job(jobs.to_vec());
         }
@@ -236,9 +272,16 @@ impl Ready {
             spans = Some(Spans::default());
         }
         let until = setup.limit.unwrap_or(Nanos::MAX);
-        let (ending, measured) =
-            go(&mut simulation, until, (&mut writer, spans.as_mut()), stop, on_progress)
-                .with_context(|| source.clone())?;
+        writer.folder().begun();
+        let ended = go(&mut simulation, until, (&mut writer, spans.as_mut()), stop, on_progress);
+        let (ending, measured) = match ended.with_context(|| source.clone()) {
+            Ok(ended) => ended,
+            Err(error) => {
+                // A writer that fails as well adds nothing to why.
+                let _ = writer.abandon();
+                return Err(error);
+            }
+        };
         let wall = begun.elapsed();
 
         let end = match ending {
@@ -385,10 +428,11 @@ fn go<W: Workload>(
                  ends on a model without a latency; take one that has some, such as fixed:1us, or \
                  give the job an end (number_ios, or a size without time_based)",
                 stasis_report::units::count(total - step.2),
-                units::format_duration(now)
+                stasis_report::units::rounded(now)
             );
         }
         records.extend(done.drain(..).map(|io| record(&io)));
+        free_space::check_results(writer.folder().path(), 0)?;
         writer.record(&records)?;
         records.clear();
         if let Some(spans) = &mut spans {
@@ -436,10 +480,9 @@ fn record(finished: &Finished) -> IoRecord {
 }
 
 impl Run {
-    /// Rates over the drive's active time, as in the summary, and the simulation's own speed.
+    /// Rates over the drive's active time, and the simulation's own speed.
     fn rates(&self) -> String {
         use stasis_report::units::{bandwidth, count, duration, significant};
-        let used = || self.summary.drives.iter().flat_map(DriveSummary::used).map(|(_, used)| used);
         let ios = self.summary.ios();
         let wall = self.wall.as_secs_f64().max(1e-9);
         format!(
@@ -448,7 +491,7 @@ impl Run {
             count(ios),
             duration(self.summary.virtual_seconds * 1e9),
             significant(self.summary.iops(), 4),
-            bandwidth(used().map(|used| used.bytes_per_second).sum()),
+            bandwidth(self.summary.bytes_per_second()),
             duration(wall * 1e9),
             significant(ios as f64 / wall, 3),
         )

@@ -8,17 +8,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use serde_json::json;
 use stasis_report::{
-    units, Column, ResultsFolder, Table, COMPRESSED_IOS_FILE, FIGURES_FILE, IOS_FILE, LIST_FILE,
-    PARQUET_IOS_FILE, REPORT_FILE, SUMMARY_FILE, TIMELINE_FILE,
+    thresholds, units, Column, ResultsFolder, Table, COMPRESSED_IOS_FILE, FIGURES_FILE, IOS_FILE,
+    LIST_FILE, PARQUET_IOS_FILE, REPORT_FILE, SUMMARY_FILE, TIMELINE_FILE,
 };
 use stasis_runner::batch::{self, Batch, Outcome};
 use stasis_terminal::progress::Steps;
-use stasis_terminal::stop_on_signals;
+use stasis_terminal::{answer, stop_on_signals};
 
 use crate::points::Point;
 use crate::Arguments;
-use crate::{Run, RunProgress, SimulationSetup};
+use crate::{write_junit, Run, RunProgress, SimulationSetup};
 
 /// The figures of all, for other programs.
 const TABLE_FILE: &str = "simulations.csv";
@@ -46,11 +47,12 @@ pub fn main(arguments: &Arguments, points: &[Point], quiet: bool) -> Result<Exit
         warnings.extend(setup.warnings);
     }
     for warning in warnings {
-        eprintln!("{warning}");
+        stasis_terminal::say!("{warning}");
     }
     let stop = stop_on_signals()?;
     let mut folder = claim(arguments, points)?;
     let outcomes = run_all(arguments, points, &stop);
+    folder.begun_within();
     let ended = || points.iter().zip(&outcomes).filter_map(|(point, o)| Some((point, o.as_ref()?)));
 
     let mut status = 0;
@@ -58,28 +60,56 @@ pub fn main(arguments: &Arguments, points: &[Point], quiet: bool) -> Result<Exit
         let name = name(point);
         match outcome {
             Ok(run) => {
-                run.remark.iter().chain(&run.message).for_each(|say| eprintln!("{name}: {say}"));
-                status = status.max(u8::try_from(run.summary.exit_status).unwrap_or(1));
+                let value = json!({
+                    "results": point.results,
+                    "status": run.summary.status(),
+                    "message": run.message,
+                    "summary": run.summary,
+                });
+                answer::push("runs", &value)?;
+                run.remark
+                    .iter()
+                    .chain(&run.message)
+                    .for_each(|say| stasis_terminal::say!("{name}: {say}"));
+                for threshold in thresholds::unmet(&run.summary) {
+                    stasis_terminal::say!("stasis: {name}: not met: {threshold}");
+                }
+                status = status.max(run.summary.status());
             }
             Err(message) => {
-                eprintln!("stasis: {name}: {message}");
+                answer::push("failed", &json!({ "name": name, "message": message }))?;
+                stasis_terminal::say!("stasis: {name}: {message}");
                 status = status.max(FAILED);
             }
         }
     }
     let runs: Vec<(&Point, &Run)> =
         ended().filter_map(|(point, outcome)| Some((point, outcome.as_ref().ok()?))).collect();
-    let file = folder.file(TABLE_FILE)?;
-    std::fs::write(&file, csv(&runs))
-        .with_context(|| format!("cannot write {}", file.display()))?;
-    if !quiet {
-        eprint!("{}", table(&runs).to_text());
-        eprintln!("the figures: {}", file.display());
-        eprintln!("reports: {}", arguments.results.join("*").join(REPORT_FILE).display());
+    if !runs.is_empty() {
+        let file = folder.file(TABLE_FILE)?;
+        std::fs::write(&file, csv(&runs))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        let names: Vec<_> = runs.iter().map(|(point, run)| (name(point), &run.summary)).collect();
+        let named: Vec<_> = names.iter().map(|(name, summary)| (name.as_str(), *summary)).collect();
+        write_junit(arguments, &named)?;
+        folder.finished()?;
+        answer::put("results", &arguments.results)?;
+        answer::put("table", &file)?;
+        if !quiet {
+            stasis_terminal::tell(&table(&runs).to_text());
+            stasis_terminal::say!("the figures: {}", file.display());
+            stasis_terminal::say!(
+                "reports: {}",
+                arguments.results.join("*").join(REPORT_FILE).display()
+            );
+        }
     }
     let left = points.len() - ended().count();
     if left > 0 {
-        eprintln!("stasis: stopped; {left} of {} simulations were not begun", points.len());
+        stasis_terminal::say!(
+            "stasis: stopped; {left} of {} simulations were not begun",
+            points.len()
+        );
         status = status.max(130);
     }
     Ok(ExitCode::from(status))

@@ -31,6 +31,20 @@ pub(crate) fn set_clock(realtime_ns: u64) -> Result<(), AgentError> {
 /// Gives the kernel's random number generator 256 bits that follow from
 /// `seed`, so that it is ready at once and the same in every run of one seed.
 pub(crate) fn seed_random(seed: u64) -> Result<(), AgentError> {
+    add_entropy(seed).map(drop)
+}
+
+/// The same for a generator that works already: what it gives from now on follows from `seed`.
+pub(crate) fn reseed_random(seed: u64) -> Result<(), AgentError> {
+    /// `RNDRESEEDCRNG` of linux/random.h: `_IO('R', 0x07)`.
+    const RESEED: libc::c_ulong = 0x5207;
+    let device = add_entropy(seed)?;
+    // SAFETY: the ioctl has no argument.
+    let result = unsafe { libc::ioctl(device.as_raw_fd(), RESEED as _) };
+    Errno::result(result).map(drop).map_err(|e| AgentError::new("reseed", "/dev/random", e))
+}
+
+fn add_entropy(seed: u64) -> Result<File, AgentError> {
     /// `struct rand_pool_info` of linux/random.h with room for 256 bits.
     #[repr(C)]
     struct Pool {
@@ -45,7 +59,8 @@ pub(crate) fn seed_random(seed: u64) -> Result<(), AgentError> {
     let pool = Pool { entropy_bits: 256, bytes: 32, words: expand(seed) };
     // SAFETY: the ioctl reads a `Pool`, whose lengths are right.
     let result = unsafe { libc::ioctl(device.as_raw_fd(), ADD_ENTROPY as _, &pool) };
-    Errno::result(result).map(drop).map_err(|e| error(e.into()))
+    Errno::result(result).map_err(|e| error(e.into()))?;
+    Ok(device)
 }
 
 /// Whether all of the machine's processors came online: without one, Linux boots all the same. 0:

@@ -77,8 +77,9 @@ fn serve<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> Resul
     let mut client = Client::new(connect()?);
     let mut job = client.hello()?;
     let prepared = prepare(&mut client, &job).and_then(|()| {
-        // From here on the guest depends on what runs in it.
+        // From here on the guest depends on what runs in it, and on the seed.
         job = client.command()?;
+        kernel::reseed_random(job.seed)?;
         begin(&mut client, &job)
     });
     match prepared {
@@ -177,13 +178,7 @@ fn send_results<T: Transport>(client: &mut Client<T>) -> Result<(), AgentError> 
 }
 
 fn tar_input<T: Transport>(client: &mut Client<T>) -> Result<(), AgentError> {
-    let mut archive = tar::Archive::new(client.input());
-    archive.set_preserve_permissions(true);
-    archive.set_overwrite(true);
-    let unpacked = archive.unpack("/").and_then(|()| {
-        // Reads the bytes between the archive's end and the stream's.
-        std::io::copy(&mut archive.into_inner(), &mut std::io::sink()).map(drop)
-    });
+    let unpacked = stasis_guest_root::unpack(client.input(), Path::new("/"));
     unpacked.map_err(|e| AgentError::new("unpack the input at", "/", e))
 }
 

@@ -34,6 +34,9 @@ pub enum BuildError {
         /// Its name in the cache.
         name: String,
     },
+    /// The user stopped it.
+    #[error("stopped while the guest was built; nothing of it is left")]
+    Stopped,
     /// mmdebstrap failed.
     #[error("building the guest's root file system failed: {cause}\nThe whole log is in {}", log.display())]
     Mmdebstrap {

@@ -21,6 +21,8 @@ mod mmdebstrap;
 mod modules;
 mod namespaces;
 mod own_kernel;
+mod owner;
+mod processes;
 mod recipe;
 mod root;
 mod sources;
@@ -32,6 +34,7 @@ use made::Made;
 pub use made::{InPlace, Progress};
 pub use mmdebstrap::missing_tools;
 pub use namespaces::obstacle;
+pub use owner::not_writable;
 pub use recipe::{Recipe, DEFAULT_KERNEL, DEFAULT_PACKAGES};
 pub use stasis_guest_root::{sha256, FileSystemKind, Lower, Part};
 pub use store::{default_cache, Guest};
@@ -39,12 +42,15 @@ pub use store::{default_cache, Guest};
 use std::fs;
 use std::num::ParseIntError;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 /// Makes sure that the guest of `recipe` is in `cache` and up to date.
 ///
 /// `agent` is the executable whose copy becomes the guest's `/init`: it must be
 /// statically linked and call `stasis_guest_agent::main` when it is process 1.
-/// Another process that builds the same guest is waited for.
+/// Another process that builds the same guest is waited for. `stop` ends a build early.
+///
+/// Of a cache in another user's folder, what root makes there is that user's.
 ///
 /// # Errors
 /// See [`BuildError`]. The log of a failed build stays in `cache`, and the error names it; earlier
@@ -53,6 +59,20 @@ pub fn build(
     recipe: &Recipe,
     agent: &Path,
     cache: &Path,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Guest, BuildError> {
+    let owner = owner::of_folder(cache);
+    let built = build_in(recipe, agent, cache, stop, progress);
+    owner.map_or(Ok(()), |owner| owner.give(cache))?;
+    built
+}
+
+fn build_in(
+    recipe: &Recipe,
+    agent: &Path,
+    cache: &Path,
+    stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Guest, BuildError> {
     recipe.check()?;
@@ -62,18 +82,21 @@ pub fn build(
         Some(root) if !is_kept(recipe, cache) => Some(root::read(root, cache, progress)?),
         _ => None,
     };
-    let store = store::Store::lock(cache, recipe, progress)?;
+    let store = store::Store::lock(cache, recipe, stop, progress)?;
     if !store.is_built() {
         let work = store.begin()?;
         let made = match &recipe.root {
-            Some(word) => root::make(word, root, recipe, &work, (agent, cache), progress),
-            None => make(recipe, &work, &store.log(), progress),
+            Some(word) => root::make(word, root, recipe, &work, (agent, cache), (stop, progress)),
+            None => make(recipe, &work, &store.log(), stop, progress),
         };
         match made {
             Ok(made) => store.commit(&work, recipe, &made)?,
             Err(error) => {
                 // The first error is the one to report; the next build tidies up too.
                 let _ = store::remove(&work);
+                if matches!(error, BuildError::Stopped) {
+                    let _ = store::remove(&store.log());
+                }
                 store.abandon();
                 return Err(error);
             }
@@ -97,9 +120,10 @@ fn make(
     recipe: &Recipe,
     work: &Path,
     log: &Path,
+    stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Made, BuildError> {
-    mmdebstrap::run(recipe, work, log, progress)?;
+    mmdebstrap::run(recipe, work, log, stop, progress)?;
     progress(Progress { step: "unpacking the kernel", fraction: 0.93 });
     let archive = work.join(mmdebstrap::KERNEL_ARCHIVE);
     let release = kernel::unpack(&archive, work)?;

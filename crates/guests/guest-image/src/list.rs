@@ -99,7 +99,7 @@ mod tests {
     fn guests_are_listed_and_removed_by_name_and_left_overs_go() {
         let cache = tempfile::tempdir().unwrap();
         let recipe = Recipe::default();
-        let store = Store::lock(cache.path(), &recipe, &mut |_| {}).unwrap();
+        let store = Store::lock(cache.path(), &recipe, &Default::default(), &mut |_| {}).unwrap();
         let work = store.begin().unwrap();
         for name in ["vmlinux", store::ROOT] {
             fs::write(work.join(name), vec![1; 10_000]).unwrap();

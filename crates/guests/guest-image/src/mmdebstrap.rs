@@ -4,11 +4,13 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::process::{ChildStderr, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::own_kernel::{self, OwnKernel};
-use crate::{customize, sources, store, BuildError, Progress, Recipe};
+use crate::{customize, processes, sources, store, BuildError, Progress, Recipe};
 
 /// The archive with the kernel and its modules, below the work folder.
 pub(crate) const KERNEL_ARCHIVE: &str = "kernel.tar";
@@ -56,6 +58,7 @@ pub(crate) fn run(
     recipe: &Recipe,
     work: &Path,
     log: &Path,
+    stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), BuildError> {
     check_tools()?;
@@ -66,6 +69,8 @@ pub(crate) fn run(
     let package = if own_kernel::is_path(&recipe.kernel) { "" } else { &recipe.kernel };
     let mut command = Command::new("mmdebstrap");
     command
+        // What apt and dpkg print says how far they are.
+        .arg("--verbose")
         .args(["--variant=essential", "--architectures=amd64", "--format=null"])
         .arg(format!("--include={}", recipe.packages.join(",")))
         // Perl, otherwise, to convert a system that needs no conversion.
@@ -89,7 +94,7 @@ pub(crate) fn run(
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
-    follow(command, log, progress)?;
+    follow(command, log, stop, progress)?;
     store::remove(&work.join(OWN_KERNEL))
 }
 
@@ -110,33 +115,48 @@ fn own_kernel(recipe: &Recipe, work: &Path) -> Result<Vec<String>, BuildError> {
     Ok(hooks.map(|hook| format!("--customize-hook={hook}")).to_vec())
 }
 
+/// Interval between two looks at whether a build is to stop.
+const TICK: Duration = Duration::from_millis(100);
+
 /// Runs to the end, copying to the log what is printed.
 fn follow(
     mut command: Command,
     log: &Path,
+    stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), BuildError> {
     let mut file = File::create(log).map_err(BuildError::file("create", log))?;
     let failed = |cause: String| BuildError::Mmdebstrap { cause, log: log.into() };
     let mut child = command.spawn().map_err(|e| failed(format!("cannot start it: {e}")))?;
-    let mut cause = String::new();
-    if let Some(lines) = child.stderr.take() {
-        for line in BufReader::new(lines).split(b'\n') {
-            let line = line.map_err(BuildError::file("read the output for", log))?;
-            file.write_all(&line)
-                .and_then(|()| file.write_all(b"\n"))
-                .map_err(BuildError::file("write", log))?;
-            let line = String::from_utf8_lossy(&line);
-            if let Some((_, step, fraction)) = MILESTONES.iter().find(|m| line.starts_with(m.0)) {
-                progress(Progress { step, fraction: *fraction });
-            }
-            // The first error is the cause; later ones follow from it.
-            if cause.is_empty() && (line.starts_with("E:") || line.contains("error:")) {
-                cause = line.trim().to_string();
-            }
+    let lines = read_lines(child.stderr.take());
+    let (mut cause, mut course, mut is_stopped) = (String::new(), Course::default(), false);
+    loop {
+        if stop.load(Ordering::Relaxed) && !is_stopped {
+            is_stopped = true;
+            // It then removes its files, once the programs that it waits for have ended.
+            processes::interrupt(child.id());
+        }
+        let line = match lines.recv_timeout(TICK) {
+            Ok(line) => line.map_err(BuildError::file("read the output for", log))?,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        file.write_all(&line)
+            .and_then(|()| file.write_all(b"\n"))
+            .map_err(BuildError::file("write", log))?;
+        let line = String::from_utf8_lossy(&line);
+        if let Some(made) = course.line(&line) {
+            progress(made);
+        }
+        // The first error is the cause; later ones follow from it.
+        if cause.is_empty() && (line.starts_with("E:") || line.contains("error: ")) {
+            cause = line.trim().to_string();
         }
     }
     let status = child.wait().map_err(BuildError::file("wait for", Path::new("mmdebstrap")))?;
+    if is_stopped || stop.load(Ordering::Relaxed) {
+        return Err(BuildError::Stopped);
+    }
     if status.success() {
         return Ok(());
     }
@@ -144,6 +164,61 @@ fn follow(
         cause = format!("mmdebstrap ended with {status}");
     }
     Err(failed(cause))
+}
+
+/// Reads lines in a thread that ends with them.
+fn read_lines(from: Option<ChildStderr>) -> Receiver<std::io::Result<Vec<u8>>> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        let read = from.into_iter().flat_map(|from| BufReader::new(from).split(b'\n'));
+        // A receiver that is gone wants no more.
+        let _ = read.map(|line| sender.send(line)).find(Result::is_err);
+    });
+    lines
+}
+
+/// How far a build is, by the lines of its log.
+#[derive(Debug, Default)]
+struct Course {
+    /// The present part, in [`MILESTONES`].
+    part: Option<usize>,
+    /// Packages of this part, as apt counts them.
+    packages: u32,
+    /// Steps of packages that are done: fetched, unpacked, set up.
+    steps: u32,
+}
+
+impl Course {
+    /// The progress after one more line, if it is another.
+    fn line(&mut self, line: &str) -> Option<Progress> {
+        let found = MILESTONES.iter().position(|(start, ..)| line.starts_with(start));
+        if found.is_some() && found >= self.part {
+            *self = Self { part: found, ..Self::default() };
+        } else if let Some(count) = newly_installed(line) {
+            (self.packages, self.steps) = (count, 0);
+            return None;
+        } else if ["Get:", "Unpacking ", "Setting up "].iter().any(|word| line.starts_with(word)) {
+            self.steps += 1;
+        } else {
+            return None;
+        }
+        let part = self.part?;
+        let (start, step, begin) = MILESTONES[part];
+        let end = MILESTONES.get(part + 1).map_or(1.0, |(_, _, begin)| *begin);
+        // Of packages that are only fetched there is one step.
+        let steps = if start.contains("downloading") { 1 } else { 3 };
+        let of_part = match self.packages {
+            0 => 0.0,
+            packages => f64::from(self.steps) / f64::from(steps * packages),
+        };
+        Some(Progress { step, fraction: begin + (end - begin) * of_part.min(0.99) })
+    }
+}
+
+/// The number of packages in apt's line about them.
+fn newly_installed(line: &str) -> Option<u32> {
+    let (before, _) = line.split_once(" newly installed")?;
+    before.rsplit(' ').next()?.parse().ok()
 }
 
 /// Tools that this user lacks to build a guest: each program with its Debian package.
@@ -184,7 +259,7 @@ mod tests {
         let mut seen = Vec::new();
         let mut command = Command::new("sh");
         command.args(["-c", script]).stderr(Stdio::piped());
-        let result = follow(command, &log, &mut |p| seen.push(p.fraction));
+        let result = follow(command, &log, &AtomicBool::new(false), &mut |p| seen.push(p.fraction));
         (result, String::from_utf8_lossy(&fs::read(&log).unwrap()).into_owned(), seen)
     }
 
@@ -206,6 +281,43 @@ mod tests {
         result.unwrap();
         assert_eq!(seen.len(), MILESTONES.len());
         assert!(seen.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn packages_are_progress() {
+        let mut course = Course::default();
+        let mut fractions = Vec::new();
+        let mut lines = vec!["I: downloading packages with apt...".to_owned()];
+        lines.push("0 upgraded, 20 newly installed, 0 to remove and 0 not upgraded.".into());
+        lines.extend((1..=20).map(|n| format!("Get:{n} http://deb.debian.org/debian x [9 B]")));
+        lines.push("I: installing remaining packages inside the chroot...".into());
+        lines.push("0 upgraded, 50 newly installed, 0 to remove and 0 not upgraded.".into());
+        for word in ["Get:1 x", "Unpacking x (1) ...", "Setting up x (1) ..."] {
+            lines.extend(std::iter::repeat_n(word.to_owned(), 50));
+        }
+        for line in &lines {
+            fractions.extend(course.line(line).map(|made| made.fraction));
+        }
+        assert_eq!(fractions.len(), lines.len() - 2);
+        assert!(fractions.windows(2).all(|pair| pair[0] <= pair[1]), "{fractions:?}");
+        let largest = fractions.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
+        // The extraction of archives, of which nothing is known, is left out here.
+        assert!(largest < 0.25, "{largest}");
+        assert!(fractions[20] > 0.38, "{fractions:?}");
+    }
+
+    #[test]
+    fn a_build_that_is_stopped_ends_with_its_children() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, stop) = (folder.path().join("log"), AtomicBool::new(false));
+        let mut command = Command::new("sh");
+        // The shell waits for its child, as mmdebstrap does.
+        let script = "trap 'echo stopping >&2' INT; echo 'I: extracting archives' >&2; \
+                      sh -c 'exec sleep 1000'; echo cleaning >&2; exit 1";
+        command.args(["-c", script]).stderr(Stdio::piped());
+        let ended = follow(command, &log, &stop, &mut |_| stop.store(true, Ordering::Relaxed));
+        assert!(matches!(ended, Err(BuildError::Stopped)), "{ended:?}");
+        assert!(fs::read_to_string(&log).unwrap().ends_with("cleaning\n"));
     }
 
     #[test]

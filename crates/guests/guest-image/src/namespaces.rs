@@ -1,5 +1,6 @@
 //! Requirements of mmdebstrap beside its tools: mounts in private namespaces.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Why a guest cannot be built by this user on this machine, as far as a trial of mmdebstrap's
@@ -24,9 +25,47 @@ pub fn obstacle() -> Option<String> {
     Some(match is_root {
         true => format!("mounts in a namespace of its own, which root may not make here ({said})"),
         false => format!(
-            "namespaces of users, which are denied here ({said}): allow them (sysctl \
-             kernel.apparmor_restrict_unprivileged_userns=0, or kernel.unprivileged_userns_clone=1), or build it \
-             as root: sudo XDG_CACHE_HOME=\"$HOME/.cache\" stasis guest build"
+            "namespaces of users, which are denied here ({said}): {}build it as root: {}",
+            allowing().map(|command| format!("allow them ({command}), or ")).unwrap_or_default(),
+            as_root()
         ),
     })
+}
+
+/// Switches of the kernel that deny namespaces, with the value by which they do and the one by which
+/// they do not.
+const SWITCHES: [(&str, &str, &str); 3] = [
+    ("kernel/apparmor_restrict_unprivileged_userns", "1", "0"),
+    ("kernel/unprivileged_userns_clone", "0", "1"),
+    ("user/max_user_namespaces", "0", "10000"),
+];
+
+/// The command that allows namespaces, if a switch of this kernel's denies them.
+fn allowing() -> Option<String> {
+    let denies = |(name, denied, _): &&(&str, &str, &str)| {
+        let value = std::fs::read_to_string(Path::new("/proc/sys").join(name));
+        value.is_ok_and(|value| value.trim() == *denied)
+    };
+    let (name, _, allowed) = SWITCHES.iter().find(denies)?;
+    Some(format!("sudo sysctl {}={allowed}", name.replace('/', ".")))
+}
+
+/// The command by which root builds the default guest in this user's cache.
+fn as_root() -> String {
+    // sudo(8) has its own PATH, and HOME.
+    let program = std::env::current_exe().unwrap_or_else(|_| "stasis".into());
+    let cache = crate::default_cache();
+    let base = cache.as_deref().and_then(Path::parent).and_then(Path::parent);
+    let base = base.map_or("\"$HOME/.cache\"".into(), quoted);
+    format!("sudo XDG_CACHE_HOME={base} {} guest build", quoted(&program))
+}
+
+/// A path as a word for a shell.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./-+=:@%,".contains(c);
+    match text.chars().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
 }

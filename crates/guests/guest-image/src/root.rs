@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::UNIX_EPOCH;
 
 use stasis_guest_root::{
@@ -40,7 +41,7 @@ pub(crate) fn make(
     recipe: &Recipe,
     work: &Path,
     (agent, cache): (&Path, &Path),
-    progress: &mut dyn FnMut(Progress),
+    (stop, progress): (&AtomicBool, &mut dyn FnMut(Progress)),
 ) -> Result<Made, BuildError> {
     let root = match root {
         Some(root) => root,
@@ -52,7 +53,7 @@ pub(crate) fn make(
         root_stamp: None,
         ..recipe.clone()
     };
-    let kernel = crate::build(&of_kernel, agent, cache, &mut |made| {
+    let kernel = crate::build(&of_kernel, agent, cache, stop, &mut |made| {
         progress(Progress { fraction: made.fraction * OF_KERNEL, ..made });
     })?;
     progress(Progress { step: "writing the root file system", fraction: OF_KERNEL });

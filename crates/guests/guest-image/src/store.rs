@@ -4,6 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix::fs::{flock, FlockOperation};
 use rustix::io::Errno;
@@ -28,6 +30,9 @@ pub(crate) const ROOT: &str = "root.ext4";
 /// The names of a root whose files are read where they lie, and the map of those.
 pub(crate) const NAMES: &str = "names.ext4";
 pub(crate) const MAP: &str = "files.map";
+
+/// Interval between two attempts to lock the place of a guest that another process builds.
+const LOCK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Hash of the agent's sources (`build.rs`): a guest keeps its initramfs as long as they are the
 /// same, whoever has compiled them.
@@ -168,9 +173,15 @@ pub(crate) fn remove(path: &Path) -> Result<(), BuildError> {
 /// Writes a file so that it is there as a whole or not at all.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), BuildError> {
     let new = path.with_extension("new");
-    let mut file = File::create(&new).map_err(BuildError::file("create", &new))?;
-    file.write_all(bytes).map_err(BuildError::file("write", &new))?;
-    fs::rename(&new, path).map_err(BuildError::file("create", path))
+    let write = || {
+        let mut file = File::create(&new).map_err(BuildError::file("create", &new))?;
+        file.write_all(bytes).map_err(BuildError::file("write", &new))?;
+        fs::rename(&new, path).map_err(BuildError::file("create", path))
+    };
+    write().inspect_err(|_| {
+        // Half of it, on a full disk.
+        let _ = fs::remove_file(&new);
+    })
 }
 
 /// The file by which the guest in `folder` is locked. It stays with the guest; a build that fails
@@ -214,6 +225,7 @@ impl Store {
     pub(crate) fn lock(
         cache: &Path,
         recipe: &Recipe,
+        stop: &AtomicBool,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self, BuildError> {
         fs::create_dir_all(cache).map_err(BuildError::file("create the folder", cache))?;
@@ -225,8 +237,11 @@ impl Store {
                 Err(Errno::WOULDBLOCK) => {
                     let step = "waiting for another process that builds this guest";
                     progress(Progress { step, fraction: 0.0 });
-                    flock(&file, FlockOperation::LockExclusive)
-                        .map_err(|e| BuildError::file("lock", &path)(e.into()))?;
+                    if stop.load(Ordering::Relaxed) {
+                        return Err(BuildError::Stopped);
+                    }
+                    std::thread::sleep(LOCK_INTERVAL);
+                    continue;
                 }
                 Err(e) => return Err(BuildError::file("lock", &path)(e.into())),
             }
@@ -372,11 +387,13 @@ fn write_manifest(folder: &Path, manifest: &Manifest) -> Result<(), BuildError> 
 mod tests {
     use super::*;
 
+    static GO_ON: AtomicBool = AtomicBool::new(false);
+
     #[test]
     fn a_killed_build_leaves_nothing_in_the_way() {
         let cache = tempfile::tempdir().unwrap();
         let recipe = Recipe::default();
-        let store = Store::lock(cache.path(), &recipe, &mut |_| {}).unwrap();
+        let store = Store::lock(cache.path(), &recipe, &GO_ON, &mut |_| {}).unwrap();
         let work = store.begin().unwrap();
         fs::write(work.join("half"), "x").unwrap();
         let work = store.begin().unwrap();
@@ -406,13 +423,13 @@ mod tests {
     fn a_failed_build_leaves_no_lock_and_who_waits_for_it_has_another() {
         let cache = tempfile::tempdir().unwrap();
         let recipe = Recipe::default();
-        let first = Store::lock(cache.path(), &recipe, &mut |_| {}).unwrap();
+        let first = Store::lock(cache.path(), &recipe, &GO_ON, &mut |_| {}).unwrap();
         let path = first.folder.with_extension("lock");
         std::thread::scope(|scope| {
             let (waits, begun) = std::sync::mpsc::channel();
             let (recipe, cache) = (&recipe, cache.path());
             let second = scope.spawn(move || {
-                Store::lock(cache, recipe, &mut |_| waits.send(()).unwrap()).unwrap()
+                Store::lock(cache, recipe, &GO_ON, &mut |_| drop(waits.send(()))).unwrap()
             });
             begun.recv().unwrap();
             first.abandon();
@@ -426,7 +443,7 @@ mod tests {
     #[test]
     fn programs_do_not_touch_each_others_initramfs() {
         let cache = tempfile::tempdir().unwrap();
-        let store = Store::lock(cache.path(), &Recipe::default(), &mut |_| {}).unwrap();
+        let store = Store::lock(cache.path(), &Recipe::default(), &GO_ON, &mut |_| {}).unwrap();
         fs::create_dir(&store.folder).unwrap();
         let file = |index: u64| {
             let path = store.folder.join(format!("initramfs-{index:016}-digest.cpio"));

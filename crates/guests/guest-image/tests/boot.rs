@@ -51,7 +51,8 @@ fn guest() -> &'static Guest {
         let mut recipe = Recipe::default();
         recipe.suite = std::env::var("STASIS_TEST_SUITE").unwrap_or(recipe.suite);
         recipe.kernel = std::env::var("STASIS_TEST_KERNEL").unwrap_or(recipe.kernel);
-        build(&recipe, &agent(), &cache, &mut |p| eprintln!("{p:?}")).unwrap()
+        build(&recipe, &agent(), &cache, &AtomicBool::new(false), &mut |p| eprintln!("{p:?}"))
+            .unwrap()
     })
 }
 

@@ -42,13 +42,13 @@ impl Files {
         let mut parts = BTreeMap::new();
         let damaged = |cause: String| RootError::unusable(origin, cause);
         layer::each(span, &damaged, |entry| {
-            let name = String::from_utf8_lossy(&entry.path);
+            let name = String::from_utf8_lossy(&entry.head.path);
             let name = name.trim_start_matches("./").to_owned();
             if parts.len() >= MAX_FILES {
                 return Ok(());
             }
-            if entry.kind.is_symlink() || entry.kind.is_hard_link() {
-                let target = String::from_utf8_lossy(&entry.target).into_owned();
+            if entry.head.kind.is_symlink() || entry.head.kind.is_hard_link() {
+                let target = String::from_utf8_lossy(&entry.head.target).into_owned();
                 parts.insert(name, Part::Link(target));
             } else if let Some(part) = span.part(entry.start, entry.length) {
                 parts.insert(name, Part::Bytes(part));

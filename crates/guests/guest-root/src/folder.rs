@@ -46,9 +46,20 @@ struct Walk {
 pub(crate) fn read(folder: &Path, limits: Limits) -> Result<Walked, RootError> {
     let mut walk = Walk::new(folder, limits, false);
     let status = fs::metadata(folder).map_err(RootError::file("read", folder))?;
-    walk.tree.node_mut(ROOT).meta = walk.meta(&status);
+    walk.tree.node_mut(ROOT).meta = walk.meta(folder, &status);
     walk.below(folder.to_owned(), ROOT, &[])?;
     Ok(walk.finish())
+}
+
+/// What is at `path`, with everything below it: the one entry of a tree.
+pub(crate) fn read_one(path: &Path, limits: Limits) -> Result<Tree, RootError> {
+    let mut walk = Walk::new(path, limits, false);
+    let status = fs::symlink_metadata(path).map_err(RootError::file("read", path))?;
+    let name = path.file_name().unwrap_or("root".as_ref());
+    if let Some(id) = walk.one(path, name.as_bytes(), &status, ROOT)?.filter(|_| status.is_dir()) {
+        walk.below(path.to_owned(), id, &[])?;
+    }
+    Ok(walk.tree)
 }
 
 /// Reads the parts of this machine's own root that a guest can use.
@@ -89,14 +100,15 @@ impl Walk {
         }
     }
 
-    fn meta(&self, status: &Metadata) -> Meta {
+    fn meta(&self, path: &Path, status: &Metadata) -> Meta {
         let (mut uid, mut gid) = (status.uid(), status.gid());
         if let Some((user, group)) = self.user {
             uid = if uid == user { 0 } else { uid };
             gid = if gid == group { 0 } else { gid };
         }
         let mtime = u64::try_from(status.mtime()).unwrap_or(0);
-        Meta { mode: (status.mode() & 0o7777) as u16, uid, gid, mtime, capability: None }
+        let capability = if status.is_file() { rights(path) } else { None };
+        Meta { mode: (status.mode() & 0o7777) as u16, uid, gid, mtime, capability }
     }
 
     /// Everything below a folder, which is `id` in the tree.
@@ -179,7 +191,7 @@ impl Walk {
             Kind::Device { block: kind.is_block_device(), major, minor }
         };
         self.record_entry(path, status, &target);
-        let id = self.tree.put(folder, name, self.meta(status), kind, 0)?;
+        let id = self.tree.put(folder, name, self.meta(path, status), kind, 0)?;
         if status.nlink() > 1 && !status.is_dir() {
             self.linked.insert(inode, id);
         }
@@ -212,6 +224,15 @@ impl Walk {
         self.left_out += 1;
         Ok(())
     }
+}
+
+/// A program's rights, where it has any.
+fn rights(path: &Path) -> Option<Vec<u8>> {
+    /// Size of the largest, `struct vfs_ns_cap_data` (linux/capability.h).
+    const LARGEST: usize = 24;
+    let mut value = [0; LARGEST];
+    let length = rustix::fs::lgetxattr(path, "security.capability", &mut value).ok()?;
+    value.get(..length).map(<[u8]>::to_vec)
 }
 
 /// A device's numbers, as glibc packs them (sys/sysmacros.h).

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use tar::EntryType;
 
+use crate::archive::Head;
 use crate::content::{Content, Piece, ReadAt, Span};
-use crate::sparse::{Holes, Keys};
-use crate::tree::{cut, text, Found, Kind, Meta, Tree};
+use crate::sparse::Holes;
+use crate::tree::{cut, text, Found, Kind, Tree};
 use crate::RootError;
 
 /// Limit on the bytes of one entry of an archive beside the file's bytes: long names and
@@ -18,8 +19,6 @@ const HEAD: u64 = 1 << 20;
 /// Names that take away what earlier layers have (OCI Image Format 1.1, layer.md, "Whiteouts").
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
-/// How PAX headers have a program's rights (star's, as GNU tar and Docker write it).
-const CAPABILITY: &str = "SCHILY.xattr.security.capability";
 
 /// Reads an archive in a span; bytes that are read, not skipped, have a budget.
 struct Archive {
@@ -55,13 +54,9 @@ impl Seek for Archive {
     }
 }
 
-/// An entry's head.
+/// An entry.
 pub(crate) struct Entry {
-    pub path: Vec<u8>,
-    pub target: Vec<u8>,
-    pub kind: EntryType,
-    pub meta: Meta,
-    pub device: (u32, u32),
+    pub head: Head,
     /// Where its bytes are in the archive.
     pub start: u64,
     pub length: u64,
@@ -84,43 +79,22 @@ pub(crate) fn each(
         budget.set(HEAD);
         let Some(entry) = entries.next() else { return Ok(()) };
         let mut entry = entry.map_err(broken)?;
-        let (mut capability, mut keys) = (None, Keys::default());
-        for extension in entry.pax_extensions().map_err(broken)?.into_iter().flatten().flatten() {
-            match extension.key() {
-                Ok(CAPABILITY) => capability = Some(extension.value_bytes().to_vec()),
-                Ok(key) => keys.take(key, extension.value_bytes()),
-                Err(_) => {}
-            }
-        }
-        let header = entry.header();
-        let (kind, number) = (header.entry_type(), |value: io::Result<u64>| value.unwrap_or(0));
-        let user = |value| u32::try_from(number(value)).unwrap_or(65_534);
-        let meta = Meta {
-            mode: (header.mode().unwrap_or(0o644) & 0o7777) as u16,
-            uid: user(header.uid()),
-            gid: user(header.gid()),
-            mtime: number(header.mtime()),
-            capability,
-        };
-        let part = |value: io::Result<Option<u32>>| value.ok().flatten().unwrap_or(0);
-        let device = (part(header.device_major()), part(header.device_minor()));
-        let named = keys.name.take();
-        let path = named.unwrap_or_else(|| entry.path_bytes().into_owned());
-        let target = entry.link_name_bytes().map(|name| name.into_owned()).unwrap_or_default();
+        let head = Head::of(&mut entry).map_err(broken)?;
+        let (kind, path) = (head.kind, &head.path);
         let (start, length) = (entry.raw_file_position(), entry.size());
-        let in_file = |cause: String| damaged(format!("{cause}, in {}", text(&path)));
-        let holes = match header.as_gnu().filter(|_| kind.is_gnu_sparse()) {
+        let in_file = |cause: String| damaged(format!("{cause}, in {}", text(path)));
+        let holes = match entry.header().as_gnu().filter(|_| kind.is_gnu_sparse()) {
             Some(gnu) => {
                 Holes::of_gnu(&gnu.sparse, gnu.is_extended(), span, start, length).map(Some)
             }
-            None => keys.holes(span, start, length),
+            None => head.keys.holes(span, start, length),
         };
         let holes = holes.map_err(in_file)?;
         let has_bytes = kind.is_file() || kind.is_contiguous();
         if has_bytes && holes.is_none() && span.part(start, length).is_none() {
-            return Err(damaged(format!("its tar archive is cut short in {}", text(&path))));
+            return Err(damaged(format!("its tar archive is cut short in {}", text(path))));
         }
-        visit(Entry { path, target, kind, meta, device, start, length, holes })?;
+        visit(Entry { head, start, length, holes })?;
     }
 }
 
@@ -145,20 +119,18 @@ fn put(
     layer: u32,
     layered: bool,
 ) -> Result<(), RootError> {
-    let (folder, name) = cut(&entry.path).map_err(|cause| tree.fail(cause))?;
+    let (folder, name) = cut(&entry.head.path).map_err(|cause| tree.fail(cause))?;
     let Some(name) = name else {
-        if entry.kind.is_dir() {
-            tree.node_mut(crate::tree::ROOT).meta = entry.meta;
+        if entry.head.kind.is_dir() {
+            tree.node_mut(crate::tree::ROOT).meta = entry.head.meta;
         }
         return Ok(());
     };
     if layered && name.starts_with(WHITEOUT) {
         return take_away(tree, &folder, name, layer);
     }
-    let kind = match entry.kind {
+    let kind = match entry.head.kind {
         EntryType::Directory => Kind::Folder(Default::default()),
-        // As tar(5) has it for archives older than the type.
-        EntryType::Regular if entry.path.ends_with(b"/") => Kind::Folder(Default::default()),
         EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
             let whole = || {
                 let piece = Piece { at: 0, from: entry.start, length: entry.length };
@@ -171,27 +143,29 @@ fn put(
         EntryType::Symlink => Kind::Link(link(tree, &entry)?),
         EntryType::Link => return hard_link(tree, &entry, &folder, name, layer),
         EntryType::Char | EntryType::Block => {
-            let (major, minor) = entry.device;
-            Kind::Device { block: entry.kind == EntryType::Block, major, minor }
+            let (major, minor) = entry.head.device;
+            Kind::Device { block: entry.head.kind == EntryType::Block, major, minor }
         }
         EntryType::Fifo => Kind::Pipe,
         EntryType::XGlobalHeader => return Ok(()),
         other => {
-            let (path, kind) = (text(&entry.path), char::from(other.as_byte()));
+            let (path, kind) = (text(&entry.head.path), char::from(other.as_byte()));
             return Err(tree.fail(format!("its entry {path} is of the unknown kind {kind:?}")));
         }
     };
     let folder = tree.folder(&folder, layer)?;
-    tree.put(folder, name, entry.meta, kind, layer).map(drop)
+    tree.put(folder, name, entry.head.meta, kind, layer).map(drop)
 }
 
 /// The target of a symbolic link, wherever it leads: it is followed within the root.
 fn link(tree: &Tree, entry: &Entry) -> Result<Vec<u8>, RootError> {
     /// One block of a file system has it.
     const MAX_LENGTH: usize = 4095;
-    let target = &entry.target;
+    let target = &entry.head.target;
     if target.is_empty() || target.len() > MAX_LENGTH || target.contains(&0) {
-        return Err(tree.fail(format!("its symbolic link {} has no target", text(&entry.path))));
+        return Err(
+            tree.fail(format!("its symbolic link {} has no target", text(&entry.head.path)))
+        );
     }
     Ok(target.clone())
 }
@@ -203,9 +177,9 @@ fn hard_link(
     name: &[u8],
     layer: u32,
 ) -> Result<(), RootError> {
-    cut(&entry.target).map_err(|cause| tree.fail(cause))?;
-    let Found::Node(id) = tree.follow(&entry.target, false)? else {
-        let (path, target) = (text(&entry.path), text(&entry.target));
+    cut(&entry.head.target).map_err(|cause| tree.fail(cause))?;
+    let Found::Node(id) = tree.follow(&entry.head.target, false)? else {
+        let (path, target) = (text(&entry.head.path), text(&entry.head.target));
         return Err(tree.fail(format!("its hard link {path} leads to {target}, which it has not")));
     };
     let folder = tree.folder(folder, layer)?;

@@ -15,6 +15,7 @@
 //! - A damaged, hostile or too large root is an error that names the file and the cause. A failure
 //!   leaves nothing behind but the written part of the image.
 
+mod archive;
 mod check;
 mod compressed;
 mod container;
@@ -31,6 +32,7 @@ pub mod sha256;
 mod sparse;
 mod tree;
 
+pub use archive::{each_text, unpack, Pack};
 pub use disk::{FileSystemKind, Part};
 pub use error::RootError;
 pub use lower::Lower;

@@ -139,6 +139,11 @@ impl Keys {
         }
     }
 
+    /// Whether the entry is of a file with holes.
+    pub(crate) fn tell_of_holes(&self) -> bool {
+        self.major.is_some() || self.map.is_some() || self.count
+    }
+
     /// The holes of the file whose entry has `held` bytes at `at` in `span`, if it has any.
     pub(crate) fn holes(&self, span: &Span, at: u64, held: u64) -> Result<Option<Holes>> {
         let size = || self.size.ok_or_else(damaged);

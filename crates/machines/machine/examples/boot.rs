@@ -56,6 +56,7 @@ fn main() {
         fill_root: &mut |_| Ok(()),
         keyboard: None,
         outside: None,
+        begin: None,
         debug: None,
         profile: None,
         programs: None,

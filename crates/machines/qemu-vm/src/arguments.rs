@@ -1,7 +1,7 @@
 //! QEMU's command line for a [`Config`].
 
 use crate::process::with_path;
-use crate::{Backend, Cache, Config, Drive};
+use crate::{Accelerator, Backend, Cache, Config, Drive};
 use std::ffi::OsString;
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -56,6 +56,7 @@ pub(crate) struct KeptMemory<'a> {
 
 /// All arguments. `root` is the size of the root file system's image in bytes.
 pub(crate) fn arguments(config: &Config, kvm: bool, root: u64, ends: &Ends<'_>) -> Vec<OsString> {
+    let counts = config.accelerator == Accelerator::Instructions;
     let memory = config.memory.next_multiple_of(2 << 20);
     let low = memory.min(MAX_LOW);
     let mut arguments = Vec::new();
@@ -72,8 +73,13 @@ pub(crate) fn arguments(config: &Config, kvm: bool, root: u64, ends: &Ends<'_>) 
         add("-accel", "kvm".into());
         add("-cpu", "host".into());
     } else {
-        add("-accel", "tcg,thread=multi".into());
+        let threads = if counts { "single" } else { "multi" };
+        add("-accel", format!("tcg,thread={threads}").into());
         add("-cpu", "max".into());
+    }
+    if counts {
+        // An idle guest waits for the host's clock: a disk's answer comes at its time.
+        add("-icount", "shift=0,align=off,sleep=on".into());
     }
     let most = config.vcpus.max(1) + config.spare_vcpus;
     let most = if kvm { most } else { most.max(MIN_EMULATED) };
@@ -276,6 +282,17 @@ mod tests {
         config.spare_vcpus = 2;
         assert!(text(&config).contains("-smp 1,maxcpus=3 "));
         assert!(text(&config).contains("memdev=ram,cpus=0-2 "));
+    }
+
+    #[test]
+    fn instructions_can_be_the_clock() {
+        let mut config = config();
+        assert!(
+            text(&config).contains("-accel tcg,thread=multi ") && !text(&config).contains("icount")
+        );
+        config.accelerator = Accelerator::Instructions;
+        assert!(text(&config).contains("-accel tcg,thread=single "));
+        assert!(text(&config).contains("-icount shift=0,align=off,sleep=on "));
     }
 
     #[test]

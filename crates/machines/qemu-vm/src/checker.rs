@@ -4,10 +4,13 @@
 use crate::checked::{attach, checked, Device};
 use crate::kept::KeptBoot;
 use crate::scratch::Scratch;
-use crate::{Config, Error, Job, Piece, Vm};
-use std::io;
+use crate::{Accelerator, Config, Error, Job, Piece, Vm};
+use std::io::{self, Read};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+
+use stasis_guest_root::Pack;
 
 /// Limit on the kept bytes of the command's output.
 const MAX_OUTPUT: usize = 64 << 10;
@@ -19,6 +22,8 @@ pub struct Task {
     pub command: Vec<String>,
     /// Longest that it may take, in the guest's time.
     pub limit: Duration,
+    /// A whole tar archive of files that the guest has below `/`; none where it is empty.
+    pub files: Arc<[u8]>,
 }
 
 /// Disks as they are to be.
@@ -82,6 +87,12 @@ impl Checker {
         Self { kept, ..Self::new(self.config.clone(), self.task.clone()) }
     }
 
+    /// A checker for the same task whose guests run so, with a boot of their own.
+    #[must_use]
+    pub fn with(&self, accelerator: Accelerator) -> Self {
+        Self::new(Config { accelerator, ..self.config.clone() }, self.task.clone())
+    }
+
     /// Ends the machine: the next check is made in one that has seen no other.
     pub fn renew(&mut self) {
         self.machine = None;
@@ -110,9 +121,9 @@ impl Checker {
         files: &[(&str, &[u8])],
         environment: &[(&str, String)],
     ) -> Result<Finding, Error> {
-        let input = archive(files).map_err(Error::system("pack the check's input"))?;
+        let own = archive(files).map_err(Error::system("pack the check's input"))?;
         let mut job = Job::new(self.task.command.clone());
-        job.has_input = !files.is_empty();
+        job.has_input = !own.is_empty() || !self.task.files.is_empty();
         job.send_results = false;
         job.limit_ms = u64::try_from(self.task.limit.as_millis()).unwrap_or(u64::MAX);
         for (name, value) in environment {
@@ -121,6 +132,7 @@ impl Checker {
         let devices = disks.devices();
         job.checked = checked(&devices, |index| disks.written(index));
         job.drives = job.checked.iter().map(|disk| disk.name.clone()).collect();
+        let shared = Arc::clone(&self.task.files);
         let mut fresh = false;
         loop {
             let (vm, scratches) = self.machine(&devices, &mut fresh)?;
@@ -129,7 +141,7 @@ impl Checker {
                 scratch.become_copy(&mut read).map_err(Error::system("read the state's disk"))?;
             }
             let mut said = Vec::new();
-            let outcome = vm.run(&job, &mut input.as_slice(), &mut |piece| {
+            let outcome = vm.run(&job, &mut own.as_slice().chain(&shared[..]), &mut |piece| {
                 if let Piece::Output(_, bytes) = piece {
                     keep(&mut said, bytes);
                 }
@@ -195,13 +207,11 @@ fn keep(said: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
+/// The files as a part of an archive.
 fn archive(files: &[(&str, &[u8])]) -> io::Result<Vec<u8>> {
-    let mut archive = tar::Builder::new(Vec::new());
+    let mut pack = Pack::default();
     for (path, content) in files {
-        let mut header = tar::Header::new_gnu();
-        header.set_size(content.len() as u64);
-        header.set_mode(0o644);
-        archive.append_data(&mut header, path, *content)?;
+        pack.add_bytes(Path::new(path), 0o644, content)?;
     }
-    archive.into_inner()
+    pack.part()
 }

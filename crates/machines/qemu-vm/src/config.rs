@@ -17,6 +17,9 @@ pub enum Accelerator {
     Kvm,
     /// QEMU's TCG, a thread for each vCPU.
     Emulation,
+    /// QEMU's TCG with instructions as its clock, 1 ns each while the guest works: how busy the host
+    /// is does not matter. All vCPUs have one thread.
+    Instructions,
 }
 
 /// How the host caches a drive's file (QEMU's `cache=` of the same names).

@@ -28,6 +28,9 @@ const PIECE: usize = 1 << 20;
 /// The status of a command that its time limit ended, as of timeout(1).
 const OUT_OF_TIME: u8 = 124;
 
+/// By how much a clock of instructions may be slower than the host's, on one that is busy.
+const SLOWER: u32 = 20;
+
 /// How long QEMU may take to save or load a state without the memory, on a machine that is busy with
 /// much else.
 const MAX_MOVE: Duration = Duration::from_secs(120);
@@ -96,6 +99,8 @@ pub struct Vm {
     stop: Arc<AtomicBool>,
     timeout: Duration,
     kvm: bool,
+    // Whether its clock counts instructions.
+    counts: bool,
 }
 
 /// Whether KVM works; asked once.
@@ -159,7 +164,7 @@ impl Vm {
     fn launch(config: &Config, kept: Option<KeptMemory<'_>>) -> Result<Self, Error> {
         let qemu = find_qemu().ok_or(Error::QemuMissing)?;
         let kvm = match config.accelerator {
-            Accelerator::Emulation => false,
+            Accelerator::Emulation | Accelerator::Instructions => false,
             Accelerator::Best => *kvm_state() == KvmState::Usable,
             Accelerator::Kvm if *kvm_state() == KvmState::Usable => true,
             Accelerator::Kvm => return Err(Error::Kvm(kvm_state().clone())),
@@ -207,7 +212,8 @@ impl Vm {
         };
         let (host, frame) = (Host::repeating(), Vec::new());
         let timeout = config.timeout;
-        Ok(Self { process, port, host, frame, monitor, root, folder, stop, timeout, kvm })
+        let counts = config.accelerator == Accelerator::Instructions;
+        Ok(Self { process, port, host, frame, monitor, root, folder, stop, timeout, kvm, counts })
     }
 
     /// Waits until the guest can run a command.
@@ -256,6 +262,9 @@ impl Vm {
         self.answer(Response::Job(job))?;
         let timeout = self.timeout;
         let limit = (job.limit_ms > 0).then(|| Duration::from_millis(job.limit_ms));
+        // A clock of instructions is slower than this one while the guest works, mostly, and as fast
+        // while it waits.
+        let (slowest, fastest) = if self.counts { (SLOWER, 2) } else { (1, 1) };
         let mut deadline = Instant::now() + timeout;
         let mut outcome =
             Outcome { status: 126, started: false, late: false, message: String::new() };
@@ -286,7 +295,8 @@ impl Vm {
                     outcome.started = true;
                     begun = Instant::now();
                     let far = Duration::from_secs(365 * 24 * 3600);
-                    deadline = Instant::now() + limit.map_or(far, |limit| limit + timeout);
+                    deadline =
+                        Instant::now() + limit.map_or(far, |limit| limit * slowest + timeout);
                     Response::Done
                 }
                 Request::Output { stream, bytes } => {
@@ -295,9 +305,9 @@ impl Vm {
                 }
                 Request::Exited { status } => {
                     outcome.status = status;
-                    // The guest's clock began later than this one, and goes as fast.
+                    // The guest's clock began later than this one.
                     outcome.late = status == OUT_OF_TIME
-                        && limit.is_some_and(|limit| begun.elapsed() >= limit);
+                        && limit.is_some_and(|limit| begun.elapsed() * fastest >= limit);
                     deadline = Instant::now() + timeout;
                     Response::Done
                 }

@@ -172,6 +172,7 @@ fn states_are_checked_one_after_the_other() {
     let task = Task {
         command: vec!["sh".into(), "-c".into(), script.into()],
         limit: Duration::from_secs(2),
+        files: Default::default(),
     };
     let mut checker = Checker::new(Config::new(guest()), task);
     for (index, (line, status, starts)) in [
@@ -245,6 +246,7 @@ fn a_fresh_machine_has_seen_nothing_though_its_boot_is_kept() {
     let task = Task {
         command: vec!["sh".into(), "-c".into(), script.into()],
         limit: Duration::from_secs(9),
+        files: Default::default(),
     };
     for (nvme, disk) in [(false, "vda"), (true, "nvme0n1")] {
         let first = Checker::new(Config::new(guest()), task.clone());
@@ -291,6 +293,7 @@ fn a_root_is_read_where_it_lies_and_must_not_change() {
     let task = Task {
         command: vec!["sh".into(), "-c".into(), script.into()],
         limit: Duration::from_secs(9),
+        files: Default::default(),
     };
     let mut checker = Checker::new(Config::new(guest.clone()), task);
     for line in ["this", "that"] {

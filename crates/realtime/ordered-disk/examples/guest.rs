@@ -44,7 +44,7 @@ fn guest() -> Result<Guest, Box<dyn Error>> {
         return Err("the guest's agent does not build".into());
     }
     let cache = default_cache().ok_or("no folder for a cache; set XDG_CACHE_HOME")?;
-    Ok(build(&Recipe::default(), &beside("init")?, &cache, &mut |_| {})?)
+    Ok(build(&Recipe::default(), &beside("init")?, &cache, &Default::default(), &mut |_| {})?)
 }
 
 /// Another example of the workspace.

@@ -1,8 +1,8 @@
 //! Scripts that run in the guest besides a function's own.
 
-use std::io;
 use std::path::Path;
 
+use stasis_guest_root::Pack;
 use stasis_qemu_vm::Job;
 
 use crate::definition::GuestFile;
@@ -55,7 +55,7 @@ pub(crate) fn job(instance: &Instance, script: &str, limit: std::time::Duration)
 
 /// The function's files as a tar stream.
 pub(crate) fn archive(files: &[GuestFile], base: &Path) -> Result<Vec<u8>, Error> {
-    let mut archive = tar::Builder::new(Vec::new());
+    let mut pack = Pack::default();
     for file in files {
         let content = match (&file.content, &file.source) {
             (Some(text), _) => text.clone().into_bytes(),
@@ -65,14 +65,11 @@ pub(crate) fn archive(files: &[GuestFile], base: &Path) -> Result<Vec<u8>, Error
             }
             (None, None) => Vec::new(),
         };
-        let mut header = tar::Header::new_gnu();
-        header.set_size(content.len() as u64);
-        header.set_mode(u32::from_str_radix(&file.mode, 8).unwrap_or(0o644));
+        let mode = u32::from_str_radix(&file.mode, 8).unwrap_or(0o644);
         let inside = file.path.strip_prefix("/").unwrap_or(&file.path);
-        let added = archive.append_data(&mut header, inside, io::Cursor::new(content));
-        added.map_err(Error::file("pack", &file.path))?;
+        pack.add_bytes(inside, mode, &content).map_err(Error::file("pack", &file.path))?;
     }
-    archive.into_inner().map_err(|source| Error::System { what: "pack the guest's files", source })
+    pack.whole().map_err(|source| Error::System { what: "pack the guest's files", source })
 }
 
 #[cfg(test)]
@@ -108,7 +105,7 @@ mod tests {
         for entry in tar::Archive::new(&bytes[..]).entries().unwrap() {
             let mut entry = entry.unwrap();
             let mut text = String::new();
-            io::Read::read_to_string(&mut entry, &mut text).unwrap();
+            std::io::Read::read_to_string(&mut entry, &mut text).unwrap();
             let path = entry.path().unwrap().display().to_string();
             seen.push((path, text, entry.header().mode().unwrap()));
         }

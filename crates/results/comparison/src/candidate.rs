@@ -2,12 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use stasis_block::Operation;
-use stasis_report::{KeptIos, Repeat, ReportError, SlowIo, Summary, Waits, IOS_FILES};
+use stasis_report::verdict::{Doer, Runs};
+use stasis_report::{
+    folder_of, InputFile, KeptIos, Repeat, ReportError, SlowIo, Summary, Waits, IOS_FILES,
+    OUTPUT_FILE,
+};
 
 use crate::setup::Setup;
+
+/// The engines of summaries that no guest's command made.
+const SERVER: &str = "serve";
+const SIMULATION: &str = "sim";
 
 /// A drive's name, and an operation.
 pub type Subject = (String, Operation);
@@ -17,11 +27,13 @@ pub type Subject = (String, Operation);
 pub struct Ios {
     /// Delivered latencies (ns), rising.
     pub latencies: Vec<u64>,
-    /// I/Os a second, over the time from the drive's first submission to its last completion; 0
+    /// I/Os a second, over the time from the operation's first submission to its last completion; 0
     /// where that is no time.
     pub iops: f64,
     /// Bytes a second over the same time.
     pub bytes_per_second: f64,
+    /// Their lengths together.
+    pub bytes: u64,
 }
 
 /// One run.
@@ -31,10 +43,26 @@ pub struct Run {
     pub ios: BTreeMap<Subject, Ios>,
     /// Its set-up, as far as its results tell.
     pub setup: Setup,
+    /// The other keys of its experiment, where its results tell it.
+    pub experiment: Option<Setup>,
     /// The slowest I/Os by drive, as far as its results tell.
     pub slowest: BTreeMap<String, Vec<SlowIo>>,
     /// The command line that repeats it, as far as its results tell.
     pub repeat: Option<String>,
+    /// The files that it read.
+    pub inputs: Vec<InputFile>,
+    /// The time of its command or load (ns), as far as its results tell.
+    pub time: Option<f64>,
+    /// Who took the time.
+    pub is_load: bool,
+    /// From its first submission to its last completion (ns), all drives together.
+    pub span: f64,
+    /// Why it did not succeed, such as `failed with status 1`.
+    pub failed: Option<String>,
+    /// The begin of what its command printed.
+    pub printed: String,
+    /// A hash of its I/Os with their times.
+    pub digest: u64,
 }
 
 /// Something that is compared.
@@ -44,9 +72,53 @@ pub struct Candidate {
     pub name: String,
     /// Its runs.
     pub runs: Vec<Run>,
+    /// Whether it has several runs that are identical in their figures, so that they count as one.
+    are_one: bool,
 }
 
+/// Bytes of a command's output that are looked at.
+const MAX_PRINTED: u64 = 256 << 10;
+
 impl Candidate {
+    /// Runs under a name.
+    pub fn new(name: impl Into<String>, runs: Vec<Run>) -> Self {
+        let figures = |run: &Run| (run.ios.clone(), run.time, run.failed.clone());
+        let are_one =
+            runs.len() > 1 && runs.windows(2).all(|two| figures(&two[0]) == figures(&two[1]));
+        Self { name: name.into(), runs, are_one }
+    }
+
+    /// Its runs, each with other figures than the others: one of several that are identical.
+    pub fn distinct(&self) -> &[Run] {
+        match self.are_one {
+            true => &self.runs[..1],
+            false => &self.runs,
+        }
+    }
+
+    /// How many runs it has.
+    pub(crate) fn counted(&self) -> Runs {
+        Runs { count: self.runs.len(), are_one: self.are_one }
+    }
+
+    /// Who took its time.
+    pub(crate) fn doer(&self) -> Doer {
+        match self.runs.iter().all(|run| run.is_load) {
+            true => Doer::Load,
+            false => Doer::Command,
+        }
+    }
+
+    /// Why the time of some of its runs has no meaning.
+    pub(crate) fn failed(&self) -> Option<String> {
+        let failed: Vec<_> = self.runs.iter().filter_map(|run| run.failed.as_ref()).collect();
+        let first = (*failed.first()?).clone();
+        Some(match failed.len() == self.runs.len() {
+            true => first,
+            false => format!("{first} in {} of {} runs", failed.len(), self.runs.len()),
+        })
+    }
+
     /// All that [`Candidate::read`] reads for `path`.
     pub fn inputs(path: &Path) -> Vec<PathBuf> {
         let mut inputs = folders(path);
@@ -71,7 +143,7 @@ impl Candidate {
     pub fn read(path: &Path) -> Result<Self, ReportError> {
         let runs =
             folders(path).iter().map(|folder| Run::read(folder)).collect::<Result<_, _>>()?;
-        Ok(Self { name: path.display().to_string(), runs })
+        Ok(Self::new(path.display().to_string(), runs))
     }
 
     /// The drives and operations that any run has.
@@ -90,6 +162,7 @@ impl Candidate {
             let old = std::mem::take(&mut run.ios);
             run.ios = old.into_iter().map(|((_, op), all)| ((name.to_owned(), op), all)).collect();
             run.setup.rename(name);
+            run.experiment.iter_mut().for_each(|one| one.rename(name));
             let slowest = std::mem::take(&mut run.slowest);
             run.slowest = slowest.into_values().map(|ios| (name.to_owned(), ios)).collect();
         }
@@ -97,7 +170,7 @@ impl Candidate {
 
     /// Its runs' I/Os of a drive and operation.
     pub fn of<'a>(&'a self, subject: &'a Subject) -> impl Iterator<Item = &'a Ios> {
-        self.runs.iter().filter_map(|run| run.ios.get(subject))
+        self.distinct().iter().filter_map(|run| run.ios.get(subject))
     }
 
     /// Where the slowest I/Os of all its runs spent their time; none where their results do not tell.
@@ -130,11 +203,11 @@ fn folders(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The I/Os of a drive while they are read.
+/// The I/Os of one operation to one drive while they are read.
 #[derive(Default)]
 struct Found {
-    /// Latencies and bytes by operation.
-    by_operation: BTreeMap<Operation, (Vec<u64>, u64)>,
+    latencies: Vec<u64>,
+    bytes: u64,
     /// The first submission and the last completion (ns).
     span: Option<(u64, u64)>,
 }
@@ -142,43 +215,86 @@ struct Found {
 impl Run {
     fn read(path: &Path) -> Result<Self, ReportError> {
         let mut kept = KeptIos::open(path)?;
-        let mut found: BTreeMap<u16, Found> = BTreeMap::new();
+        let mut found: BTreeMap<(u16, Operation), Found> = BTreeMap::new();
+        let mut digest = DefaultHasher::new();
         for record in kept.by_ref() {
             let record = record?;
             if record.boot || record.refused() {
                 continue;
             }
-            let drive = found.entry(record.drive).or_default();
-            let (first, last) = drive.span.unwrap_or((record.submit, record.delivered));
-            drive.span = Some((first.min(record.submit), last.max(record.delivered)));
+            let place = (record.drive, record.operation.name(), record.offset, record.bytes);
+            (place, record.submit, record.delivered, record.code).hash(&mut digest);
+            let own = found.entry((record.drive, record.operation)).or_default();
+            let (first, last) = own.span.unwrap_or((record.submit, record.delivered));
+            own.span = Some((first.min(record.submit), last.max(record.delivered)));
             if record.failed() {
                 continue;
             }
-            let (latencies, bytes) = drive.by_operation.entry(record.operation).or_default();
-            latencies.push(record.delivered.saturating_sub(record.submit));
-            *bytes = bytes.saturating_add(record.bytes);
+            own.latencies.push(record.delivered.saturating_sub(record.submit));
+            own.bytes = own.bytes.saturating_add(record.bytes);
         }
         let drives = kept.drives();
-        let named = found.into_iter().flat_map(|(drive, Found { by_operation, span })| {
+        let spans = || found.values().filter_map(|own| own.span);
+        let first = spans().map(|(first, _)| first).min().unwrap_or_default();
+        let span = spans().map(|(_, last)| last - first).max().unwrap_or_default() as f64;
+        let digest = digest.finish();
+        // Of an operation of which all failed there are no figures.
+        found.retain(|_, own| !own.latencies.is_empty());
+        let named = found.into_iter().map(|((drive, operation), own)| {
+            let Found { mut latencies, bytes, span } = own;
             let seconds = span.map_or(0.0, |(first, last)| (last - first) as f64 / 1e9);
-            let rate = move |amount: u64| match seconds > 0.0 {
+            let rate = |amount: u64| match seconds > 0.0 {
                 true => amount as f64 / seconds,
                 false => 0.0,
             };
-            by_operation.into_iter().map(move |(operation, (mut latencies, bytes))| {
-                latencies.sort_unstable();
-                let (iops, bytes_per_second) = (rate(latencies.len() as u64), rate(bytes));
-                let ios = Ios { latencies, iops, bytes_per_second };
-                ((drives[usize::from(drive)].clone(), operation), ios)
-            })
+            latencies.sort_unstable();
+            let (iops, bytes_per_second) = (rate(latencies.len() as u64), rate(bytes));
+            let ios = Ios { latencies, iops, bytes_per_second, bytes };
+            ((drives[usize::from(drive)].clone(), operation), ios)
         });
         let ios = named.collect();
         let Some(summary) = Summary::beside(path) else {
-            return Ok(Self { ios, ..Self::default() });
+            return Ok(Self { ios, span, digest, ..Self::default() });
         };
-        let setup = Setup::of(&summary);
+        let repeat = Repeat::of(&summary.extra).unwrap_or_default();
+        // Drives that others use in real time have no command.
+        let time = (summary.engine != SERVER).then_some(summary.virtual_seconds * 1e9);
+        let failed = match (summary.ending.as_str(), summary.exit_status) {
+            ("exited", 0) => None,
+            ("exited", status) => Some(format!("failed with status {status}")),
+            (ending, _) => Some(format!("did not end ({})", ending.replace('-', " "))),
+        };
+        let is_load = summary.engine == SIMULATION;
+        let (setup, experiment) = (Setup::of(&summary), Setup::of_experiment(&summary));
         let slowest = summary.drives.into_iter().map(|drive| (drive.described.name, drive.slowest));
-        let repeat = Repeat::of(&summary.extra).map(|repeat| repeat.command);
-        Ok(Self { ios, setup, slowest: slowest.collect(), repeat })
+        let slowest = slowest.collect();
+        let (inputs, command) = (repeat.inputs, repeat.command);
+        let repeat = (!command.is_empty()).then_some(command);
+        let printed = printed(path);
+        Ok(Self {
+            ios,
+            setup,
+            experiment,
+            slowest,
+            repeat,
+            inputs,
+            time,
+            is_load,
+            span,
+            failed,
+            printed,
+            digest,
+        })
     }
+}
+
+/// The begin of what the command of the run printed whose results are at `path`.
+fn printed(path: &Path) -> String {
+    let mut begin = Vec::new();
+    let file = fs::File::open(folder_of(path).join(OUTPUT_FILE));
+    if let Ok(file) = file {
+        // An output that cannot be read is none.
+        let _ = file.take(MAX_PRINTED).read_to_end(&mut begin);
+    }
+    String::from_utf8_lossy(&begin).into_owned()
 }

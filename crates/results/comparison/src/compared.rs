@@ -3,137 +3,15 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
-
 use stasis_block::Operation;
+use stasis_report::units;
+use stasis_report::verdict::{Compared, Latencies, Several, Sure, Times, Verdict, Work};
 
-use crate::candidate::{Ios, Subject};
-use crate::interval::{mean, of_runs, percentile, Interval};
-use crate::setup;
-use crate::Candidate;
-
-/// A figure of the I/Os of one operation to one drive.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Statistic {
-    /// I/Os a second.
-    Iops,
-    /// Bytes a second.
-    Bandwidth,
-    /// The arithmetic mean of the latencies.
-    Mean,
-    /// The percentile of so many per cent of the latencies.
-    Percentile(f64),
-}
-
-impl Statistic {
-    /// All that are looked at, in the order in which they are shown.
-    pub const ALL: [Self; 7] = [
-        Self::Iops,
-        Self::Bandwidth,
-        Self::Mean,
-        Self::Percentile(50.0),
-        Self::Percentile(95.0),
-        Self::Percentile(99.0),
-        Self::Percentile(99.9),
-    ];
-
-    /// Its name, such as `p99`.
-    pub fn name(self) -> String {
-        match self {
-            Self::Iops => "IOPS".to_owned(),
-            Self::Bandwidth => "bandwidth".to_owned(),
-            Self::Mean => "mean".to_owned(),
-            Self::Percentile(percent) => format!("p{percent}"),
-        }
-    }
-
-    /// Its unit.
-    pub fn unit(self) -> Unit {
-        match self {
-            Self::Iops => Unit::Iops,
-            Self::Bandwidth => Unit::BytesPerSecond,
-            Self::Mean | Self::Percentile(_) => Unit::Nanoseconds,
-        }
-    }
-
-    fn of(self, ios: &Ios) -> Option<Interval> {
-        match self {
-            Self::Iops => Some(Interval::exactly(ios.iops)),
-            // Flushes transfer nothing.
-            Self::Bandwidth => {
-                Some(ios.bytes_per_second).filter(|rate| *rate > 0.0).map(Interval::exactly)
-            }
-            Self::Mean => mean(&ios.latencies),
-            Self::Percentile(percent) => percentile(&ios.latencies, percent),
-        }
-    }
-
-    /// Of a candidate: by its runs where there are several, else by its I/Os.
-    pub(crate) fn measured(self, candidate: &Candidate, subject: &Subject) -> Option<Interval> {
-        let runs: Vec<_> = candidate.of(subject).collect();
-        match runs.as_slice() {
-            [] => None,
-            [one] => self.of(one),
-            several => {
-                let figures: Option<Vec<f64>> =
-                    several.iter().map(|run| Some(self.of(run)?.value)).collect();
-                of_runs(&figures?)
-            }
-        }
-    }
-}
-
-/// The unit of a figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Unit {
-    /// Of latencies.
-    #[serde(rename = "ns")]
-    Nanoseconds,
-    /// Of rates of I/Os.
-    #[serde(rename = "1/s")]
-    Iops,
-    /// Of rates of bytes.
-    #[serde(rename = "B/s")]
-    BytesPerSecond,
-}
-
-/// One figure of a candidate beside the first one's.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Difference {
-    /// The candidate's name.
-    pub candidate: String,
-    /// The drive.
-    pub drive: String,
-    /// The operation.
-    pub operation: Operation,
-    /// The statistic that is compared, such as `p99`.
-    pub statistic: String,
-    /// The figures' unit.
-    pub unit: Unit,
-    /// The first candidate's figure.
-    pub base: Interval,
-    /// The other candidate's figure.
-    pub value: Interval,
-    /// How much greater it is than the first one's (%).
-    pub percent: f64,
-    /// Whether the intervals do not overlap. A rate of a single run has no interval, and no
-    /// difference of it is significant.
-    pub significant: bool,
-}
-
-impl Difference {
-    /// Whether a latency is greater than the first candidate's, or a rate less.
-    pub fn is_slower(&self) -> bool {
-        match self.unit {
-            Unit::Nanoseconds => self.percent > 0.0,
-            Unit::Iops | Unit::BytesPerSecond => self.percent < 0.0,
-        }
-    }
-
-    /// Whether it is of latencies.
-    pub fn is_of_latency(&self) -> bool {
-        self.unit == Unit::Nanoseconds
-    }
-}
+use crate::candidate::Subject;
+use crate::figures::{difference, Difference, Statistic};
+use crate::inputs::{self, OtherInput};
+use crate::{printed, setup, work, Candidate};
+use stasis_report::interval::{of_runs, Interval};
 
 /// Candidates beside the first one.
 #[derive(Debug, Clone)]
@@ -146,19 +24,38 @@ pub struct Comparison {
     pub apart: Vec<(String, Operation, Vec<String>)>,
     /// What differs in the set-up: the parameter, and its value for each candidate.
     pub setup: Vec<(String, Vec<String>)>,
+    /// Files of which another candidate than the first one read others.
+    pub inputs: Vec<OtherInput>,
     /// Candidates whose only drive has another name than the first one's only drive, with that
     /// name: they are compared all the same, under the first one's.
     pub renamed: Vec<(String, String)>,
+    /// The smallest difference that matters (%).
+    pub least: f64,
+    /// The I/Os of each candidate but the first beside the first one's.
+    pub(crate) works: Vec<Work>,
+}
+
+/// A figure of a candidate that is worse than the first one's.
+#[derive(Debug, Clone)]
+pub enum Slower<'a> {
+    /// The candidate's command did not succeed, though the first one's did, for this reason.
+    Failed(&'a Candidate, String),
+    /// The candidate's command or load takes longer, by so many per cent.
+    Time(&'a Candidate, f64),
+    /// A latency.
+    Latency(&'a Difference),
 }
 
 impl Comparison {
-    /// Compares candidates; none where there are fewer than two.
-    pub fn of(mut candidates: Vec<Candidate>) -> Option<Self> {
+    /// Compares candidates; none where there are fewer than two. `least`: the smallest difference
+    /// that matters (%).
+    pub fn of(mut candidates: Vec<Candidate>, least: f64) -> Option<Self> {
         let renamed = one_name(&mut candidates);
         let (base, others) = candidates.split_first()?;
         if others.is_empty() {
             return None;
         }
+        let works: Vec<_> = others.iter().map(|other| work::work(base, other)).collect();
         let all: BTreeSet<_> = candidates.iter().flat_map(Candidate::subjects).cloned().collect();
         let has = |candidate: &Candidate, subject: &Subject| candidate.of(subject).next().is_some();
         let (mut differences, mut apart) = (Vec::new(), Vec::new());
@@ -170,20 +67,246 @@ impl Comparison {
             }
             for statistic in Statistic::ALL {
                 let Some(of_base) = statistic.measured(base, &subject) else { continue };
-                let each = |other| difference(&subject, statistic, of_base, other);
-                differences.extend(others.iter().filter_map(each));
+                let each = |(other, work): (_, &Work)| {
+                    let limits = (work.is_comparable(), least);
+                    difference(&subject, statistic, of_base, other, limits)
+                };
+                differences.extend(others.iter().zip(&works).filter_map(each));
             }
         }
         let setup = setup::differences(&candidates);
-        Some(Self { candidates, differences, apart, setup, renamed })
+        let inputs = inputs::differing(&candidates);
+        Some(Self { candidates, differences, apart, setup, inputs, renamed, least, works })
     }
 
-    /// The significant differences of latencies by which a candidate is slower than the first one
-    /// by more than `percent`.
-    pub fn slower_by(&self, percent: f64) -> impl Iterator<Item = &Difference> {
-        self.differences
-            .iter()
-            .filter(move |one| one.is_of_latency() && one.significant && one.percent > percent)
+    /// What is slower than the first candidate's by more than `percent`: commands that take longer
+    /// or fail, and the significant latencies of candidates that did the same I/Os.
+    pub fn slower_by(&self, percent: f64) -> Vec<Slower<'_>> {
+        let mut all = Vec::new();
+        let base = &self.candidates[0];
+        for (other, work) in self.candidates[1..].iter().zip(&self.works) {
+            if let (None, Some(why)) = (base.failed(), other.failed()) {
+                all.push(Slower::Failed(other, why));
+                continue;
+            }
+            let times = times(base, other).filter(|_| !matches!(work, Work::InTheSameTime(_)));
+            if let Some(Times { ns: [was, is], sure }) = times {
+                let more = (is / was.max(1.0) - 1.0) * 100.0;
+                if sure != Sure::Overlap && more > percent && more >= self.least {
+                    all.push(Slower::Time(other, more));
+                }
+            }
+            let latencies = self.differences.iter().filter(|one| one.candidate == other.name);
+            let slower = latencies
+                .filter(|one| one.is_of_latency() && one.significant && one.percent > percent);
+            all.extend(slower.map(Slower::Latency));
+        }
+        all
+    }
+
+    /// The I/Os of all candidates beside the first one's: the first that is not comparable.
+    fn work(&self) -> &Work {
+        let other = self.works.iter().find(|work| matches!(work, Work::Other(_)));
+        other.or(self.works.first()).unwrap_or(&Work::Nothing)
+    }
+
+    /// The answer.
+    pub fn verdict(&self) -> Verdict {
+        match &self.candidates[..] {
+            [base, other] => self.of_two(base, other),
+            all => self.of_several(all),
+        }
+    }
+
+    fn of_two(&self, base: &Candidate, other: &Candidate) -> Verdict {
+        let latencies = || self.differences.iter().filter(|one| one.is_of_latency());
+        let significant = || latencies().filter(|one| one.significant);
+        let slower = significant().filter(|one| one.is_slower()).count();
+        let largest = significant().max_by(|a, b| a.percent.abs().total_cmp(&b.percent.abs()));
+        let largest = largest.map(|one| {
+            format!(
+                "{} of {} of {} is {} in place of {} ({})",
+                one.statistic,
+                units::operations(one.operation),
+                one.drive,
+                one.unit.shown(one.value.value),
+                one.unit.shown(one.base.value),
+                units::deviation(Some(one.percent)),
+            )
+        });
+        let all = latencies().count();
+        let faster = significant().count() - slower;
+        Compared {
+            names: [&base.name, &other.name],
+            failed: [base.failed(), other.failed()],
+            is_repeated: repeats(base, other),
+            doer: other.doer(),
+            time: times(base, other),
+            printed: self.printed(),
+            work: self.works[0].clone(),
+            latencies: Latencies { all, slower, faster, largest },
+            least: self.least,
+            runs: [base.counted(), other.counted()],
+        }
+        .verdict()
+    }
+
+    fn of_several(&self, all: &[Candidate]) -> Verdict {
+        let ranking = self.ranking();
+        let latency = ranking.map(|(statistic, (drive, operation), figures)| {
+            let of_drive = match self.drives() > 1 {
+                true => format!(" of {drive}"),
+                false => String::new(),
+            };
+            let name =
+                format!("{} of {}{of_drive}", statistic.name(), units::operations(operation));
+            (name, figures)
+        });
+        let time = |one: &Candidate| match one.failed() {
+            None => time(one).map(|time| time.value),
+            Some(_) => None,
+        };
+        let timed = self.works.iter().any(|work| matches!(work, Work::InTheSameTime(_)));
+        let several = |one: &&Candidate| one.runs.len() > 1;
+        Several {
+            doer: all[0].doer(),
+            place: "in",
+            each: all.iter().map(|one| (one.name.as_str(), time(one).filter(|_| !timed))).collect(),
+            failed: all.iter().filter(|one| one.failed().is_some()).count(),
+            work: self.work().clone(),
+            latency,
+            least: self.least,
+            seeds_change_nothing: all.iter().any(|one| several(&one))
+                && all.iter().filter(several).all(|one| one.counted().are_one),
+        }
+        .verdict()
+    }
+
+    /// Lines that the commands of two candidates printed with other figures, the base's first.
+    pub fn printed(&self) -> Vec<[String; 2]> {
+        match &self.candidates[..] {
+            [base, other] => match (base.distinct(), other.distinct()) {
+                ([was], [is]) => printed::differing(&was.printed, &is.printed, self.least),
+                _ => Vec::new(),
+            },
+            _ => Vec::new(),
+        }
+    }
+
+    /// How many drives there are.
+    pub(crate) fn drives(&self) -> usize {
+        self.candidates.iter().flat_map(Candidate::drives).collect::<BTreeSet<_>>().len()
+    }
+
+    /// The drive and operation with the most I/Os of those that all have.
+    pub(crate) fn main_subject(&self) -> Option<Subject> {
+        let ios = |subject: &Subject| -> usize {
+            let of =
+                |one: &Candidate| one.of(subject).map(|ios| ios.latencies.len()).sum::<usize>();
+            self.candidates.iter().map(of).sum()
+        };
+        self.subjects().into_iter().max_by_key(ios)
+    }
+
+    /// A latency (ns) of [`Self::main_subject`] for each candidate: p99.9, or where there are too
+    /// few I/Os the highest percentile that all carry.
+    pub(crate) fn ranking(&self) -> Option<(Statistic, Subject, Vec<f64>)> {
+        let subject = self.main_subject()?;
+        [99.9, 99.0, 95.0, 50.0].into_iter().map(Statistic::Percentile).find_map(|statistic| {
+            let figure = |one| Some(statistic.measured(one, &subject)?.value);
+            let all: Option<Vec<_>> = self.candidates.iter().map(figure).collect();
+            Some((statistic, subject.clone(), all?))
+        })
+    }
+
+    /// The subjects that all candidates have: drive and operation.
+    pub(crate) fn subjects(&self) -> Vec<Subject> {
+        let mut all: Vec<_> = self.candidates[0].subjects().cloned().collect();
+        all.sort();
+        all.dedup();
+        all.retain(|subject| {
+            self.candidates.iter().all(|one| one.subjects().any(|s| s == subject))
+        });
+        all
+    }
+
+    /// The comparison for other programs.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        #[derive(Serialize)]
+        struct Written<'a> {
+            verdict: String,
+            sentence: String,
+            least_percent: f64,
+            candidates: Vec<Beside<'a>>,
+            setup: Vec<Parameter<'a>>,
+            differences: &'a [Difference],
+        }
+        #[derive(Serialize)]
+        struct Beside<'a> {
+            name: &'a str,
+            runs: usize,
+            /// Whether these runs are identical.
+            identical: bool,
+            time_ns: Option<Interval>,
+            failed: Option<String>,
+            /// Whether it did the same I/Os as the first one.
+            comparable: bool,
+        }
+        #[derive(Serialize)]
+        struct Parameter<'a> {
+            name: &'a str,
+            values: &'a [String],
+        }
+        let Verdict { word, sentence, .. } = self.verdict();
+        let works = [&Work::Same].into_iter().chain(&self.works);
+        let candidates = self.candidates.iter().zip(works).map(|(one, work)| Beside {
+            name: &one.name,
+            runs: one.runs.len(),
+            identical: one.counted().are_one,
+            time_ns: time(one),
+            failed: one.failed(),
+            comparable: work.is_comparable(),
+        });
+        let inputs: Vec<_> = self.inputs.iter().map(OtherInput::row).collect();
+        let setup = self.setup.iter().chain(&inputs);
+        serde_json::to_string_pretty(&Written {
+            verdict: word,
+            sentence,
+            least_percent: self.least,
+            candidates: candidates.collect(),
+            setup: setup.map(|(name, values)| Parameter { name, values }).collect(),
+            differences: &self.differences,
+        })
+    }
+}
+
+/// The time of a candidate's command or load (ns): that of its run, or the mean of several.
+pub(crate) fn time(candidate: &Candidate) -> Option<Interval> {
+    let times: Option<Vec<f64>> = candidate.distinct().iter().map(|run| run.time).collect();
+    match times?.as_slice() {
+        [one] => Some(Interval::exactly(*one)),
+        several => of_runs(several),
+    }
+}
+
+fn times(base: &Candidate, other: &Candidate) -> Option<Times> {
+    let (was, is) = (time(base)?, time(other)?);
+    let sure = match was.is_known() && is.is_known() {
+        false => Sure::OneRunEach,
+        true if was.is_apart_from(&is) => Sure::Apart,
+        true => Sure::Overlap,
+    };
+    Some(Times { ns: [was.value, is.value], sure })
+}
+
+/// Whether one has the I/Os of the other, each at its time.
+fn repeats(base: &Candidate, other: &Candidate) -> bool {
+    match (base.distinct(), other.distinct()) {
+        ([was], [is]) => {
+            let has_ios = !was.ios.is_empty();
+            has_ios && (was.digest, was.time, &was.ios) == (is.digest, is.time, &is.ios)
+        }
+        _ => false,
     }
 }
 
@@ -208,32 +331,4 @@ fn one_name(candidates: &mut [Candidate]) -> Vec<(String, String)> {
         }
     }
     renamed
-}
-
-fn difference(
-    subject: &Subject,
-    statistic: Statistic,
-    base: Interval,
-    other: &Candidate,
-) -> Option<Difference> {
-    let value = statistic.measured(other, subject)?;
-    // A figure of 0 has nothing to be a share of.
-    let percent = if base.value == value.value {
-        0.0
-    } else if base.value == 0.0 {
-        f64::INFINITY
-    } else {
-        (value.value / base.value - 1.0) * 100.0
-    };
-    Some(Difference {
-        candidate: other.name.clone(),
-        drive: subject.0.clone(),
-        operation: subject.1,
-        statistic: statistic.name(),
-        unit: statistic.unit(),
-        base,
-        value,
-        percent,
-        significant: value.is_known() && base.is_known() && value.is_apart_from(&base),
-    })
 }

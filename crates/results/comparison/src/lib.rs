@@ -9,16 +9,23 @@
 //! - An interval is of 95 %. Of one run it is that of an order statistic ([`percentile`]), as if
 //!   its I/Os were independent, which neighbours in a queue are not; of several runs it is that
 //!   of the runs' figures by Student's distribution, which needs no such assumption.
-//! - A difference is called significant where the intervals do not overlap.
+//! - A difference is called significant where the intervals do not overlap, it is large enough to
+//!   matter, and both candidates did the same I/Os.
+//! - Several runs that are identical count as one.
 
 mod candidate;
 mod compared;
-mod interval;
+mod diff;
+mod figures;
+mod inputs;
 mod junit;
 mod page;
+mod printed;
 mod setup;
+mod work;
 
 pub use candidate::{Candidate, Ios, Run, Subject};
-pub use compared::{Comparison, Difference, Statistic, Unit};
-pub use interval::{mean, of_runs, percentile, Interval};
+pub use compared::{Comparison, Slower};
+pub use figures::{Difference, Statistic, Unit};
 pub use setup::Setup;
+pub use stasis_report::interval::{mean, of_runs, percentile, Interval};

@@ -1,25 +1,22 @@
 //! The page of a comparison, and its table for the terminal.
 
-use std::collections::BTreeSet;
-
 use stasis_report::page::{thinned, Block, Head, Page, Resolution, Section};
 use stasis_report::plot::{
     Axis, Cdf, CdfSeries, Dot, Dots, Markup, Quantity, Row, Scale, Stroke, COLOURS,
 };
+use stasis_report::verdict::{Doer, Work};
 use stasis_report::{units, Column, Repeat, Table, Tone};
 
-use crate::compared::Statistic;
-use crate::interval::Interval;
-use crate::setup;
-use crate::{Candidate, Comparison, Difference, Subject, Unit};
+use crate::figures::Statistic;
+use crate::inputs::OtherInput;
+use crate::{compared, setup, Candidate, Comparison, Difference, Subject};
+use stasis_report::interval::Interval;
 
 /// Points of a drawn distribution: evenly, and as many at its upper end; so many together in the
 /// coarsest resolution.
 const POINTS: usize = 1000;
 const MIN_POINTS: usize = 24;
 
-/// Candidates by their latency (ns) at a percentile of a subject, the fastest first.
-type Ranking = (Statistic, Subject, Vec<(usize, f64)>);
 /// The subjects that all candidates have, with the distribution of each.
 type Curves = Vec<(Subject, Vec<Vec<(f64, f64)>>)>;
 
@@ -36,8 +33,8 @@ impl Comparison {
                 one.drive.clone(),
                 one.operation.name().to_owned(),
                 one.statistic.clone(),
-                shown(&one.base, one.unit),
-                shown(&one.value, one.unit),
+                one.unit.with_interval(&one.base),
+                one.unit.with_interval(&one.value),
                 units::deviation(Some(one.percent)),
                 if one.significant { "yes" } else { "no" }.to_owned(),
             ]);
@@ -64,6 +61,7 @@ impl Comparison {
         let names: Vec<_> = self.candidates.iter().map(|one| one.name.as_str()).collect();
         let (base, others) = (names[0], names[1..].join(", "));
         let mut sections = vec![self.setup()];
+        sections.extend(self.printed_section());
         sections.extend(self.tails());
         for (number, (subject, curves)) in curves.iter().enumerate() {
             let section = Section::new(format!("{}: {}", subject.0, subject.1.name()));
@@ -96,7 +94,16 @@ impl Comparison {
                 "of 95 %, in brackets: of one run, that of its I/Os as if they were independent; of several runs, that of the \
                  runs' figures. A rate of one run has none.",
             ),
-            ("Significant", "the intervals of the two figures do not overlap."),
+            (
+                "Significant",
+                "the intervals of the two figures do not overlap, the difference is large enough to matter (--least), and \
+                 both did the same I/Os.",
+            ),
+            (
+                "The same I/Os",
+                "of each operation as many I/Os and as many bytes, within 2 % of all; or in the same time a multiple of them \
+                 in the same mix.",
+            ),
             (
                 "Rates",
                 "I/Os and bytes over the time from a drive's first submission to its last completion.",
@@ -112,126 +119,79 @@ impl Comparison {
         }
     }
 
-    /// The answer: of two, slower or faster, by how much, and where; of more, which is the fastest and
-    /// which the slowest, and why.
+    /// The answer, with the table of the figures.
     fn head(&self) -> Head {
-        if self.candidates.len() > 2 {
-            return self.head_of_several();
-        }
-        let latencies = || self.differences.iter().filter(|one| one.is_of_latency());
-        let significant = || latencies().filter(|one| one.significant);
-        let (all, slower) =
-            (latencies().count(), significant().filter(|one| one.is_slower()).count());
-        let faster = significant().count() - slower;
-        let verdict = match (slower, faster) {
-            (0, 0) => ("no difference", Tone::Good),
-            (0, _) => ("faster", Tone::Good),
-            (_, 0) => ("slower", Tone::Bad),
-            _ => ("slower and faster", Tone::Bad),
-        };
-        let largest = significant().max_by(|a, b| a.percent.abs().total_cmp(&b.percent.abs()));
-        let sentence = match largest {
-            None => format!("None of the {all} latencies differs significantly."),
-            Some(one) => format!(
-                "{} {}{} at {} of {} of {}: {} in place of {} ({}), the largest significant difference.",
-                one.candidate,
-                if one.is_slower() { "is slower than " } else { "is faster than " },
-                self.candidates[0].name,
-                one.statistic,
-                units::operations(one.operation),
-                one.drive,
-                figure(one.value.value, one.unit),
-                figure(one.base.value, one.unit),
-                units::deviation(Some(one.percent)),
-            ),
-        };
-        let of = |count: usize| format!("{count} of {all} latencies");
-        let tiles = [("Slower", of(slower)), ("Faster", of(faster))];
-        let caption = "Significant differences are in colour.";
-        let mut head = Head::new(verdict, sentence, tiles).with(caption, self.beside());
-        head.notes = self.why(0..2);
-        head
-    }
-
-    /// The answer of more than two.
-    fn head_of_several(&self) -> Head {
-        let colours = format!(
-            "Significant differences from {} are in colour. All differences with their intervals are below.",
-            self.candidates[0].name
-        );
-        let ranking = self.ranking();
-        let Some((statistic, subject, ranked)) = &ranking else {
-            let tiles = [("Results", self.candidates.len().to_string()), ("In common", "–".into())];
-            let sentence = "No drive and operation is in all results.";
-            return Head::new(("not compared", Tone::Neutral), sentence, tiles)
-                .with(colours, self.figures());
-        };
-        let name = |place: usize| &self.candidates[place].name;
-        let (best, worst) = (ranked[0], ranked[ranked.len() - 1]);
-        let time = |(_, figure): (usize, f64)| units::duration(figure);
-        let place = format!("{} of {}", statistic.name(), units::operations(subject.1));
-        let of_drive = match self.drives() > 1 {
-            true => format!(" of {}", subject.0),
-            false => String::new(),
-        };
-        let ratio = match worst.1 / best.1 {
-            ratio if ratio.is_finite() => {
-                format!(", {} times as long", units::significant(ratio, 3))
+        let [base, others @ ..] = &self.candidates[..] else { return Head::default() };
+        let least = units::significant(self.least, 3);
+        let compared = match self.works.iter().all(Work::is_comparable) {
+            true => "",
+            false => {
+                " Figures of candidates that did other I/Os are not compared, and have no colour."
             }
-            _ => String::new(),
         };
-        let sentence = match best.1 == worst.1 {
-            true => format!("At {place}{of_drive} all take {}.", time(best)),
-            false => format!(
-                "At {place}{of_drive} {} is the fastest, {}, and {} the slowest, {}{ratio}.",
-                name(best.0),
-                time(best),
-                name(worst.0),
-                time(worst),
+        let colours = format!(
+            "Significant differences from {} of {least} % and more are in colour.{compared}",
+            base.name
+        );
+        let all = |one: &Candidate| -> u64 {
+            let ios = one.distinct().iter().flat_map(|run| run.ios.values());
+            let count: u64 = ios.map(|ios| ios.latencies.len() as u64).sum();
+            count / one.distinct().len().max(1) as u64
+        };
+        let ios = ("I/Os", self.each(|one| units::count(all(one))));
+        let second = match others {
+            [_] if self.works[0].is_comparable() => ("Latencies that differ", self.latencies()),
+            _ => ios,
+        };
+        let took = match base.doer() {
+            Doer::Command => "Time of the command",
+            Doer::Load => "Time of the load",
+        };
+        let time = |one: &Candidate| {
+            compared::time(one).map_or("–".to_owned(), |time| units::duration(time.value))
+        };
+        let tiles = [(took, self.each(time)), second];
+        let (caption, table) = match others {
+            [_] => (colours, self.beside()),
+            _ => (
+                format!("{colours} All differences with their intervals are below."),
+                self.figures(),
             ),
         };
-        let tiles = [
-            (format!("Fastest at {place}"), format!("{}: {}", name(best.0), time(best))),
-            (format!("Slowest at {place}"), format!("{}: {}", name(worst.0), time(worst))),
-        ];
-        let verdict = (format!("fastest: {}", name(best.0)), Tone::Neutral);
-        let tiles = [(tiles[0].0.as_str(), tiles[0].1.clone()), (&tiles[1].0, tiles[1].1.clone())];
-        let mut head = Head::new(verdict, sentence, tiles).with(colours, self.figures());
-        head.notes = self.why(ranked.iter().map(|(place, _)| *place));
+        let mut head = Head::answering(self.verdict(), tiles).with(caption, table);
+        head.notes = self.why(self.fastest_first());
         head
     }
 
-    /// How many drives there are.
-    fn drives(&self) -> usize {
-        self.candidates.iter().flat_map(Candidate::drives).collect::<BTreeSet<_>>().len()
+    /// A figure of each candidate, of few.
+    fn each(&self, figure: impl Fn(&Candidate) -> String) -> String {
+        /// Candidates that a tile has room for.
+        const SHOWN: usize = 3;
+        let (first, more) = self.candidates.split_at(self.candidates.len().min(SHOWN));
+        let mut all: Vec<_> = first.iter().map(figure).collect();
+        all.extend((!more.is_empty()).then(|| "…".to_owned()));
+        all.join("; ")
     }
 
-    /// The drive and operation with the most I/Os of those that all have.
-    fn main_subject(&self) -> Option<Subject> {
-        let ios = |subject: &Subject| -> usize {
-            let of =
-                |one: &Candidate| one.of(subject).map(|ios| ios.latencies.len()).sum::<usize>();
-            self.candidates.iter().map(of).sum()
-        };
-        self.subjects().into_iter().max_by_key(ios)
+    /// How many latencies are longer and shorter.
+    fn latencies(&self) -> String {
+        let all = || self.differences.iter().filter(|one| one.is_of_latency());
+        let (count, significant) = (all().count(), all().filter(|one| one.significant));
+        let (slower, faster): (Vec<_>, Vec<_>) = significant.partition(|one| one.is_slower());
+        format!("{} longer, {} shorter, of {count}", slower.len(), faster.len())
     }
 
-    /// The candidates by a latency of [`Self::main_subject`], the fastest first: by p99.9, or where
-    /// there are too few I/Os by the highest percentile that all carry.
-    fn ranking(&self) -> Option<Ranking> {
-        let subject = self.main_subject()?;
-        [99.9, 99.0, 95.0, 50.0].into_iter().map(Statistic::Percentile).find_map(|statistic| {
-            let figure =
-                |(place, candidate)| Some((place, statistic.measured(candidate, &subject)?.value));
-            let all: Option<Vec<_>> = self.candidates.iter().enumerate().map(figure).collect();
-            let mut ranked = all?;
-            ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
-            Some((statistic, subject.clone(), ranked))
-        })
+    /// The candidates by [`Self::ranking`], the fastest first; of two as they are given.
+    fn fastest_first(&self) -> Vec<usize> {
+        let mut all: Vec<usize> = (0..self.candidates.len()).collect();
+        if let (true, Some((_, _, figures))) = (all.len() > 2, self.ranking()) {
+            all.sort_by(|a, b| figures[*a].total_cmp(&figures[*b]));
+        }
+        all
     }
 
     /// What the slowest I/Os of these candidates waited for: of the first few.
-    fn why(&self, candidates: impl Iterator<Item = usize>) -> Vec<String> {
+    fn why(&self, candidates: Vec<usize>) -> Vec<String> {
         /// All are in a table below.
         const TOLD: usize = 4;
         let Some(subject) = self.main_subject() else { return Vec::new() };
@@ -239,9 +199,9 @@ impl Comparison {
             let candidate = &self.candidates[place];
             Some(format!("of {}: {}", candidate.name, candidate.waits(&subject)?.words()))
         };
-        let clauses: Vec<_> = candidates.filter_map(clause).take(TOLD).collect();
+        let clauses: Vec<_> = candidates.into_iter().filter_map(clause).take(TOLD).collect();
         let all = units::operations(subject.1);
-        let note = format!("Where the slowest {all} spent their time, {}.", clauses.join(". "));
+        let note = format!("Where the slowest {all} spent their time: {}.", clauses.join("; "));
         if clauses.is_empty() {
             Vec::new()
         } else {
@@ -292,7 +252,7 @@ impl Comparison {
                 row.extend([subject.1.name().to_owned(), candidate.name.clone()]);
                 row.extend(Statistic::ALL.map(|statistic| {
                     let measured = has.then(|| statistic.measured(candidate, subject)).flatten();
-                    measured.map_or("–".into(), |one| figure(one.value, statistic.unit()))
+                    measured.map_or("–".into(), |one| statistic.unit().shown(one.value))
                 }));
                 table.push(row);
                 for (place, statistic) in Statistic::ALL.into_iter().enumerate() {
@@ -330,12 +290,12 @@ impl Comparison {
                 one.drive.clone(),
                 one.operation.name().to_owned(),
                 one.statistic.clone(),
-                shown(&one.base, one.unit),
+                one.unit.with_interval(&one.base),
             ]);
             for (number, candidate) in self.candidates[1..].iter().enumerate() {
                 let found = row.iter().find(|one| one.candidate == candidate.name);
                 let cells = found.map_or(["–".to_owned(), "–".to_owned()], |one| {
-                    [shown(&one.value, one.unit), units::deviation(Some(one.percent))]
+                    [one.unit.with_interval(&one.value), units::deviation(Some(one.percent))]
                 });
                 if let Some(last) = table.rows.last_mut() {
                     last.extend(cells);
@@ -350,16 +310,43 @@ impl Comparison {
     }
 
     fn setup(&self) -> Section {
-        let section = Section::new("What differs in the set-up");
+        let mut section = Section::new("What differs in the set-up");
         if self.candidates.iter().any(|one| one.runs.iter().any(|run| run.setup.0.is_empty())) {
             let text = "Some results have no summary.json, so that their set-up is not known.";
             return section.with(Block::Prose(text.into()));
         }
-        match self.setup.is_empty() {
-            true => section.with(Block::Prose("Nothing that the results tell.".into())),
-            false => section
-                .with(Block::Table(String::new(), setup::table(&self.candidates, &self.setup))),
+        let inputs: Vec<_> = self.inputs.iter().map(OtherInput::row).collect();
+        let all = || self.setup.iter().chain(&inputs);
+        if all().next().is_none() {
+            let text = "Nothing: the results tell of the same parameters, versions, packages and kernels, and of inputs \
+                        with the same contents.";
+            return section.with(Block::Prose(text.into()));
         }
+        section = section.with(Block::Table(String::new(), setup::table(&self.candidates, all())));
+        for input in &self.inputs {
+            for (candidate, text) in &input.texts {
+                let title = format!("{}: what {candidate} has in place of it", input.name);
+                section = section.with(Block::Details(title, text.clone()));
+            }
+        }
+        section
+    }
+
+    /// The figures that the commands printed themselves.
+    fn printed_section(&self) -> Option<Section> {
+        /// Lines that are shown.
+        const SHOWN: usize = 24;
+        let printed = self.printed();
+        let names = self.candidates.iter().map(|one| Column::left(one.name.clone()));
+        let mut table = Table::new(names.collect());
+        printed.iter().take(SHOWN).for_each(|both| table.push(both.to_vec()));
+        let more = match printed.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!(" {more} more are in the outputs."),
+        };
+        let caption = format!("Lines that differ in their figures only.{more}");
+        let section = Section::new("What the commands printed");
+        (!table.rows.is_empty()).then(|| section.with(Block::Table(caption, table)))
     }
 
     /// The commands that repeat what is compared.
@@ -374,17 +361,6 @@ impl Comparison {
         let mut section = Section::new("To repeat the runs themselves").folded();
         section.blocks = blocks;
         (!section.blocks.is_empty()).then_some(section)
-    }
-
-    /// The subjects that all candidates have: drive and operation.
-    fn subjects(&self) -> Vec<Subject> {
-        let mut all: Vec<_> = self.candidates[0].subjects().cloned().collect();
-        all.sort();
-        all.dedup();
-        all.retain(|subject| {
-            self.candidates.iter().all(|one| one.subjects().any(|s| s == subject))
-        });
-        all
     }
 
     /// The latencies of a drive and operation with their intervals.
@@ -441,31 +417,18 @@ impl Comparison {
 }
 
 fn described(candidate: &Candidate) -> String {
-    let ios: usize =
-        candidate.runs.iter().flat_map(|run| run.ios.values()).map(|ios| ios.latencies.len()).sum();
-    let runs = match candidate.runs.len() {
-        1 => String::new(),
-        several => format!(" in {several} runs"),
+    let ios: usize = candidate
+        .distinct()
+        .iter()
+        .flat_map(|run| run.ios.values())
+        .map(|ios| ios.latencies.len())
+        .sum();
+    let runs = match (candidate.runs.len(), candidate.distinct().len()) {
+        (1, _) => String::new(),
+        (several, 1) => format!(" in each of {several} identical runs"),
+        (several, _) => format!(" in {several} runs"),
     };
     format!("{}: {} I/Os{runs}", candidate.name, units::count(ios as u64))
-}
-
-fn figure(value: f64, unit: Unit) -> String {
-    match unit {
-        Unit::Nanoseconds => units::duration(value),
-        Unit::Iops => format!("{}/s", units::significant(value, 4)),
-        Unit::BytesPerSecond => units::bandwidth(value),
-    }
-}
-
-/// A figure with its interval, where that is known.
-pub(crate) fn shown(interval: &Interval, unit: Unit) -> String {
-    let [value, low, high] =
-        [interval.value, interval.low, interval.high].map(|value| figure(value, unit));
-    match interval.is_known() {
-        true => format!("{value} [{low}, {high}]"),
-        false => value,
-    }
 }
 
 /// (value, share of values not above it) of values that rise: evenly in the middle, each one

@@ -5,12 +5,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use stasis_report::{Column, Summary, Table, INCIDENTAL_FIELDS};
 
-use crate::Candidate;
+use crate::{Candidate, Run};
 
 /// Fields of a summary beside those of [`Summary`] that are results, or names.
-const RESULTS: [&str; 5] = ["title", "machines", "shared", "unfinished", "lost_ios"];
+const RESULTS: [&str; 12] = [
+    "title",
+    "machines",
+    "shared",
+    "networks",
+    "unfinished",
+    "lost_ios",
+    "timeline",
+    "profile",
+    "guest_ios",
+    "cluster",
+    "faults",
+    "trace",
+];
 /// Incidental fields that are a set-up all the same: another program may give other figures.
-const PROGRAM: [&str; 2] = ["stasis_version", "stasis_commit"];
+const PROGRAMS: [&str; 4] = ["stasis_version", "stasis_commit", "qemu", "host_kernel"];
+/// Keys of an experiment that a summary has under another name, or that name files of results.
+const TOLD_ELSEWHERE: [&str; 6] =
+    ["command", "seed", "engine", "results", "machine.vcpus", "machine.memory"];
+/// The same of a drive.
+const TOLD_OF_DRIVES: [&str; 4] = ["name", "model", "medium", "interface"];
 /// Values of one parameter that are listed, and characters of a value that are shown.
 const LISTED: usize = 8;
 const SHOWN: usize = 120;
@@ -26,7 +44,7 @@ impl Setup {
         for (name, value) in &summary.extra {
             let incidental = INCIDENTAL_FIELDS.contains(&name.as_str());
             if !RESULTS.contains(&name.as_str())
-                && (!incidental || PROGRAM.contains(&name.as_str()))
+                && (!incidental || PROGRAMS.contains(&name.as_str()))
             {
                 flatten(&mut all, name, value);
             }
@@ -50,6 +68,33 @@ impl Setup {
         Self(all)
     }
 
+    /// The keys of the experiment that a summary tells, without those of [`Setup::of`]; none where it
+    /// tells none.
+    pub fn of_experiment(summary: &Summary) -> Option<Self> {
+        let experiment = summary.extra.get("experiment")?.as_object()?;
+        let mut all = BTreeMap::new();
+        for (key, value) in experiment {
+            match (key.as_str(), value) {
+                ("drive", Value::Array(drives)) => {
+                    for (number, drive) in drives.iter().enumerate() {
+                        let name = named(drive, || format!("drive{number}"));
+                        let mut own = BTreeMap::new();
+                        flatten(&mut own, "", drive);
+                        let is_told = |key: &str| {
+                            TOLD_OF_DRIVES.contains(&key.split('.').next().unwrap_or_default())
+                        };
+                        own.retain(|key, _| !is_told(key));
+                        let of_drive = |(key, value)| (format!("{name}: {key}"), value);
+                        all.extend(own.into_iter().map(of_drive));
+                    }
+                }
+                (key, value) => flatten(&mut all, key, value),
+            }
+        }
+        all.retain(|key, _| !TOLD_ELSEWHERE.contains(&key.as_str()));
+        Some(Self(all))
+    }
+
     /// Calls its drives `name`; it has one.
     pub(crate) fn rename(&mut self, name: &str) {
         let renamed = std::mem::take(&mut self.0).into_iter().map(|(key, value)| {
@@ -61,6 +106,12 @@ impl Setup {
         });
         self.0 = renamed.collect();
     }
+}
+
+/// The name of a table that has one, else `other`.
+fn named(table: &Value, other: impl FnOnce() -> String) -> String {
+    let name = table.get("name").and_then(Value::as_str);
+    name.map_or_else(other, str::to_owned)
 }
 
 /// Each value of a table under its path; lists as one text.
@@ -76,6 +127,12 @@ fn flatten(into: &mut BTreeMap<String, String>, name: &str, value: &Value) {
                 flatten(into, &key, value);
             }
         }
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            for (number, item) in items.iter().enumerate() {
+                let part = named(item, || number.to_string());
+                flatten(into, &format!("{name}.{part}"), item);
+            }
+        }
         Value::Array(items) => {
             let text = |item: &Value| item.as_str().map_or_else(|| item.to_string(), str::to_owned);
             let all: Vec<_> = items.iter().map(text).collect();
@@ -86,17 +143,25 @@ fn flatten(into: &mut BTreeMap<String, String>, name: &str, value: &Value) {
     }
 }
 
+/// What is known of a run's set-up; with the experiment where that is `told` of all runs.
+fn setups(run: &Run, told: bool) -> impl Iterator<Item = &BTreeMap<String, String>> {
+    let experiment = run.experiment.as_ref().filter(|_| told);
+    [Some(&run.setup), experiment].into_iter().flatten().map(|setup| &setup.0)
+}
+
 /// The parameters in which candidates differ, with each candidate's value. Runs of one candidate
 /// that differ, in their seed say, have all their values.
 pub fn differences(candidates: &[Candidate]) -> Vec<(String, Vec<String>)> {
-    let names: BTreeSet<&String> = candidates
-        .iter()
-        .flat_map(|one| one.runs.iter().flat_map(|run| run.setup.0.keys()))
-        .collect();
+    let runs = || candidates.iter().flat_map(|one| &one.runs);
+    // Results of an older version do not tell their experiment.
+    let told = runs().all(|run| run.experiment.is_some());
+    let keys = runs().flat_map(|run| setups(run, told).flat_map(BTreeMap::keys));
+    let names: BTreeSet<&String> = keys.collect();
     let of = |candidate: &Candidate, name: &str| {
         let mut values: Vec<&str> = Vec::new();
         for run in &candidate.runs {
-            let value = run.setup.0.get(name).map_or("–", String::as_str);
+            let value =
+                setups(run, told).find_map(|setup| setup.get(name)).map_or("–", String::as_str);
             if !values.contains(&value) {
                 values.push(value);
             }
@@ -112,7 +177,10 @@ pub fn differences(candidates: &[Candidate]) -> Vec<(String, Vec<String>)> {
 }
 
 /// The differences as a table, a column for each candidate.
-pub(crate) fn table(candidates: &[Candidate], differences: &[(String, Vec<String>)]) -> Table {
+pub(crate) fn table<'a>(
+    candidates: &[Candidate],
+    differences: impl Iterator<Item = &'a (String, Vec<String>)>,
+) -> Table {
     let named = candidates.iter().map(|candidate| Column::left(candidate.name.clone()));
     let mut table = Table::new([Column::left("parameter")].into_iter().chain(named).collect());
     let short = |text: &String| match text.char_indices().nth(SHOWN) {

@@ -3,8 +3,13 @@
 use proptest::prelude::*;
 use stasis_block::inside::Parts;
 use stasis_block::Operation;
-use stasis_comparison::{mean, of_runs, percentile, Candidate, Comparison, Ios, Run, Setup};
-use stasis_report::SlowIo;
+use stasis_comparison::{
+    mean, of_runs, percentile, Candidate, Comparison, Ios, Run, Setup, Slower,
+};
+use stasis_report::{InputFile, SlowIo};
+
+/// The smallest difference that matters (%).
+const LEAST: f64 = 1.0;
 
 /// A sequence that is spread evenly (Weyl), for tests that need no randomness.
 fn spread(seed: u64, count: u64) -> Vec<u64> {
@@ -19,15 +24,17 @@ fn candidate(name: &str, runs: &[&[u64]]) -> Candidate {
     let run = |values: &&[u64]| Run {
         ios: [(("drive".to_owned(), Operation::Read), ios(values))].into(),
         setup: Setup([("drive: model".to_owned(), name.to_owned())].into()),
+        digest: name.bytes().map(u64::from).sum(),
         ..Run::default()
     };
-    Candidate { name: name.into(), runs: runs.iter().map(run).collect() }
+    Candidate::new(name, runs.iter().map(run).collect())
 }
 
 /// I/Os of 4 KiB that follow one another.
 fn ios(latencies: &[u64]) -> Ios {
     let iops = latencies.len() as f64 * 1e9 / latencies.iter().sum::<u64>().max(1) as f64;
-    Ios { latencies: latencies.to_vec(), iops, bytes_per_second: iops * 4096.0 }
+    let bytes = 4096 * latencies.len() as u64;
+    Ios { latencies: latencies.to_vec(), iops, bytes_per_second: iops * 4096.0, bytes }
 }
 
 #[test]
@@ -76,13 +83,14 @@ fn what_is_the_same_differs_in_nothing_and_what_is_slower_is_found() {
     let slower: Vec<u64> = values.iter().map(|value| value + value / 5).collect();
     let [a, b, c] = [("a", &values), ("b", &values), ("c", &slower)]
         .map(|(name, values)| candidate(name, &[values]));
-    let same = Comparison::of(vec![a.clone(), b]).unwrap();
+    let same = Comparison::of(vec![a.clone(), b], LEAST).unwrap();
     assert!(same.differences.len() >= 4);
     assert!(same.differences.iter().all(|one| one.percent == 0.0 && !one.significant));
-    let other = Comparison::of(vec![a.clone(), c]).unwrap();
-    let found: Vec<_> = other.slower_by(10.0).collect();
-    assert!(found.iter().any(|one| one.statistic == "mean"), "{found:?}");
-    assert_eq!(other.slower_by(30.0).count(), 0);
+    let other = Comparison::of(vec![a.clone(), c], LEAST).unwrap();
+    let found = other.slower_by(10.0);
+    let mean = |one: &Slower| matches!(one, Slower::Latency(one) if one.statistic == "mean");
+    assert!(found.iter().any(mean), "{found:?}");
+    assert!(other.slower_by(30.0).is_empty());
     // By figure in order, rates first; a single run's rates have no interval.
     let order: Vec<_> = other.differences.iter().map(|one| one.statistic.as_str()).collect();
     assert_eq!(order, ["IOPS", "bandwidth", "mean", "p50", "p95", "p99", "p99.9"]);
@@ -92,17 +100,17 @@ fn what_is_the_same_differs_in_nothing_and_what_is_slower_is_found() {
     let html = other.to_html(None);
     for part in [
         "c against a",
-        "<p class=\"sentence\">c is slower than a at ",
+        "<p class=\"sentence\">Of the same I/Os, ",
         "<dd>slower</dd>",
-        "<dt>Slower</dt><dd>5 of 5 latencies</dd>",
-        "<td class=\"figure bad\">+20",
+        "<dt>Latencies that differ</dt><dd>5 longer, 0 shorter, of 5</dd>",
+        "<td class=\"figure bad\" data-c=\"c: difference\">+20",
         "What differs in the set-up",
     ] {
         assert!(html.contains(part), "{part}");
     }
     let html = same.to_html(None);
     assert!(html.contains("<dd>no difference</dd>") && !html.contains("<td class=\"figure bad"));
-    assert!(Comparison::of(vec![a]).is_none());
+    assert!(Comparison::of(vec![a], LEAST).is_none());
 }
 
 /// A run's slowest I/Os spent their time where the page says.
@@ -116,7 +124,10 @@ fn slow(latency: u64, gc: u64) -> SlowIo {
         submit_ns: 0,
         target_ns: latency,
         delivered_ns: latency,
+        image_ns: 0,
+        limited_ns: 0,
         scheduled_ns: 0,
+        fault_ns: 0,
         parts: Some(parts),
         guest: None,
     }
@@ -132,7 +143,7 @@ fn of_several_the_fastest_and_the_slowest_are_named_and_why() {
         one.runs[0].slowest.insert("drive".into(), slowest);
         one
     });
-    let comparison = Comparison::of(vec![a, b, c]).unwrap();
+    let comparison = Comparison::of(vec![a, b, c], LEAST).unwrap();
     let html = comparison.to_html(None);
     let sentence = html.split("<p class=\"sentence\">").nth(1).unwrap().split("</p>").next();
     let sentence = sentence.unwrap();
@@ -142,7 +153,7 @@ fn of_several_the_fastest_and_the_slowest_are_named_and_why() {
         assert!(sentence.contains(part), "{part}: {sentence}");
     }
     let why =
-        "Where the slowest reads spent their time, of b: cell, 100 %. of a: cell, 100 %. of c: \
+        "Where the slowest reads spent their time: of b: cell, 100 %; of a: cell, 100 %; of c: \
                collection, 80 %; cell, 20 %.";
     assert!(html.contains(why), "{why}");
     for part in ["<dd>fastest: b</dd>", "Why the slowest I/Os are slow", "All differences"] {
@@ -153,7 +164,7 @@ fn of_several_the_fastest_and_the_slowest_are_named_and_why() {
     let columns = head.matches("<th ").count();
     assert_eq!(columns, 9, "{head}");
     assert!(
-        html.contains("<td class=\"figure bad\">") && html.contains("<td class=\"figure good\">")
+        html.contains("<td class=\"figure bad\"") && html.contains("<td class=\"figure good\"")
     );
 }
 
@@ -169,7 +180,7 @@ fn many_results_make_a_page_of_less_than_two_megabytes() {
         }
         one
     });
-    let html = Comparison::of(candidates.collect()).unwrap().to_html(None);
+    let html = Comparison::of(candidates.collect(), LEAST).unwrap().to_html(None);
     assert!(html.len() < 2_000_000, "{} bytes", html.len());
     assert_eq!(html.matches("<figcaption>Upper tail").count(), 5);
 }
@@ -179,8 +190,129 @@ fn what_only_one_has_is_told() {
     let a = candidate("a", &[&[1, 2, 3]]);
     let mut b = candidate("b", &[&[1, 2, 3]]);
     b.runs[0].ios.insert(("drive".into(), Operation::Write), ios(&[1, 2]));
-    let comparison = Comparison::of(vec![a, b]).unwrap();
+    let comparison = Comparison::of(vec![a, b], LEAST).unwrap();
     assert_eq!(comparison.apart, [("drive".into(), Operation::Write, vec!["b".into()])]);
+}
+
+/// A candidate of one run that took `seconds`, with so many I/Os of each operation.
+fn command(name: &str, seconds: f64, ios_of: &[(Operation, u64, u64)]) -> Candidate {
+    let mut one = candidate(name, &[]);
+    let mut run = Run { time: Some(seconds * 1e9), span: seconds * 1e9, ..Run::default() };
+    for (operation, count, latency) in ios_of {
+        let latencies: Vec<u64> = (0..*count).map(|n| latency + n % 10).collect();
+        run.ios.insert(("drive".to_owned(), *operation), ios(&latencies));
+    }
+    run.digest = (seconds * 1e9) as u64;
+    one.runs.push(run);
+    Candidate::new(one.name, one.runs)
+}
+
+/// The guide's own example: a twentieth of the time, a twentieth of the flushes, and each I/O that
+/// is left takes longer.
+#[test]
+fn a_command_that_is_faster_by_other_work_is_no_slower_one() {
+    use Operation::{Flush, Write};
+    let one = command("one", 1.0972, &[(Write, 1700, 19_000), (Flush, 500, 1_000_000)]);
+    let lazy = command("lazy", 0.0513, &[(Write, 700, 190_000), (Flush, 25, 1_100_000)]);
+    let comparison = Comparison::of(vec![one.clone(), lazy.clone()], LEAST).unwrap();
+    let verdict = comparison.verdict();
+    assert_eq!(verdict.word, "faster");
+    for part in ["21.4 times as fast", "not do the same I/Os", "700 writes in place of 1,700"] {
+        assert!(verdict.sentence.contains(part), "{part}: {}", verdict.sentence);
+    }
+    assert!(comparison.differences.iter().all(|one| !one.significant && !one.comparable));
+    assert!(comparison.slower_by(5.0).is_empty());
+    // The other way round it takes longer, and that fails.
+    let slower = Comparison::of(vec![lazy, one], LEAST).unwrap();
+    let found = slower.slower_by(5.0);
+    assert!(
+        matches!(found[..], [Slower::Time(one, more)] if one.name == "one" && more > 2000.0),
+        "{found:?}"
+    );
+    assert_eq!(slower.verdict().word, "slower");
+    let html = comparison.to_html(None);
+    assert!(html.contains("<dd>faster</dd>") && !html.contains("<td class=\"figure bad\""));
+}
+
+#[test]
+fn a_nanosecond_is_no_difference_that_matters() {
+    let [a, b] = [100_000, 100_001].map(|ns| candidate("x", &[&vec![ns; 1000]]));
+    let comparison = Comparison::of(vec![a.clone(), b.clone()], LEAST).unwrap();
+    assert!(comparison.differences.iter().all(|one| !one.significant));
+    assert!(comparison.verdict().sentence.contains("by 1 % or more"), "{:?}", comparison.verdict());
+    // Unless it is asked for.
+    let comparison = Comparison::of(vec![a, b], 0.0).unwrap();
+    assert!(comparison.differences.iter().any(|one| one.significant));
+}
+
+#[test]
+fn identical_runs_of_several_seeds_are_one_run() {
+    let values = vec![100_000; 1000];
+    let several = candidate("seeds", &[&values, &values, &values]);
+    assert_eq!((several.runs.len(), several.distinct().len()), (3, 1));
+    let slower = candidate("slower", &[&vec![120_000; 1000]]);
+    let comparison = Comparison::of(vec![several, slower], LEAST).unwrap();
+    let sentence = comparison.verdict().sentence;
+    let said = "The seed changes nothing here: the 3 runs of seeds are identical and count as one.";
+    assert!(sentence.contains(said), "{sentence}");
+    let html = comparison.to_html(None);
+    assert!(html.contains("1,000 I/Os in each of 3 identical runs"));
+}
+
+/// A load with a time limit does more on a faster drive: its latencies can be compared.
+#[test]
+fn more_of_the_same_in_the_same_time_is_compared() {
+    use Operation::{Read, Write};
+    let one = command("one", 1.0, &[(Read, 700, 100_000), (Write, 300, 20_000)]);
+    let two = command("two", 1.001, &[(Read, 1400, 50_000), (Write, 600, 10_000)]);
+    let comparison = Comparison::of(vec![one.clone(), two], LEAST).unwrap();
+    let verdict = comparison.verdict();
+    assert_eq!(verdict.word, "faster");
+    let said = "In the same time two did 2 times as many I/Os as one, of the same kinds and sizes.";
+    assert!(verdict.sentence.contains(said), "{}", verdict.sentence);
+    assert!(comparison.differences.iter().any(|one| one.significant));
+    let other = command("mix", 1.0, &[(Read, 1400, 50_000), (Write, 300, 10_000)]);
+    let comparison = Comparison::of(vec![one, other], LEAST).unwrap();
+    assert!(comparison.verdict().sentence.contains("not do the same I/Os"));
+}
+
+/// Inputs are compared by their contents, and small texts are shown with what differs.
+#[test]
+fn other_inputs_are_told_with_what_differs_in_them() {
+    let read = |path: &str, text: &str| InputFile {
+        path: path.into(),
+        bytes: text.len() as u64,
+        sha256: Some(format!("{:064x}", text.len())),
+        text: Some(text.into()),
+    };
+    let with = |name: &str, inputs: Vec<InputFile>| {
+        let mut one = candidate(name, &[&[1, 2, 3]]);
+        one.runs[0].inputs = inputs;
+        Candidate::new(one.name, one.runs)
+    };
+    let job = || read("a.fio", "bs=4k\n");
+    let one = with("one", vec![read("full.sh", "set -eu\nfull\n"), job()]);
+    let two = with("two", vec![job(), read("lazy.sh", "set -eu\nnormal\n")]);
+    let comparison = Comparison::of(vec![one.clone(), two], LEAST).unwrap();
+    assert_eq!(comparison.inputs.len(), 1);
+    assert_eq!(comparison.inputs[0].name, "full.sh / lazy.sh");
+    assert_eq!(
+        comparison.inputs[0].texts,
+        [("two".to_owned(), " set -eu\n-full\n+normal\n".to_owned())]
+    );
+    let html = comparison.to_html(None);
+    for part in ["input full.sh / lazy.sh", "SHA-256 000000000000…", "-full\n+normal"] {
+        assert!(html.contains(part), "{part}");
+    }
+    // One more file, and one of the same name with another text.
+    let more = with(
+        "more",
+        vec![read("full.sh", "set -eu\nfull\n"), read("b/a.fio", "bs=16k\n"), read("new", "x")],
+    );
+    let comparison = Comparison::of(vec![one, more], LEAST).unwrap();
+    let names: Vec<_> = comparison.inputs.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["a.fio / b/a.fio", "new"]);
+    assert_eq!(comparison.inputs[1].values[0], "–");
 }
 
 proptest! {
@@ -192,7 +324,8 @@ proptest! {
         }
         mean(&values);
         let other: Vec<u64> = values.iter().map(|value| value / 2).collect();
-        let comparison = Comparison::of(vec![candidate("a", &[&values]), candidate("b", &[&other, &values])]);
+        let both = vec![candidate("a", &[&values]), candidate("b", &[&other, &values])];
+        let comparison = Comparison::of(both, LEAST);
         comparison.unwrap().to_html(None);
     }
 }

@@ -154,17 +154,22 @@ impl ToldCommands {
     /// The command that an I/O of a drive, or of a disk on one, was, and the drive; each is found
     /// once.
     pub fn take(&mut self, drive: &str, io: &IoRecord) -> Option<(String, ToldCommand)> {
-        let key = (What::from(io.operation) as u8, io.bytes, io.target);
+        let key = (What::from(io.operation) as u8, io.bytes, io.model_end());
         let request = self.requests.get(&(drive.to_owned(), io.order));
         let (owner, request) = match request {
             Some((owner, request)) => (owner.clone(), Some(*request)),
             None => (drive.to_owned(), None),
         };
         let same = self.drives.get_mut(&owner)?.get_mut(&key)?;
+        // Rows of earlier versions have no times of layers.
+        let begins = |command: &ToldCommand| match io.model_begin() {
+            begin if begin > io.submit => command.begin == begin,
+            begin => begin <= command.begin,
+        };
         let is = |command: &ToldCommand| match &request {
             // The disk has its own offsets.
-            Some(request) => request.is(command),
-            None => command.offset == io.offset && io.submit <= command.begin,
+            Some(request) => begins(command) && request.is(command),
+            None => begins(command) && command.offset == io.offset,
         };
         let place = same.iter().position(is)?;
         same.remove(place).map(|command| (owner, command))

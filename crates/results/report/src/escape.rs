@@ -1,4 +1,13 @@
-//! Text in HTML and SVG.
+//! Text in HTML and SVG, and on a shell's command line.
+
+/// A word as sh(1) reads it.
+pub fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./-+=:@%,^".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
 
 /// A text for HTML and XML, within elements and within quoted attributes.
 /// Control characters, which XML forbids, are replaced.

@@ -20,7 +20,9 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), ReportError> {
 pub(crate) fn write_whole(path: &Path, contents: &[u8]) -> Result<(), ReportError> {
     let mut part: OsString = path.as_os_str().to_owned();
     part.push(".part");
-    fs::write(&part, contents)
-        .and_then(|()| fs::rename(&part, path))
-        .map_err(ReportError::write(path))
+    let written = fs::write(&part, contents).and_then(|()| fs::rename(&part, path));
+    written.map_err(ReportError::write(path)).inspect_err(|_| {
+        // A full disk has room again for what is left to write.
+        let _ = fs::remove_file(&part);
+    })
 }

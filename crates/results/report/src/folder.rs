@@ -1,4 +1,5 @@
-//! A folder of results belongs to one run at a time.
+//! A folder of results belongs to one run at a time. The results of the run before are in it until
+//! those of the new one are.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -8,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{flock, FlockOperation};
 
 use crate::files::make_folder;
-use crate::{inputs, ReportError, IOS_FILE, REPORT_FILE, SUMMARY_FILE};
+use crate::{earlier, inputs, ReportError, IOS_FILE, REPORT_FILE, SUMMARY_FILE};
 
 /// The list of a run's files in its folder, a name to a line; locked while the run lasts.
 pub const LIST_FILE: &str = ".stasis-results";
@@ -17,11 +18,29 @@ pub const LIST_FILE: &str = ".stasis-results";
 ///
 /// Files are a run's own once [`Self::file`] has named them. All other files in the folder are the
 /// user's: they are neither removed nor written over.
+///
+/// Dropped before [`Self::begun`], it leaves the folder as it found it. After that, and until
+/// [`Self::finished`], an earlier run's results are beside the new ones, in
+/// [`EARLIER_FOLDER`](crate::EARLIER_FOLDER).
 #[derive(Debug)]
 pub struct ResultsFolder {
     path: PathBuf,
     list: File,
     own: BTreeSet<String>,
+    progress: Progress,
+    /// Folders that were made for it, the innermost first.
+    made: Vec<PathBuf>,
+}
+
+/// How far a run is with its results.
+#[derive(Debug, PartialEq)]
+enum Progress {
+    /// Nothing is lost if this run's files go.
+    Claimed,
+    /// This run's files are results, though not whole.
+    Begun,
+    /// This run's results are whole, or its files join those that are.
+    Finished,
 }
 
 /// The folder of results that `path` is, or that it is a file of.
@@ -34,14 +53,18 @@ pub fn folder_of(path: &Path) -> &Path {
 }
 
 impl Drop for ResultsFolder {
-    /// Unlocks it now: a process that is just being started may hold the file a little longer.
     fn drop(&mut self) {
+        if self.progress == Progress::Claimed {
+            // Where that fails, the next claim finds what is left, and goes on from there.
+            let _ = self.undo();
+        }
+        // Now: a process that is just being started may hold the file a little longer.
         let _ = flock(&self.list, FlockOperation::Unlock);
     }
 }
 
 impl ResultsFolder {
-    /// Makes the folder if it is missing, and removes what an earlier run left in it, but none
+    /// Makes the folder if it is missing, and sets aside what an earlier run left in it, but none
     /// of `inputs`: all that the run reads.
     ///
     /// # Errors
@@ -49,28 +72,69 @@ impl ResultsFolder {
     /// written.
     pub fn claim(path: &Path, inputs: &[PathBuf]) -> Result<Self, ReportError> {
         Self::check(path, inputs)?;
+        let made = path.ancestors().take_while(|path| is_missing(path)).map(Path::to_owned);
+        let made = made.collect();
         let mut folder = Self::join(path)?;
-        // Files before the folders that they are in.
-        for name in names_of_run(path).iter().rev() {
-            let path = path.join(name);
-            let gone = match fs::symlink_metadata(&path) {
-                Ok(there) if there.is_dir() => fs::remove_dir(&path),
-                Ok(_) => fs::remove_file(&path),
-                Err(error) => Err(error),
-            };
-            match gone.map_err(|error| (error.kind(), error)) {
-                // A folder in which the user has put something stays.
-                Ok(()) => {}
-                Err((
-                    ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::DirectoryNotEmpty,
-                    _,
-                )) => {}
-                Err((_, error)) => return Err(ReportError::write(&path)(error)),
-            }
+        folder.made = made;
+        let names = names_in_place(path);
+        if earlier::is_kept(path) {
+            remove_all(path, &names)?;
+        } else if !names.is_empty() {
+            earlier::set_aside(path, &names)?;
         }
         folder.own.clear();
         folder.list.set_len(0).map_err(ReportError::write(&path.join(LIST_FILE)))?;
+        folder.progress = Progress::Claimed;
         Ok(folder)
+    }
+
+    /// What is written from now on is worth keeping, even if the run should fail.
+    pub fn begun(&mut self) {
+        if self.progress == Progress::Claimed {
+            self.progress = Progress::Begun;
+        }
+    }
+
+    /// The same, if a run in a folder within, which [`Self::file`] has named, has left something.
+    pub fn begun_within(&mut self) {
+        if self.own.iter().any(|name| !listed(&self.path.join(name)).is_empty()) {
+            self.begun();
+        }
+    }
+
+    /// The results are whole; those of an earlier run are removed.
+    ///
+    /// # Errors
+    /// Where they cannot be removed.
+    pub fn finished(&mut self) -> Result<(), ReportError> {
+        self.progress = Progress::Finished;
+        earlier::remove(&self.path)
+    }
+
+    /// Whether [`Self::begun`] or [`Self::finished`] was called.
+    pub fn has_begun(&self) -> bool {
+        self.progress != Progress::Claimed
+    }
+
+    /// The folder of the results of an earlier run, if there are any.
+    pub fn earlier(&self) -> Option<PathBuf> {
+        earlier::is_kept(&self.path).then(|| earlier::folder(&self.path))
+    }
+
+    /// Removes this run's files, and puts an earlier run's back.
+    fn undo(&self) -> Result<(), ReportError> {
+        remove_all(&self.path, &names_in_place(&self.path))?;
+        if earlier::is_kept(&self.path) {
+            return earlier::put_back(&self.path);
+        }
+        let list = self.path.join(LIST_FILE);
+        self.list.set_len(0).map_err(ReportError::write(&list))?;
+        if !self.made.is_empty() {
+            fs::remove_file(&list).map_err(ReportError::write(&list))?;
+            // A folder in which the user has put something stays.
+            let _ = self.made.iter().try_for_each(fs::remove_dir);
+        }
+        Ok(())
     }
 
     /// The same, but what is in it stays: for what a run's results are to be joined by.
@@ -90,7 +154,14 @@ impl ResultsFolder {
                 ReportError::write(&name)(error.into())
             }
         })?;
-        let mut folder = Self { path: path.to_owned(), list, own: BTreeSet::new() };
+        earlier::recover(path)?;
+        let mut folder = Self {
+            path: path.to_owned(),
+            list,
+            own: BTreeSet::new(),
+            progress: Progress::Finished,
+            made: Vec::new(),
+        };
         folder.own = folder.names()?.into_iter().collect();
         if folder.own.is_empty() && has_older_results(path) {
             for name in OLDER_FILES {
@@ -150,10 +221,49 @@ fn names_in(list: &[u8]) -> Vec<String> {
     text.lines().filter(|name| is_inside(Path::new(name))).map(str::to_owned).collect()
 }
 
-/// The names of what a run has left in the folder `path`; none where no run has. A listed folder
-/// that has a list of its own is followed by what its list names, and by the list.
+/// Whether nothing is there, not even a link.
+fn is_missing(path: &Path) -> bool {
+    let missing = |error: std::io::Error| error.kind() == ErrorKind::NotFound;
+    !path.as_os_str().is_empty() && fs::symlink_metadata(path).is_err_and(missing)
+}
+
+/// Removes the files and folders `names` in the folder `path`, of which some may be gone.
+fn remove_all(path: &Path, names: &[String]) -> Result<(), ReportError> {
+    // Files before the folders that they are in.
+    for name in names.iter().rev() {
+        let path = path.join(name);
+        let gone = match fs::symlink_metadata(&path) {
+            Ok(there) if there.is_dir() => fs::remove_dir(&path),
+            Ok(_) => fs::remove_file(&path),
+            Err(error) => Err(error),
+        };
+        match gone.map_err(|error| (error.kind(), error)) {
+            // A folder in which the user has put something stays.
+            Ok(()) => {}
+            Err((
+                ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::DirectoryNotEmpty,
+                _,
+            )) => {}
+            Err((_, error)) => return Err(ReportError::write(&path)(error)),
+        }
+    }
+    Ok(())
+}
+
+/// The names of what runs have left in the folder `path`; none where no run has.
 pub(crate) fn names_of_run(path: &Path) -> Vec<String> {
-    let names = fs::read(path.join(LIST_FILE)).map(|list| names_in(&list)).unwrap_or_default();
+    let mut all = names_in_place(path);
+    if earlier::is_kept(path) {
+        let below = names_in_place(&earlier::folder(path));
+        all.extend(below.iter().map(|name| format!("{}/{name}", earlier::EARLIER_FOLDER)));
+    }
+    all
+}
+
+/// The same without results that are set aside. A listed folder that has a list of its own is
+/// followed by what its list names, and by the list.
+fn names_in_place(path: &Path) -> Vec<String> {
+    let names = listed(path);
     if names.is_empty() && has_older_results(path) {
         return OLDER_FILES.map(str::to_owned).to_vec();
     }
@@ -166,9 +276,18 @@ pub(crate) fn names_of_run(path: &Path) -> Vec<String> {
         if let Some(list) = list {
             all.push(format!("{name}/{LIST_FILE}"));
             all.extend(names_in(&list).iter().map(|inner| format!("{name}/{inner}")));
+            if earlier::is_kept(&below) {
+                let inner = earlier::names(&below);
+                all.extend(inner.into_iter().map(|inner| format!("{name}/{inner}")));
+            }
         }
     }
     all
+}
+
+/// The names in the list of the folder `path`; none without a list.
+pub(crate) fn listed(path: &Path) -> Vec<String> {
+    fs::read(path.join(LIST_FILE)).map(|list| names_in(&list)).unwrap_or_default()
 }
 
 /// Results of versions of Stasis that kept no list.
@@ -219,6 +338,7 @@ mod tests {
                 fs::write(file, name).unwrap()
             }
         }
+        first.finished().unwrap();
         drop(first);
         fs::write(path.join("notes.txt"), "mine").unwrap();
         fs::write(path.join("logs/mine"), "mine").unwrap();
@@ -241,7 +361,9 @@ mod tests {
             let inner = outer.file(name).unwrap();
             let mut inner = ResultsFolder::claim(&inner, &[]).unwrap();
             fs::write(inner.file(IOS_FILE).unwrap(), "").unwrap();
+            inner.finished().unwrap();
         }
+        outer.finished().unwrap();
         drop(outer);
         fs::write(folder.path().join("b/notes.txt"), "mine").unwrap();
         // An input within is seen before anything is removed.

@@ -56,6 +56,7 @@ mod tests {
         for name in [IOS_FILE, SUMMARY_FILE] {
             fs::write(results.file(name).unwrap(), name).unwrap();
         }
+        results.finished().unwrap();
     }
 
     #[test]
@@ -107,6 +108,7 @@ mod tests {
         let mut results = ResultsFolder::claim(&top, &[]).unwrap();
         results.file("1").unwrap();
         results.file("1/ios.csv").unwrap();
+        results.finished().unwrap();
         drop(results);
         run(&inner);
         ResultsFolder::claim(&inner, std::slice::from_ref(&top)).unwrap_err();

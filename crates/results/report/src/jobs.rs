@@ -62,15 +62,14 @@ impl Jobs {
         }
     }
 
-    /// The jobs' figures; rates are over `active`, the drive's time, so that those of all jobs add up to
-    /// the drive's.
-    pub(crate) fn summaries(&mut self, active: ActiveTime) -> Vec<JobSummary> {
+    /// The jobs' figures.
+    pub(crate) fn summaries(&mut self) -> Vec<JobSummary> {
         let summary = |(place, operations): (usize, &mut [OperationStatistics; 8])| {
             let used = Operation::ALL.into_iter().zip(operations);
             let used = used.filter(|(_, statistics)| statistics.count > 0);
             let operations = used.map(|(operation, statistics)| {
                 statistics.sort();
-                (operation.name().to_owned(), statistics.summary(active))
+                (operation.name().to_owned(), statistics.summary())
             });
             JobSummary {
                 name: self.names[place].clone(),

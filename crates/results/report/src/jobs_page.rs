@@ -11,18 +11,7 @@ pub(crate) fn section(summary: &Summary) -> Option<Section> {
         return None;
     }
     let named = ["job", "operation"].map(Column::left);
-    let columns = [
-        "I/Os",
-        "amount",
-        "IOPS",
-        "bandwidth",
-        "ran for",
-        "IOPS then",
-        "mean",
-        "p50",
-        "p99",
-        "p99.9",
-    ];
+    let columns = ["I/Os", "amount", "IOPS", "bandwidth", "ran for", "mean", "p50", "p99", "p99.9"];
     let mut table = Table::new(named.into_iter().chain(columns.map(Column::right)).collect());
     for job in &summary.jobs {
         for (operation, figures) in &job.operations {
@@ -34,15 +23,13 @@ pub(crate) fn section(summary: &Summary) -> Option<Section> {
                 units::significant(figures.iops, 4),
                 units::bandwidth(figures.bytes_per_second),
                 units::duration(job.virtual_seconds * 1e9),
-                units::significant(figures.count as f64 / job.virtual_seconds.max(1e-9), 4),
             ];
             row.extend(text::figures(&figures.delivered_ns, figures.count));
             table.push(row);
         }
     }
     let caption =
-        "Rates are over the time from the drive's first submission to its last completion, as \
-                   in the table at the top, whose rates those of the jobs add up to. A job ran from its first I/O to its last \
-                   completion; `IOPS then` are over this time.";
+        "Rates are over the time from the first submission of the job's operation to its last \
+                   completion. A job ran from its first I/O to its last completion.";
     Some(Section::new("Jobs").with(Block::Table(caption.to_owned(), table)))
 }

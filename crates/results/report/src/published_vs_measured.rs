@@ -11,6 +11,7 @@ use crate::page::Head;
 use crate::plot::{Axis, Bar, Bars, Dot, Dots, Markup, Quantity, Row, Scale, Segment};
 use crate::table::{Column, Table, Tone};
 use crate::units;
+use crate::verdict::Published;
 use crate::{ReportError, FIGURES_FILE};
 
 /// Relation of a published figure to the measured one.
@@ -227,31 +228,12 @@ pub fn head(figures: &[Figure], failed: &[(String, String)]) -> Head {
         Some(value) => format!("{} %", units::significant(value, 3)),
         None => "–".to_owned(),
     };
-    let verdict = match (broken, bounds.len(), failed.len()) {
-        (1.., _, 1..) => ("does not hold; not finished", Tone::Bad),
-        (.., 1..) => ("not finished", Tone::Bad),
-        (0, 0, _) => ("measured", Tone::Neutral),
-        (0, ..) => ("holds", Tone::Good),
-        _ => ("does not hold", Tone::Bad),
-    };
-    let claims = match (bounds.len(), broken) {
-        (0, _) => "The publication bounds none of what was measured".to_owned(),
-        (1, 0) => "The one bound of the publication holds here".to_owned(),
-        (all, 0) => format!("All {all} bounds of the publication hold here"),
-        (all, broken) => format!("{broken} of {all} bounds of the publication do not hold here"),
-    };
-    let values = match off.len() {
-        0 => String::new(),
-        1 => format!("; one value can be compared, and is off by {}", percent(median(&off))),
-        count => format!(
-            "; of {count} values that can be compared half are off by {} or less",
-            percent(median(&off))
-        ),
-    };
-    let missing = match failed.len() {
-        0 => String::new(),
-        1 => "; one experiment is not finished".to_owned(),
-        many => format!("; {many} experiments are not finished"),
+    let verdict = Published {
+        bounds: bounds.len(),
+        broken,
+        values: off.len(),
+        median: median(&off).unwrap_or_default(),
+        unfinished: failed.len(),
     };
     let tiles = [
         ("Bounds that hold", format!("{} of {}", bounds.len() - broken, bounds.len())),
@@ -298,7 +280,7 @@ pub fn head(figures: &[Figure], failed: &[(String, String)]) -> Head {
             table.judge(1, tone);
         }
     }
-    let mut head = Head::new(verdict, format!("{claims}{values}{missing}."), tiles)
+    let mut head = Head::answering(verdict.verdict(), tiles)
         .with("By the publication's tables and figures", table);
     head.notes = claimed(figures);
     let told = failed.iter().take(MAX_TOLD);
@@ -553,7 +535,7 @@ mod tests {
         );
         let head = head(&all, &[]);
         let sentence =
-            "1 of 3 bounds of the publication do not hold here; one value can be compared, and is \
+            "1 of 3 bounds of the publication does not hold here; one value can be compared, and is \
                         off by 25 %.";
         assert_eq!((head.sentence.as_str(), head.tone), (sentence, Tone::Bad));
         let row = ["Table 2", "2 of 3", "1", "25 %", "25 %", "1", "1"].map(str::to_owned);

@@ -31,6 +31,9 @@ pub struct InputFile {
     /// SHA-256 in hexadecimal; `null` where it is too large to be read for it. Of a folder it is
     /// that of the lines which `sha256sum` prints for the files in it, by their sorted paths.
     pub sha256: Option<String>,
+    /// Its text, where it is a small one in UTF-8, so that a comparison shows what differs.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub text: Option<String>,
 }
 
 impl Repeat {
@@ -94,6 +97,7 @@ mod tests {
             path: format!("<{number}>.toml"),
             bytes: 1024 * number,
             sha256: (number > 0).then(|| "ab".repeat(32)),
+            text: None,
         };
         let command = "stasis run 'a b.toml' --results again".to_owned();
         let repeat = Repeat { command, inputs: (0..10).map(input).collect() };

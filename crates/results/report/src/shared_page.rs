@@ -11,6 +11,7 @@ use crate::run_page::Time;
 use crate::summary::{DriveSummary, Summary};
 use crate::table::{Column, Table, Tone};
 use crate::units;
+use crate::verdict::{Tenant, Tenants, Waited};
 
 /// Time between two samples of a workload's rate (ns): the field's name contains it.
 const SAMPLE: f64 = 2e9;
@@ -31,32 +32,23 @@ fn rows<T: DeserializeOwned>(summary: &Summary, name: &str) -> Vec<T> {
     rows.and_then(|rows| serde_json::from_value(rows).ok()).unwrap_or_default()
 }
 
-/// From this multiple of its usual p99 on a tenant is said to have suffered.
-const SUFFERED: f64 = 1.5;
-/// Least share of a tenant's requests that waited for its limit, from which on the verdict tells.
-const NOTABLE: f64 = 0.05;
 /// Steps of a tail over time in the coarsest resolution, of [`STEPS`] at most.
 const MIN_STEPS: usize = 12;
 const STEPS: usize = 64;
 
-/// The sections of a run of several machines; none for any other.
+/// The sections of shared drives.
 pub(crate) fn sections(summary: &Summary, time: &Time, resolution: Resolution) -> Vec<Section> {
-    let machines: Vec<Machine> = rows(summary, "machines");
     let shared: Vec<SharedOutcome> = rows(summary, "shared");
-    let first = (!machines.is_empty()).then(|| {
-        let table = Block::Table(String::new(), ends(&machines));
-        Section::new("Machines").with(table)
-    });
-    first
-        .into_iter()
-        .chain(shared.iter().map(|one| drive(summary, one, time, resolution)))
-        .collect()
+    shared.iter().map(|one| drive(summary, one, time, resolution)).collect()
 }
 
-fn ends(machines: &[Machine]) -> Table {
+/// The machines of a run of several, with the last line that each wrote.
+pub(crate) fn machines(summary: &Summary, last_line: impl Fn(&str) -> Option<String>) -> Table {
+    let machines: Vec<Machine> = rows(summary, "machines");
     let columns = ["status", "command began", "it took"].map(Column::right);
     let named = [Column::left("machine"), Column::left("ended")];
-    let mut table = Table::new(named.into_iter().chain(columns).collect());
+    let columns = named.into_iter().chain(columns).chain([Column::left("its last line")]);
+    let mut table = Table::new(columns.collect());
     let time = |seconds: Option<f64>| seconds.map_or("–".into(), |s| units::duration(s * 1e9));
     for machine in machines {
         table.push(vec![
@@ -68,6 +60,7 @@ fn ends(machines: &[Machine]) -> Table {
             machine.exit_status.map_or("–".to_owned(), |status| status.to_string()),
             time(machine.started_seconds),
             time(machine.virtual_seconds),
+            last_line(&machine.name).unwrap_or_else(|| "–".to_owned()),
         ]);
     }
     table
@@ -140,48 +133,40 @@ fn tail<'a>(
     points.filter(|(at, _)| time.holds(*at))
 }
 
-/// A tenant's worst step beside its usual one.
-struct Worst<'a> {
-    name: &'a str,
-    /// When it was, on the axis of time.
-    at: f64,
-    /// Its p99 there, and the median of its steps (ns).
-    most: f64,
-    usual: f64,
-}
-
-impl Worst<'_> {
-    fn ratio(&self) -> f64 {
-        self.most / self.usual.max(1.0)
-    }
-}
-
 /// The worst step of each tenant.
-fn worst<'a>(shared: &'a SharedOutcome, time: &'a Time) -> impl Iterator<Item = Worst<'a>> {
-    shared.tails.iter().filter_map(|of| {
+fn worst<'a>(shared: &'a SharedOutcome, time: &'a Time) -> impl Iterator<Item = Tenant<'a>> {
+    let is_alone = shared.tenants.len() + shared.workloads.len() < 2;
+    shared.tails.iter().filter_map(move |of| {
         let mut steps: Vec<_> = tail(shared, of, time).collect();
         let &(at, most) = steps.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         steps.sort_by(|a, b| a.1.total_cmp(&b.1));
         let usual = steps.get(steps.len().checked_sub(1)? / 2)?.1;
-        Some(Worst { name: &of.name, at, most, usual })
+        Some(Tenant { name: &of.name, is_alone, at, most, usual })
     })
 }
 
-fn worst_steps(worst: &[Worst]) -> Table {
+fn worst_steps(worst: &[Tenant]) -> Table {
     let columns = ["usual p99", "worst p99", "times the usual", "at"].map(Column::right);
     let mut table = Table::new([Column::left("who")].into_iter().chain(columns).collect());
     table.columns.push(Column::left("suffered"));
     for one in worst {
-        let suffered = one.ratio() > SUFFERED;
+        let suffered = one.suffered();
         table.push(vec![
             one.name.to_owned(),
             units::duration(one.usual),
             units::duration(one.most),
             units::significant(one.ratio(), 3),
             units::duration(one.at),
-            if suffered { "yes" } else { "no" }.to_owned(),
+            match (one.is_alone, suffered) {
+                (true, _) => "alone on the drive",
+                (false, true) => "yes",
+                (false, false) => "no",
+            }
+            .to_owned(),
         ]);
-        table.judge(5, if suffered { Tone::Bad } else { Tone::Good });
+        if !one.is_alone {
+            table.judge(5, if suffered { Tone::Bad } else { Tone::Good });
+        }
     }
     table
 }
@@ -192,70 +177,22 @@ pub(crate) fn loads(summary: &Summary) -> Vec<WorkloadOutcome> {
     shared.into_iter().flat_map(|one| one.workloads).collect()
 }
 
-/// Who suffered on the shared drives and when, in a word or two and in sentences, with a tone that is
-/// good where nobody did; none where no drive is shared, or nothing is known of its tenants'
-/// latencies.
-pub(crate) fn verdict(summary: &Summary, time: &Time) -> Option<(String, Tone, String)> {
+/// The facts about the tenants of all shared drives for the page's verdict; `None` where no drive is
+/// shared, or nothing is known of its tenants' latencies.
+pub(crate) fn tenants<T>(
+    summary: &Summary,
+    time: &Time,
+    then: impl FnOnce(Option<Tenants>) -> T,
+) -> T {
     let shared: Vec<SharedOutcome> = rows(summary, "shared");
-    let all = || shared.iter().flat_map(|one| worst(one, time));
-    let most = all().max_by(|a, b| a.ratio().total_cmp(&b.ratio()))?;
-    let mut suffered: Vec<_> = all().filter(|one| one.ratio() > SUFFERED).collect();
-    suffered.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));
-    // What a tenant's own limit delays is nobody else's doing.
-    let own: Vec<_> = shared
-        .iter()
-        .flat_map(limits)
-        .filter_map(|(name, requests, limited)| {
-            let share = limited.limited_requests as f64 / requests.max(1) as f64;
-            let mean = limited.limited_seconds * 1e9 / limited.limited_requests.max(1) as f64;
-            (share >= NOTABLE).then(|| {
-                format!(
-                    " {name} waited for its own limit: {} of {} requests, {} in the mean.",
-                    units::count(limited.limited_requests),
-                    units::count(requests),
-                    units::duration(mean)
-                )
-            })
-        })
-        .collect();
-    let (word, told) = match &suffered[..] {
-        [] => (
-            "nobody suffered".to_owned(),
-            format!(
-                "Nobody suffered: no tenant's p99 of a step is more than {SUFFERED} times its usual one (at most {}, of {} at {}).",
-                units::significant(most.ratio(), 3),
-                most.name,
-                units::duration(most.at)
-            ),
-        ),
-        [first, others @ ..] => {
-            let others: Vec<_> = others
-                .iter()
-                .map(|one| format!("{} at {}", one.name, units::duration(one.at)))
-                .collect();
-            let others = match others.is_empty() {
-                true => " No other tenant did.".to_owned(),
-                false => format!(" Less so: {}.", others.join(", ")),
-            };
-            let word = match suffered.len() {
-                1 => format!("{} suffered", first.name),
-                many => format!("{many} tenants suffered"),
-            };
-            (
-                word,
-                format!(
-                    "{} suffered most at {}: there its p99 was {}, {} times the usual {}.{others}",
-                    first.name,
-                    units::duration(first.at),
-                    units::duration(first.most),
-                    units::significant(first.ratio(), 3),
-                    units::duration(first.usual),
-                ),
-            )
-        }
-    };
-    let tone = if suffered.is_empty() { Tone::Good } else { Tone::Neutral };
-    Some((word, tone, format!("{told}{}", own.concat())))
+    let tenants: Vec<_> = shared.iter().flat_map(|one| worst(one, time)).collect();
+    let waited = shared.iter().flat_map(limits).map(|(name, requests, limited)| {
+        let waited = limited.limited_requests;
+        let mean = limited.limited_seconds * 1e9 / waited.max(1) as f64;
+        Waited { name, waited, requests, mean }
+    });
+    let waited = waited.collect();
+    then((!tenants.is_empty()).then_some(Tenants { tenants, waited }))
 }
 
 /// The 99th percentile of each tenant over time; nothing where the results have none.

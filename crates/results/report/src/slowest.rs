@@ -31,10 +31,18 @@ pub struct SlowIo {
     pub target_ns: Nanos,
     /// When it was delivered.
     pub delivered_ns: Nanos,
-    /// How long it waited for the host's scheduler before the model got it; 0 where that is not
-    /// known.
+    /// How long it was in a disk image before the drive got the command that ended it.
+    #[serde(default)]
+    pub image_ns: Nanos,
+    /// How long it then waited for the limit of its virtual disk.
+    #[serde(default)]
+    pub limited_ns: Nanos,
+    /// How long it then waited for the host's scheduler before the model got it.
     #[serde(default)]
     pub scheduled_ns: Nanos,
+    /// By how much an injected fault made it later.
+    #[serde(default)]
+    pub fault_ns: Nanos,
     /// Where its time in the model went (ns), where the model tells.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub parts: Option<Parts<Nanos>>,
@@ -51,6 +59,7 @@ impl SlowIo {
     }
 
     pub(crate) fn of(record: &IoRecord) -> Self {
+        let IoRecord { image, limited, scheduled, fault, .. } = *record;
         let &IoRecord { order, operation, offset, bytes, submit, target, delivered, .. } = record;
         Self {
             order,
@@ -60,7 +69,10 @@ impl SlowIo {
             submit_ns: submit,
             target_ns: target,
             delivered_ns: delivered,
-            scheduled_ns: 0,
+            image_ns: image,
+            limited_ns: limited,
+            scheduled_ns: scheduled,
+            fault_ns: fault,
             parts: None,
             guest: None,
         }
@@ -71,29 +83,42 @@ impl SlowIo {
         self.delivered_ns.saturating_sub(self.submit_ns)
     }
 
-    /// Whether it is the model's command.
-    fn is(&self, command: &SlowCommand) -> bool {
+    /// When the model got it, and when it completed it (ns).
+    fn in_model(&self) -> (Nanos, Nanos) {
+        let before = self.image_ns + self.limited_ns + self.scheduled_ns;
+        let begin = self.submit_ns.saturating_add(before);
+        (begin, self.target_ns.saturating_sub(self.fault_ns).max(begin))
+    }
+
+    /// Whether it is the model's command. A disk on a shared drive has its `own_offsets`.
+    fn is(&self, command: &SlowCommand, own_offsets: bool) -> bool {
         let SlowCommand { operation, offset, bytes, begin, end, .. } = *command;
-        (self.operation, self.lba, self.bytes, self.target_ns)
-            == (operation, offset / BLOCK, bytes, end)
-            && self.submit_ns <= begin
+        (self.operation, self.bytes, self.in_model()) == (operation, bytes, (begin, end))
+            && (own_offsets || self.lba == offset / BLOCK)
     }
 
     /// The I/O with what the model told of it, as a timeline has it.
     pub(crate) fn with(mut self, command: &ToldCommand) -> Self {
-        self.scheduled_ns = command.begin - self.submit_ns;
+        // Rows of earlier versions have no times of layers.
+        let before = self.image_ns + self.limited_ns;
+        self.scheduled_ns = command.begin.saturating_sub(self.submit_ns + before);
         self.parts = Some(command.parts);
         self
     }
 
     /// Each part of its time with its name; together they are the latency.
     pub fn named(&self) -> Vec<(&'static str, Nanos)> {
-        let model = self.target_ns.saturating_sub(self.submit_ns + self.scheduled_ns);
-        let mut all = vec![("scheduler", self.scheduled_ns)];
+        let (begin, end) = self.in_model();
+        let mut all = vec![
+            ("image", self.image_ns),
+            ("limit", self.limited_ns),
+            ("scheduler", self.scheduled_ns),
+        ];
         match &self.parts {
             Some(parts) => all.extend(parts.named()),
-            None => all.push(("model", model)),
+            None => all.push(("model", end - begin)),
         }
+        all.push(("fault", self.fault_ns));
         all.push(("late", self.delivered_ns.saturating_sub(self.target_ns)));
         all
     }
@@ -122,12 +147,25 @@ impl SlowIo {
 
 /// Gives the slowest I/Os of a drive what its model kept of them; the model's list goes into them.
 pub(crate) fn join(ios: &mut [SlowIo], inside: &mut Option<Inside>) {
-    let commands = Inside::take_slowest(inside);
+    give(ios.iter_mut(), &Inside::take_slowest(inside), false);
+}
+
+/// The same for those of the disks on a shared drive.
+pub(crate) fn join_disks<'a>(
+    ios: impl Iterator<Item = &'a mut SlowIo>,
+    inside: &mut Option<Inside>,
+) {
+    give(ios, &Inside::take_slowest(inside), true);
+}
+
+fn give<'a>(
+    ios: impl Iterator<Item = &'a mut SlowIo>,
+    commands: &[SlowCommand],
+    own_offsets: bool,
+) {
     for io in ios {
-        if let Some(command) = commands.iter().find(|command| io.is(command)) {
-            io.scheduled_ns = command.begin - io.submit_ns;
-            io.parts = Some(command.parts);
-        }
+        let command = commands.iter().find(|command| io.is(command, own_offsets));
+        io.parts = command.map(|command| command.parts).or(io.parts);
     }
 }
 
@@ -197,9 +235,10 @@ pub(crate) fn table(ios: &[SlowIo], since: impl Fn(Nanos) -> f64, most: usize) -
     let rows: Vec<_> = used.iter().flatten().map(|io| io.named()).collect();
     // Parts in their order; those of which no I/O has anything are left out.
     let order = Parts::<Nanos>::default().named();
-    let names = ["scheduler", "model"].into_iter().chain(order.map(|(name, _)| name));
+    let names =
+        ["image", "limit", "scheduler", "model"].into_iter().chain(order.map(|(name, _)| name));
     let has = |name: &&str| rows.iter().flatten().any(|(each, time)| each == name && *time > 0);
-    let parts: Vec<&str> = names.chain(["late"]).filter(has).collect();
+    let parts: Vec<&str> = names.chain(["fault", "late"]).filter(has).collect();
     let mut columns = vec![Column::left("operation")];
     let facts = ["I/Os", "latency", "length", "order", "ended at", "LBA"];
     columns.extend(facts.map(Column::right));
@@ -313,6 +352,7 @@ mod tests {
     #[test]
     fn an_io_gets_the_parts_of_its_command_and_no_others() {
         let mut ios = vec![io(1, 0), io(2, 7), io(3, 0)];
+        ios[1].scheduled_ns = 50;
         let text = include_str!("../tests/inside.json");
         let mut inside: Inside = serde_json::from_str(text).unwrap();
         let other = SlowCommand { end: 1, ..command(&ios[2], 0) };

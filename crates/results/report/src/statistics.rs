@@ -71,6 +71,7 @@ pub(crate) struct OperationStatistics {
     pub(crate) count: u64,
     bytes: u64,
     errors: u64,
+    active: ActiveTime,
     pub(crate) latencies: Latencies,
     pub(crate) timeline: Timeline,
 }
@@ -81,6 +82,7 @@ impl OperationStatistics {
             count: 0,
             bytes: 0,
             errors: 0,
+            active: ActiveTime::default(),
             latencies: Latencies::new(bound),
             timeline: Timeline::new(),
         }
@@ -90,10 +92,16 @@ impl OperationStatistics {
         self.count += 1;
         self.bytes = self.bytes.saturating_add(record.bytes);
         self.errors += u64::from(record.failed());
+        self.active.record(record);
         let latency = record.delivered.saturating_sub(record.submit);
         self.latencies.record(record.target.saturating_sub(record.submit), latency);
         let IoRecord { offset, bytes, order, .. } = *record;
         self.timeline.record(Point { at: record.delivered, latency, offset, bytes, order });
+    }
+
+    /// I/Os that failed.
+    pub(crate) fn errors(&self) -> u64 {
+        self.errors
     }
 
     /// Brings the latencies in order, as every figure wants them.
@@ -101,16 +109,17 @@ impl OperationStatistics {
         self.latencies.sort();
     }
 
-    /// The figures, after [`Self::sort`]; rates are over `active`.
-    pub(crate) fn summary(&self, active: ActiveTime) -> OperationSummary {
+    /// The figures, after [`Self::sort`].
+    pub(crate) fn summary(&self) -> OperationSummary {
         let target = self.latencies.target().latency();
         let delivered = self.latencies.delivered.latency();
         OperationSummary {
             count: self.count,
             bytes: self.bytes,
             errors: self.errors,
-            iops: active.rate(self.count),
-            bytes_per_second: active.rate(self.bytes),
+            active_seconds: self.active.seconds(),
+            iops: self.active.rate(self.count),
+            bytes_per_second: self.active.rate(self.bytes),
             percentiles: self.latencies.delivered.method(),
             max_error_percent: delivered.largest_error_percent(&target),
             target_ns: target,
@@ -164,11 +173,6 @@ impl DriveStatistics {
         }
     }
 
-    /// The time of its rates.
-    pub(crate) fn active(&self) -> ActiveTime {
-        self.active
-    }
-
     /// When its last I/O was delivered (ns).
     pub(crate) fn last(&self) -> Option<Nanos> {
         self.active.0.map(|(_, last)| last)
@@ -182,7 +186,7 @@ impl DriveStatistics {
     /// The figures, after [`Self::sort`].
     pub(crate) fn summary(&self) -> DriveSummary {
         let [read, write, flush, discard, write_zeroes, copy, verify, barrier] =
-            std::array::from_fn(|index| self.operations[index].summary(self.active));
+            std::array::from_fn(|index| self.operations[index].summary());
         let (boot_ios, refused) = (self.boot_ios, self.refused);
         DriveSummary {
             described: self.drive.clone(),

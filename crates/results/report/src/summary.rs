@@ -10,16 +10,20 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use stasis_block::inside::Inside;
 use stasis_block::Operation;
-use stasis_run_events::{Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome};
+use stasis_run_events::{
+    Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, SharedOutcome,
+};
 
 use crate::faults::FaultSummary;
 use crate::folder::folder_of;
 use crate::jobs::JobSummary;
 use crate::latency::{Latency, Method};
 use crate::slowest::{self, SlowIo};
+use crate::thresholds::{Judgement, UNMET};
 use crate::{Drive, SUMMARY_FILE};
 
-/// Fields of a summary that depend on the wall clock, the machine or the build. All others
+/// Fields of a summary that depend on the wall clock, the machine, the build, or where files are.
+/// All others
 /// are the same for two runs of one experiment under `exact`. Those that are no field of
 /// [`Summary`] are a caller's.
 pub const INCIDENTAL_FIELDS: &[&str] = &[
@@ -36,6 +40,7 @@ pub const INCIDENTAL_FIELDS: &[&str] = &[
     "repeat",
     "repeat_test",
     "command_wall_seconds",
+    "experiment",
 ];
 
 /// A summary without [`INCIDENTAL_FIELDS`], wherever in it they stand.
@@ -124,6 +129,9 @@ pub struct Summary {
     /// Reasons not to trust the result, see [`crate::trust`].
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub warnings: Vec<String>,
+    /// The run's thresholds, in the order of the experiment.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub thresholds: Vec<Judgement>,
     /// Fields that the caller added.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -151,7 +159,7 @@ pub struct ProcessorSummary {
 }
 
 /// A drive's I/Os after boot.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // the operations are what their names say
 pub struct DriveSummary {
     /// The drive.
@@ -162,7 +170,7 @@ pub struct DriveSummary {
     /// Commands that its controller refused; they are in no other figure.
     #[serde(default)]
     pub refused: u64,
-    /// From its first submission to its last completion: the time of its rates.
+    /// From its first submission to its last completion.
     #[serde(default)]
     pub active_seconds: f64,
     pub read: OperationSummary,
@@ -243,7 +251,7 @@ pub struct FirstError {
 }
 
 /// One operation on one drive. Failed I/Os count in every field.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OperationSummary {
     /// How many I/Os.
     pub count: u64,
@@ -251,7 +259,10 @@ pub struct OperationSummary {
     pub bytes: u64,
     /// How many failed.
     pub errors: u64,
-    /// I/Os a second, over the time in which the drive was active.
+    /// From its first submission to its last completion: the time of its rates.
+    #[serde(default)]
+    pub active_seconds: f64,
+    /// I/Os a second of `active_seconds`.
     #[serde(default)]
     pub iops: f64,
     /// Bytes a second, over the same time.
@@ -313,8 +324,14 @@ impl Summary {
         extra.retain(|name, _| !OWN_FIELDS.contains(&name.as_str()));
         // Of several machines, and of drives that are shared, where there are any.
         let machines: Vec<Value> = outcome.machines.iter().map(machine).collect();
-        let shared: Vec<Value> =
-            outcome.shared.iter().filter_map(|one| serde_json::to_value(one).ok()).collect();
+        let of_shared = |shared: &SharedOutcome| {
+            let mut shared = shared.clone();
+            let its = |name: &str| shared.tenants.iter().any(|tenant| tenant.name == name);
+            let disks = drives.iter_mut().filter(|drive| its(&drive.described.name));
+            slowest::join_disks(disks.flat_map(|drive| &mut drive.slowest), &mut shared.inside);
+            serde_json::to_value(shared).ok()
+        };
+        let shared: Vec<Value> = outcome.shared.iter().filter_map(of_shared).collect();
         let networks: Vec<Value> =
             outcome.networks.iter().filter_map(|one| serde_json::to_value(one).ok()).collect();
         for (name, rows) in [("machines", machines), ("shared", shared), ("networks", networks)] {
@@ -351,8 +368,17 @@ impl Summary {
             drives,
             jobs: Vec::new(),
             warnings: Vec::new(),
+            thresholds: Vec::new(),
             extra,
         }
+    }
+
+    /// The exit status for the run: the command's, or [`UNMET`] where it succeeded and a threshold was
+    /// not met.
+    pub fn status(&self) -> u8 {
+        let unmet = self.thresholds.iter().any(|one| !one.met);
+        let status = if self.exit_status == 0 && unmet { UNMET } else { self.exit_status };
+        u8::try_from(status).unwrap_or(1)
     }
 
     /// I/Os of all drives after boot.
@@ -363,7 +389,22 @@ impl Summary {
     /// I/Os a second of all drives, each while it was active: the time before the first I/O, such as
     /// a job's `startdelay`, and after the last does not count.
     pub fn iops(&self) -> f64 {
-        self.drives.iter().flat_map(DriveSummary::used).map(|(_, used)| used.iops).sum()
+        self.rate(|used| used.count)
+    }
+
+    /// Bytes a second of all drives, over the same times.
+    pub fn bytes_per_second(&self) -> f64 {
+        self.rate(|used| used.bytes)
+    }
+
+    /// The sum of an amount of all operations for each second in which their drive was active.
+    fn rate(&self, amount: impl Fn(&OperationSummary) -> u64) -> f64 {
+        let active = self.drives.iter().filter(|drive| drive.active_seconds > 0.0);
+        let rate = |drive: &DriveSummary| {
+            let all: u64 = drive.used().map(|(_, used)| amount(used)).sum();
+            all as f64 / drive.active_seconds
+        };
+        active.map(rate).sum()
     }
 
     /// The largest of all deviations, see [`OperationSummary::max_error_percent`].
@@ -381,7 +422,7 @@ const CANCELLED: &str =
                          recorded until then is kept";
 
 /// The names of [`Summary`]'s own fields, which a caller's may not replace.
-const OWN_FIELDS: &[&str] = &[
+pub(crate) const OWN_FIELDS: &[&str] = &[
     "engine",
     "ending",
     "message",
@@ -409,6 +450,7 @@ const OWN_FIELDS: &[&str] = &[
     "drives",
     "jobs",
     "warnings",
+    "thresholds",
 ];
 
 /// To the thousandth.
@@ -513,6 +555,9 @@ mod tests {
         let extra = OWN_FIELDS.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
         let mut summary = Summary::new(&outcome, "kvm", Duration::ZERO, Vec::new(), extra);
         summary.warnings.push("late".into());
+        summary
+            .thresholds
+            .push(crate::thresholds::Threshold::parse("exits == 0").unwrap().judge(&summary));
         summary.jobs.push(JobSummary {
             name: "job".into(),
             virtual_seconds: 0.0,

@@ -66,6 +66,9 @@ impl Tone {
     }
 }
 
+/// Columns of a table that a phone has room for.
+const MAX_COLUMNS_OF_PHONES: usize = 3;
+
 /// A table of texts. Missing cells are empty, cells beyond the columns are
 /// left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -127,7 +130,17 @@ impl Table {
     }
 
     pub(crate) fn to_html(&self, out: &mut String) {
-        out.push_str("<div class=\"wide\"><table><thead>");
+        // On a phone the rows of a table with more columns stand one below the other, each cell with
+        // its column's name.
+        let names: Option<Vec<String>> = (self.columns.len() > MAX_COLUMNS_OF_PHONES).then(|| {
+            let name = |column: &Column| match &column.group {
+                Some(group) => escape(&format!("{group}: {}", column.heading)),
+                None => escape(&column.heading),
+            };
+            self.columns.iter().map(name).collect()
+        });
+        let class = if names.is_some() { "wide rows" } else { "wide" };
+        out.push_str(&format!("<div class=\"{class}\"><table><thead>"));
         if self.columns.iter().any(|column| column.group.is_some()) {
             out.push_str("<tr class=\"groups\">");
             for run in self.columns.chunk_by(|a, b| a.group == b.group) {
@@ -150,10 +163,12 @@ impl Table {
             for index in 0..self.columns.len() {
                 let tone = self.tones.get(&(number, index)).copied().unwrap_or_default();
                 let (cell, class) = (escape(Self::cell(row, index)), self.class(index, tone));
-                out.push_str(&if index == 0 {
-                    format!("<th scope=\"row\"{class}>{cell}</th>")
-                } else {
-                    format!("<td{class}>{cell}</td>")
+                out.push_str(&match (index, &names) {
+                    (0, _) => format!("<th scope=\"row\"{class}>{cell}</th>"),
+                    (_, Some(names)) => {
+                        format!("<td{class} data-c=\"{}\">{cell}</td>", names[index])
+                    }
+                    (_, None) => format!("<td{class}>{cell}</td>"),
                 });
             }
             out.push_str("</tr>\n");
@@ -224,6 +239,18 @@ mod tests {
         table.to_html(&mut html);
         assert!(html.contains("<td class=\"figure bad\"></td>"), "{html}");
         assert_eq!(html.matches("bad").count(), 1);
+    }
+
+    #[test]
+    fn cells_of_tables_that_are_wide_have_the_names_of_their_columns() {
+        let mut table = table();
+        let mut html = String::new();
+        table.to_html(&mut html);
+        assert!(!html.contains("data-c="), "{html}");
+        table.columns.push(Column::right("p99.9 <").under("read"));
+        html.clear();
+        table.to_html(&mut html);
+        assert!(html.contains("data-c=\"read: p99.9 &lt;\"></td>"), "{html}");
     }
 
     #[test]

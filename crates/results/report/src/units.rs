@@ -1,6 +1,7 @@
 //! Figures as people read them. All functions give the same text for the same
 //! number, on every machine.
 
+use stasis_block::units::format_duration;
 use stasis_block::Operation;
 
 /// A unit of time with its length in ns.
@@ -52,6 +53,13 @@ impl TimeUnit {
 pub fn duration(ns: f64) -> String {
     let unit = TimeUnit::of(ns);
     format!("{} {}", significant(ns / unit.ns(), 5), unit.symbol())
+}
+
+/// A time of `ns` as in experiments, with four significant digits, for a message: `437.9ms`.
+pub fn rounded(ns: u64) -> String {
+    let step = 10u64.saturating_pow(ns.checked_ilog10().unwrap_or(0).saturating_sub(3));
+    let rounded = (ns / step + u64::from(ns % step >= step.div_ceil(2))).checked_mul(step);
+    format_duration(rounded.unwrap_or(ns))
 }
 
 /// A time of `ns` with two significant digits at most: `100 µs`.

@@ -330,11 +330,11 @@ fn command(
 ) -> Result<Option<(String, ToldCommand)>, ReportError> {
     let folder = folder_of(folder);
     // Those alike are told apart by their place among all.
-    let alike = |command: &ToldCommand| (command.end, command.bytes) == (io.target, io.bytes);
+    let alike = |command: &ToldCommand| (command.end, command.bytes) == (io.model_end(), io.bytes);
     let Some(mut told) = ToldCommands::read_those(folder, alike)? else { return Ok(None) };
     let mut ios = KeptIos::open(folder)?;
     while let Some(other) = ios.next().transpose()? {
-        let is_alike = (other.target, other.bytes) == (io.target, io.bytes);
+        let is_alike = (other.model_end(), other.bytes) == (io.model_end(), io.bytes);
         if ios.drives()[usize::from(other.drive)] != drive || !is_alike {
             continue;
         }
@@ -374,7 +374,7 @@ fn link(folder: &Path, owner: &str, operation: &mut Waited) -> Result<(), Report
     let mut found = BTreeMap::new();
     let mut ios = KeptIos::open(folder)?;
     while let Some(io) = ios.next().transpose()? {
-        if !keys.contains(&(io.target, io.bytes)) {
+        if !keys.contains(&(io.model_end(), io.bytes)) {
             continue;
         }
         let drive = ios.drives()[usize::from(io.drive)].clone();

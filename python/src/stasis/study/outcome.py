@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
-import pyarrow as pa
-
 from ..errors import ProgramError, ProgramNotFound, ResultsError
-from ..frame import pandas_of, polars_of
+from ..frame import Frame
 from ..ios import Ios
 from ..pages import framed
 from ..result import Result
-from .dataset import read_dataset
+from .dataset import dataset_of, read_dataset
 from .page import page_of
 from .points import Point
 
 if TYPE_CHECKING:
     import pandas
     import polars
+    import xarray
 
 __all__ = ["Failure", "StudyResult"]
 
@@ -63,24 +62,36 @@ class StudyResult:
     repeat: Optional[dict[str, Any]] = None
 
     @functools.cached_property
-    def figures(self) -> pa.Table:
-        """One row for each point, drive and operation, with the axes as columns."""
-        return read_dataset(self.folder / "figures")
+    def figures(self) -> Frame:
+        """One row for each point, drive and operation, with the axes as columns: numbers and truth
+        values as such, texts and tables as texts."""
+        return Frame(read_dataset(self.folder / "figures", [point.values for point in self.finished]))
 
     @functools.cached_property
     def ios(self) -> Ios:
         """Every I/O of every point, with the axes as columns; of a study with `ios = "parquet"`."""
-        return Ios(read_dataset(self.folder / "ios"))
+        return Ios(read_dataset(self.folder / "ios", [point.values for point in self.finished]))
 
     @property
     def report(self) -> Path:
         """``report.html``, a self-contained page."""
         return self.folder / "report.html"
 
+    @functools.cached_property
+    def unmet(self) -> list[Failure]:
+        """The thresholds that finished points did not meet."""
+        points = zip(self.finished, self.results())
+        judged = ((point, one) for point, result in points for one in result.thresholds if not one["met"])
+        return [
+            Failure(point.label(), point.key, f"{one['that']}: {one['figure']} is {_value(one)}")
+            for point, one in judged
+        ]
+
     @property
     def ok(self) -> bool:
-        """Whether all points are finished, and all that were compared had equal results."""
-        return not self.failures and not self.differences
+        """Whether all points are finished and met their thresholds, and all that were compared had
+        equal results."""
+        return not self.failures and not self.differences and not self.unmet
 
     def results(self) -> Sequence[Result]:
         """Each finished point's results."""
@@ -103,11 +114,21 @@ class StudyResult:
 
     def to_pandas(self) -> pandas.DataFrame:
         """`figures` as a frame of pandas."""
-        return pandas_of(self.figures)
+        return self.figures.to_pandas()
 
     def to_polars(self) -> polars.DataFrame:
         """`figures` as a frame of Polars."""
-        return polars_of(self.figures)
+        return self.figures.to_polars()
+
+    def to_xarray(self) -> xarray.Dataset:
+        """`figures` as a data set of xarray: a dimension for each axis, for ``drive`` and for
+        ``operation``, and a variable for each figure, with its ``units``.
+
+        A point that is not finished, and an operation that had no I/O, is NaN. A dimension has the last
+        part of its axis's key, ``policy`` of ``model.gc.policy``, where no other axis ends so. A value
+        that is a table is its text.
+        """
+        return dataset_of(self.figures.table, self.axes)
 
     def __repr__(self) -> str:
         state = f"{len(self.finished):,} of {self.total:,} points"
@@ -119,3 +140,9 @@ class StudyResult:
         except (ProgramError, ProgramNotFound):
             # Without a program to draw plots, a notebook shows the line above.
             return None
+
+
+def _value(threshold: Mapping[str, Any]) -> str:
+    """The value of a threshold's figure with its unit."""
+    value = threshold["value"]
+    return "not there" if value is None else f"{value:,.10g} {threshold['unit']}".rstrip()

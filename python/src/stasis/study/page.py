@@ -21,6 +21,17 @@ _MOST_LINES = 8
 _MOST_ROWS = 128
 _MOST_POINTS = 64
 _SHOWN = ("mean", "p50", "p99", "p99.9", "max")
+#: Operations in words, as the program has them.
+_OPERATIONS = {
+    "read": "reads",
+    "write": "writes",
+    "flush": "flushes",
+    "discard": "discards",
+    "write-zeroes": "writes of zeroes",
+    "copy": "copies",
+    "verify": "verifies",
+    "barrier": "barriers",
+}
 #: Limits on the values of an axis of a heat map, and on the rows of a plot of intervals.
 _MOST_CELLS = 24
 _MOST_INTERVALS = 24
@@ -47,7 +58,7 @@ def _page(result: StudyResult, rows: Sequence[dict[str, Any]], level: int) -> Pa
         section.blocks += _maps(of, result.axes)
         section.blocks += _over_seeds(of, result.axes)
         section.blocks += _distributions(of, result.axes)
-        for axis in (axis for axis in result.axes if len({str(row[axis]) for row in of}) > 1):
+        for axis in (axis for axis in _told(of, result.axes) if not _nominal(axis)):
             if room > 0:
                 section.blocks += _effect(of, axis, level)
             else:
@@ -58,6 +69,7 @@ def _page(result: StudyResult, rows: Sequence[dict[str, Any]], level: int) -> Pa
         sections.append(Section("", [{"prose": f"{left_out:,} more effects are in `figures`."}]))
     failures = _failures("Points that failed", result.failures, level)
     failures += _failures("Points that do not repeat", result.differences, level)
+    failures += _failures("Thresholds that were not met", result.unmet, level)
     if failures:
         sections.insert(0, Section("What went wrong", failures))
     subtitle = f"A study of {', '.join(result.axes) or 'one point'}."
@@ -65,26 +77,24 @@ def _page(result: StudyResult, rows: Sequence[dict[str, Any]], level: int) -> Pa
 
 
 def _head(result: StudyResult, rows: Sequence[dict[str, Any]], level: int) -> Head:
-    """The answer: which point is fastest and which slowest, and a table of all."""
-    if result.failures:
-        verdict, tone = f"{len(result.failures):,} failed", "bad"
-    elif result.differences:
-        verdict, tone = f"{len(result.differences):,} do not repeat", "bad"
-    elif len(result.finished) < result.total:
-        verdict, tone = "unfinished", "neutral"
-    else:
-        verdict, tone = "complete", "good"
+    """The answer, which the program makes of the study's facts, and a table of all points."""
     verified = ("Computed again, same bytes", f"{result.verified - len(result.differences):,} of {result.verified:,}")
     ios = ("I/Os", f"{sum(row['count'] for row in rows):,}")
     tiles = [("Points finished", f"{len(result.finished):,} of {result.total:,}"), verified if result.verified else ios]
-    sentence, points = _extremes(rows, result.axes), _points(rows, result.axes, level)
-    return Head(sentence, verdict, tiles, tone, repeat=result.repeat, table=points)
+    facts = {
+        "failed": len(result.failures),
+        "differing": len(result.differences),
+        "unmet": len({each.key for each in result.unmet}),
+        "missing": max(result.total - len(result.finished), 0),
+        **_figures(rows, result.axes),
+    }
+    return Head(None, None, tiles, repeat=result.repeat, table=_points(rows, result.axes, level), study=facts)
 
 
-def _extremes(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> str:
-    """The points with the least and the greatest latency of the operation with the most I/Os."""
+def _figures(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> dict[str, Any]:
+    """The latency of the operation with the most I/Os: which one, and that of each point."""
     if not rows:
-        return "No point has an I/O to a modelled drive."
+        return {"figure": "latency", "axes": [], "points": []}
     ios: dict[tuple[str, str], int] = {}
     for row in rows:
         subject = (row["drive"], row["operation"])
@@ -92,18 +102,14 @@ def _extremes(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> str:
     drive, operation = max(ios, key=lambda subject: ios[subject])
     of = [row for row in rows if (row["drive"], row["operation"]) == (drive, operation)]
     name = "p99" if min(row["count"] for row in of) >= CARRIED["p99"] else "mean"
-    ends = [pick(of, key=lambda row: row[f"delivered_{name}_ns"]) for pick in (min, max)]
-    least, greatest = (nanos(end[f"delivered_{name}_ns"]) for end in ends)
-    if len(of) == 1:
-        return f"The {name} of {operation}s of {drive} is {least}."
-    if least == greatest:
-        return f"The {name} of {operation}s of {drive} is {least} at each of {len(of):,} points."
     told = _told(of, axes)
-    first, last = (_label(end, told) for end in ends)
-    return (
-        f"Of {len(of):,} points, {first} has the least {name} of {operation}s of {drive}, {least}; "
-        f"{last} has the greatest, {greatest}."
-    )
+    designs, seeds = [axis for axis in told if not _nominal(axis)], [axis for axis in told if _nominal(axis)]
+    points = [
+        ([str(row[axis]) for axis in designs], ", ".join(str(row[axis]) for axis in seeds), row[f"delivered_{name}_ns"])
+        for row in of
+    ]
+    figure = f"{name} of {_OPERATIONS.get(operation, operation)} of {drive}"
+    return {"figure": figure, "axes": designs, "points": points}
 
 
 def _told(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> list[str]:

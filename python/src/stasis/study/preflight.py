@@ -56,7 +56,8 @@ def _unknown(kind: str, program: Path, point: Point) -> str | None:
                 job["machine"] = [{k: v for k, v in each.items() if k != "command"} for each in job["machine"]]
             (folder / "experiment.toml").write_text(tomli_w.dumps(job), encoding="utf-8")
             words = ["run", "experiment.toml"]
-        done = run_program([str(program), "--quiet", *words], cwd=folder, env=point.variables)
+        command_line = [str(program), "--quiet", *words]
+        done = run_program(command_line, cwd=folder, env=point.variables).not_interrupted()
     # The files are of this function's making: their names, places and lines tell a reader nothing.
     placed_at = r"^(model|experiment)\.toml: (line \d+, column \d+: )?(model: )?"
     message = re.sub(placed_at, "", done.message()).partition("\n")[0]

@@ -232,6 +232,8 @@ def _run(task: Task, program: Path, folder: Path, cancel: threading.Event) -> Pa
     command_line = [str(program), "--quiet", *words, "--results", "results"]
     # The thread that computes may not be the main one, which alone has signals: `cancel` ends the program.
     done = run_program(command_line, cwd=folder, env=task.variables, cancel=cancel)
+    if not cancel.is_set():
+        done.not_interrupted()
     if done.status not in (0, 124) and _ending(results) != "exited":
         raise ProgramError(done.message(), status=done.status, command_line=command_line)
     return results
@@ -250,6 +252,9 @@ def simulation_words(job: Mapping[str, Any], folder: Path) -> list[str]:
         if key == "workload" and "[" in value:
             (folder / "job.fio").write_text(value, encoding="utf-8")
             words += ["--workload", "job.fio"]
+        elif key == "expect":
+            for that in [value] if isinstance(value, str) else value:
+                words += ["--expect", str(that)]
         elif key in ("exact-times", "think-times", "wrap"):
             words += [f"--{key}"] * bool(value)
         elif key != "model":

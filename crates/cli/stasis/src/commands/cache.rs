@@ -4,11 +4,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use serde_json::json;
 use stasis_emulated_host::Kind;
 use stasis_guest_image as guest_image;
 use stasis_report::{units, Column, Table};
 use stasis_runner::guest;
 use stasis_runner::software_host;
+use stasis_terminal::answer;
 
 /// Commands of `stasis cache`.
 #[derive(Debug, clap::Subcommand)]
@@ -31,13 +33,15 @@ pub fn main(command: Option<&CacheCommand>) -> Result<ExitCode> {
         None => {
             let mut text = list(&cache)?.to_text();
             text += &format!("\nin {}\n", cache.display());
-            stasis_terminal::print(&text)?;
+            answer::put("cache", &cache)?;
+            answer::text(&text)?;
         }
         Some(CacheCommand::Prune { all }) => {
             let before = guest_image::bytes(&cache);
             prune(&cache, *all)?;
             let freed = before.saturating_sub(guest_image::bytes(&cache));
-            stasis_terminal::print(&format!("{} freed\n", units::bytes(freed)))?;
+            answer::put("freed_bytes", &freed)?;
+            answer::text(&format!("{} freed\n", units::bytes(freed)))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -58,9 +62,12 @@ fn list(cache: &Path) -> Result<Table> {
     for kind in kinds(cache)? {
         let bytes = kind.paths.iter().map(|path| guest_image::bytes(path)).sum();
         listed += bytes;
+        let kept = json!({ "what": kind.what, "number": kind.paths.len(), "bytes": bytes });
+        answer::push("kept", &kept)?;
         table.push(vec![kind.what.to_owned(), kind.paths.len().to_string(), units::bytes(bytes)]);
     }
     let rest = guest_image::bytes(cache).saturating_sub(listed);
+    answer::put("bytes", &(listed + rest))?;
     table.push(vec!["everything else".to_owned(), String::new(), units::bytes(rest)]);
     table.push(vec!["all".to_owned(), String::new(), units::bytes(listed + rest)]);
     Ok(table)

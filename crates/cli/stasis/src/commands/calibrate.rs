@@ -12,6 +12,7 @@ use stasis_block::Operation;
 use stasis_models::calibrate::{from_text, Form};
 use stasis_models::profile::{Block, Observed};
 use stasis_models::Profile;
+use stasis_terminal::answer;
 
 /// Arguments of `stasis calibrate`.
 #[derive(Debug, clap::Args)]
@@ -43,12 +44,13 @@ pub fn main(arguments: &CalibrateArguments) -> Result<ExitCode> {
     let text = profile.to_json() + "\n";
     let output = arguments.output.clone().unwrap_or_else(|| PathBuf::from("profile.json"));
     if output == Path::new("-") {
-        stasis_terminal::print(&text)?;
+        answer::document(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
     stasis_report::keep_inputs(&output, std::slice::from_ref(&arguments.file))?;
     write(&output, &text, arguments.force)?;
-    stasis_terminal::print(&describe(&profile, &output))?;
+    answer::put("profile", &output)?;
+    answer::text(&describe(&profile, &output))?;
     Ok(ExitCode::SUCCESS)
 }
 

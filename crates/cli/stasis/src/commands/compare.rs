@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
-use stasis_comparison::{Candidate, Comparison};
-use stasis_report::{keep_inputs, ResultsFolder};
+use stasis_comparison::{Candidate, Comparison, Slower};
+use stasis_report::{keep_inputs, units, ResultsFolder};
 use stasis_runner::provenance::Provenance;
 
 /// The page's file.
@@ -19,12 +19,14 @@ const FILE: &str = "comparison.json";
   stasis compare before after
   stasis compare greedy cost-benefit --results comparison
   stasis compare main branch --fail-above 5% --junit compare.xml
+  stasis compare main branch --least 0.1%
 
 Each of A, B, ... is a folder of results, or a folder of such folders, such as one for each
-seed. Intervals of 95 % are told with each figure; a difference is significant where they do
-not overlap.
+seed. The command's own time comes first, then what it printed. Latencies are compared where
+both did the same I/Os. Intervals of 95 % are told with each figure; a difference is
+significant where they do not overlap and it is not below --least.
 
-Exit status: 0; 1 if --fail-above finds a figure of B, ... that is slower.")]
+Exit status: 0; 1 if --fail-above finds that B, ... is slower.")]
 pub struct Arguments {
     /// Results to compare; the first one is the base
     #[arg(value_name = "RESULTS", required = true, num_args = 2..)]
@@ -37,7 +39,11 @@ pub struct Arguments {
         hide_default_value = true
     )]
     folder: PathBuf,
-    /// Exit with 1 if a latency is significantly greater than the base's by more than this
+    /// The smallest difference that matters
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percent)]
+    least: f64,
+    /// Exit with 1 if a command takes longer than the base's by more than this, or of the same I/Os
+    /// a latency is significantly greater
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_above: Option<f64>,
     /// Write the figures as tests in JUnit's XML to this file: those that --fail-above finds fail
@@ -58,7 +64,8 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     let files: Vec<_> = arguments.results.iter().flat_map(|path| Candidate::files(path)).collect();
     let candidates = arguments.results.iter().map(|path| Candidate::read(path));
     let candidates = candidates.collect::<Result<Vec<_>, _>>()?;
-    let comparison = Comparison::of(candidates).context("nothing to compare: name two results")?;
+    let comparison = Comparison::of(candidates, arguments.least)
+        .context("nothing to compare: name two results")?;
     if comparison.differences.is_empty() {
         let drives = comparison.candidates.iter().map(|candidate| {
             let has: Vec<_> = candidate
@@ -85,26 +92,45 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     let repeat = Provenance::begin(false).reading(&files).repeat();
     let mut folder = ResultsFolder::claim(&arguments.folder, &inputs)?;
     let (file, page) = (folder.file(FILE)?, folder.file(PAGE)?);
-    let json = serde_json::to_string_pretty(&comparison.differences)?;
+    let json = comparison.to_json()?;
     std::fs::write(&file, json).with_context(|| format!("cannot write {}", file.display()))?;
     stasis_report::page::write(&arguments.folder, PAGE, &comparison.to_html(Some(&repeat)))?;
+    folder.finished()?;
     if let Some(path) = &arguments.junit {
         comparison.to_junit(arguments.fail_above).write(path)?;
     }
     if !quiet {
+        stasis_terminal::print(&format!("{}\n", comparison.verdict().sentence))?;
         let table = comparison.table(false);
-        if table.rows.is_empty() {
-            stasis_terminal::print("No difference is significant.\n")?;
-        } else {
-            stasis_terminal::print(&table.to_text())?;
+        if !table.rows.is_empty() {
+            stasis_terminal::print(&format!("\n{}", table.to_text()))?;
         }
+        let least = units::significant(comparison.least, 3);
+        eprintln!("Differences below {least} % do not count (--least).");
         eprintln!("comparison: {}", page.display());
     }
     let Some(limit) = arguments.fail_above else { return Ok(ExitCode::SUCCESS) };
-    let slower = comparison.slower_by(limit).count();
-    if slower > 0 {
-        eprintln!("stasis: {slower} figures are slower than the base's by more than {limit} %");
-        return Ok(ExitCode::from(1));
+    let slower = comparison.slower_by(limit);
+    if slower.is_empty() {
+        return Ok(ExitCode::SUCCESS);
     }
-    Ok(ExitCode::SUCCESS)
+    let mut latencies = 0;
+    for one in slower {
+        match one {
+            Slower::Failed(one, why) => eprintln!("stasis: {}: the command {why}", one.name),
+            Slower::Time(one, more) => {
+                let (more, limit) = (units::significant(more, 3), units::significant(limit, 3));
+                eprintln!(
+                    "stasis: {}: it takes {more} % longer than {}, more than {limit} %",
+                    one.name, comparison.candidates[0].name
+                );
+            }
+            Slower::Latency(_) => latencies += 1,
+        }
+    }
+    if latencies > 0 {
+        let are = if latencies == 1 { "latency is" } else { "latencies are" };
+        eprintln!("stasis: {latencies} {are} greater than the base's by more than {limit} %");
+    }
+    Ok(ExitCode::from(1))
 }

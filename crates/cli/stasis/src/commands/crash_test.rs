@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use anyhow::Result;
 use stasis_crash::Fault;
 use stasis_crash_test::CrashTest;
 use stasis_experiment::{Engine, Experiment};
-use stasis_terminal::{stop_on_signals, Terminal, STOPPED};
+use stasis_terminal::{answer, stop_on_signals, Terminal, STOPPED};
 
 /// The exit status where something was found.
 const FOUND: u8 = 1;
@@ -160,13 +161,22 @@ pub(super) fn changed(
         keep_disk: arguments.keep_disk,
         junit: arguments.junit.as_deref(),
     };
-    let tested = test.run(&stop_on_signals()?, &mut Terminal::new(false))?;
-    stasis_terminal::print(&match arguments.json {
-        true => tested.json + "\n",
-        false => tested.report.text(&tested.file, &tested.page),
-    })?;
+    let stop = stop_on_signals()?;
+    let tested = match test.run(&stop, &mut Terminal::new(false)) {
+        Ok(tested) => tested,
+        // Whatever the signal ended, it is no failure of the test.
+        Err(error) if stop.load(Ordering::Relaxed) => {
+            stasis_terminal::say!("stasis: stopped: {}", crate::failure::told(&error));
+            return Ok(ExitCode::from(STOPPED));
+        }
+        Err(error) => return Err(error),
+    };
+    match arguments.json {
+        true => answer::document(&(tested.json + "\n"))?,
+        false => answer::text(&tested.report.text(&tested.file, &tested.page))?,
+    }
     let outcome = &tested.report.outcome;
-    Ok(ExitCode::from(match outcome.stopped {
+    Ok(ExitCode::from(match outcome.stopped || stop.load(Ordering::Relaxed) {
         true => STOPPED,
         false if !outcome.findings.is_empty() => FOUND,
         false => 0,

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -19,7 +20,7 @@ use stasis_runner::free_space::free_space;
 use stasis_runner::self_check::{Answer, Keeper};
 use stasis_runner::{program, software_host};
 use stasis_terminal::progress::Steps;
-use stasis_terminal::stop_on_signals;
+use stasis_terminal::{answer, stop_on_signals};
 
 /// Disk that a guest (0.6 GiB), the software host's kernel and its saved
 /// machines (0.3 GiB each) take in the cache, with room for the build.
@@ -105,6 +106,8 @@ struct Findings {
     /// Why a guest could not be built with the tools, where it is not built.
     obstacle: Option<String>,
     cache: PathBuf,
+    /// A place there that this user may not write to.
+    not_writable: Option<PathBuf>,
     cache_available: Option<u64>,
 }
 
@@ -116,11 +119,10 @@ pub fn main(arguments: &DoctorArguments) -> Result<ExitCode> {
         let engine = stasis_runner::engine::choose(arguments.engine)?;
         report.measured = Some(stasis_precision::measure(engine, &stop)?);
     }
-    let text = match arguments.json {
-        true => serde_json::to_string_pretty(&report)? + "\n",
-        false => report.text(),
-    };
-    stasis_terminal::print(&text)?;
+    match arguments.json {
+        true => answer::document(&(serde_json::to_string_pretty(&report)? + "\n"))?,
+        false => answer::text(&report.text())?,
+    }
     let usable = report.measured.as_ref().is_none_or(|measured| measured.verdict.is_usable());
     let good = report.problems.is_empty() && usable;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -142,8 +144,9 @@ fn gather() -> Result<Findings> {
     let kvm = probe::probe();
     let soft = stasis_emulated_host::requirements(&host);
     let needed = kvm != KvmState::Usable && soft.qemu.is_some();
+    let not_writable = guest_image::not_writable(&cache);
     // Without memory or tools another problem is reported.
-    let can = soft.install.is_empty() && enough(soft.available_memory);
+    let can = soft.install.is_empty() && enough(soft.available_memory) && not_writable.is_none();
     let boot = (needed && can).then(|| {
         let mut steps = Steps::new();
         let mut progress = |what: &str, fraction: Option<f64>| steps.step(what, fraction);
@@ -161,6 +164,7 @@ fn gather() -> Result<Findings> {
         guest_suite: recipe.suite,
         guest_tools: guest_image::missing_tools(),
         cache_available: free_space(&cache),
+        not_writable,
         cache,
     })
 }
@@ -221,6 +225,9 @@ fn examine(found: Findings) -> Report {
         let needed = format_size(needed_memory().next_multiple_of(1 << 20));
         problems.push(format!("a guest of the default size needs {needed} of memory"));
     }
+    if let Some(path) = &found.not_writable {
+        problems.push(not_writable(path, &found.cache));
+    }
     if !found.guest_built && found.cache_available.is_some_and(|available| available < DISK) {
         problems.push(format!(
             "guests and software hosts need {} in {}; set XDG_CACHE_HOME to a folder with room",
@@ -244,6 +251,29 @@ fn examine(found: Findings) -> Report {
         install: install.into_iter().collect(),
         measured: None,
     }
+}
+
+/// A problem with a place in the cache that this user may not write to, as root has made it, say.
+fn not_writable(path: &Path, cache: &Path) -> String {
+    let owner = std::fs::metadata(path).map_or(0, |there| there.uid());
+    let user = rustix::process::geteuid().as_raw();
+    let (place, user) = match path.starts_with(cache) {
+        true => (cache, user),
+        // Not this user's at all.
+        false => {
+            return format!(
+            "runs write to {}, which is in a folder of user {owner}, {}; set XDG_CACHE_HOME to a \
+                 folder of yours",
+            cache.display(),
+            path.display()
+        )
+        }
+    };
+    format!(
+        "runs write to {}, which is of user {owner}, not of yours ({user}): sudo chown -R {user} {}",
+        path.display(),
+        place.display()
+    )
 }
 
 impl Report {
@@ -332,6 +362,7 @@ mod tests {
             guest_tools: Vec::new(),
             obstacle: None,
             cache: "/home/u/.cache/stasis".into(),
+            not_writable: None,
             cache_available: Some(20 << 30),
         }
     }
@@ -399,6 +430,17 @@ mod tests {
         assert_eq!(report.problems.len(), 1);
         let text = report.text();
         assert!(text.contains("namespaces of users") && !text.contains("can run here"), "{text}");
+    }
+
+    #[test]
+    fn a_cache_of_another_user_is_a_problem_with_its_remedy() {
+        let mut found = found();
+        found.guest_built = true;
+        found.not_writable = Some("/home/u/.cache/stasis/guest".into());
+        let text = examine(found).text();
+        assert!(text.contains("sudo chown -R ") && !text.contains("can run here"), "{text}");
+        let other = not_writable(Path::new("/home"), Path::new("/home/u/.cache/stasis"));
+        assert!(other.contains("XDG_CACHE_HOME") && !other.contains("chown"), "{other}");
     }
 
     #[test]

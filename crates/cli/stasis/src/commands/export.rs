@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
+use serde_json::json;
 use stasis_block::timeline::{Track, TrackKind};
 use stasis_crash::{LogWrites, TraceReader};
 use stasis_report::{
@@ -13,6 +14,7 @@ use stasis_report::{
     SUMMARY_FILE, TIMELINE_FILE,
 };
 use stasis_run_events::IoRecord;
+use stasis_terminal::answer;
 use stasis_trace_export::{
     blktrace, counters, fio_log, perfetto, pprof, ClusterMoments, Exported, Inside,
 };
@@ -77,7 +79,8 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
         bail!("nothing to write: give --blktrace, --perfetto, --pprof, --fio-log or --log-writes");
     }
     let (drives, ios) = read(arguments)?;
-    let print = |path: &Path, exported: Exported| {
+    let print = |path: &Path, exported: Exported| -> Result<()> {
+        answer::push("files", &json!({ "file": path, "ios": exported.ios }))?;
         if !quiet {
             let left_out = match exported.left_out {
                 0 => String::new(),
@@ -98,23 +101,24 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
             let more = format!("{inside}{machines}{samples}{left_out}");
             eprintln!("{}: {} I/Os{more}", path.display(), exported.ios);
         }
+        Ok(())
     };
     if let Some(folder) = blktrace_to {
         for (number, (name, ios)) in drives.iter().zip(&ios).enumerate() {
             let path = folder.join(format!("{}.blktrace.0", file_name(name)));
             let number = u8::try_from(number).context("more than 256 drives")?;
-            print(&path, written(from, &path, |out| blktrace(ios, number, out))?);
+            print(&path, written(from, &path, |out| blktrace(ios, number, out))?)?;
         }
     }
     if let Some(path) = perfetto_to {
-        print(path, to_perfetto(arguments, &drives, &ios, path)?);
+        print(path, to_perfetto(arguments, &drives, &ios, path)?)?;
     }
     if let Some(folder) = fio_to {
         let begin = ios.iter().flatten().map(|record| record.submit).min().unwrap_or_default();
         for (name, ios) in drives.iter().zip(&ios) {
             let path = folder.join(format!("{}_clat.1.log", file_name(name)));
             let records = ios.iter().copied().map(Ok::<IoRecord, io::Error>);
-            print(&path, written(from, &path, |out| fio_log(records, begin, out))?);
+            print(&path, written(from, &path, |out| fio_log(records, begin, out))?)?;
         }
     }
     if drives.is_empty() && !quiet {
@@ -140,6 +144,7 @@ fn to_pprof(from: &Path, to: &Path, quiet: bool) -> Result<()> {
     let cannot = || format!("cannot write {}", to.display());
     let mut out = BufWriter::new(File::create(to).with_context(cannot)?);
     let samples = pprof(&folded, interval, &mut out).with_context(cannot)?;
+    answer::push("files", &json!({ "file": to, "samples": samples }))?;
     if !quiet {
         eprintln!("{}: {samples} samples", to.display());
     }
@@ -180,6 +185,7 @@ fn log_writes(from: &Path, folder: &Path, only: Option<&str>, quiet: bool) -> Re
         })? {}
         result.with_context(|| format!("drive {name}")).with_context(cannot)?;
         let entries = log.finish().with_context(cannot)?;
+        answer::push("files", &json!({ "file": to, "entries": entries }))?;
         if !quiet {
             eprintln!("{}: {entries} entries", to.display());
         }

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use serde_json::{json, Value};
 use stasis_experiment::{Experiment, GuestSpec};
 use stasis_guest_image::{self as guest_image, DEFAULT_PACKAGES};
 use stasis_report::{units, Column, Table};
 use stasis_runner::guest::{cache, recipe};
-use stasis_terminal::ensure_guest;
+use stasis_terminal::{answer, ensure_guest, stop_on_signals};
 
 use crate::arguments::SystemArguments;
 
@@ -42,9 +43,19 @@ fn spec(arguments: GuestBuildArguments) -> Result<GuestSpec> {
 
 /// `stasis guest build`.
 pub fn build(arguments: GuestBuildArguments) -> Result<ExitCode> {
-    let guest = ensure_guest(&recipe(&spec(arguments)?))?;
-    println!("kernel {}: {}", guest.kernel_release, guest.vmlinux.display());
-    println!("root file system: {}", guest.root.display());
+    let stop = stop_on_signals()?;
+    let guest = ensure_guest(&recipe(&spec(arguments)?), &stop)?;
+    answer::put("kernel_release", &guest.kernel_release)?;
+    answer::put("vmlinux", &guest.vmlinux)?;
+    answer::put("initramfs", &guest.initramfs)?;
+    answer::put("root", &guest.root)?;
+    answer::put("digest", &guest.digest)?;
+    answer::text(&format!(
+        "kernel {}: {}\nroot file system: {}\n",
+        guest.kernel_release,
+        guest.vmlinux.display(),
+        guest.root.display()
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -53,7 +64,15 @@ pub fn list() -> Result<ExitCode> {
     let named = ["guest", "suite", "kernel", "root", "packages beside the usual"].map(Column::left);
     let columns = named.into_iter().chain([Column::right("size"), Column::right("days old")]);
     let mut table = Table::new(columns.collect());
+    answer::put("guests", &Vec::<Value>::new())?;
     for kept in guest_image::list(&cache()?) {
+        let value = json!({
+            "name": kept.name,
+            "kernel_release": kept.kernel_release,
+            "recipe": kept.recipe,
+            "bytes": kept.bytes,
+        });
+        answer::push("guests", &value)?;
         let usual = |package: &&String| DEFAULT_PACKAGES.contains(&package.as_str());
         let more: Vec<_> = kept.recipe.packages.iter().filter(|package| !usual(package)).collect();
         let age = kept.made.elapsed().unwrap_or_default();
@@ -67,7 +86,7 @@ pub fn list() -> Result<ExitCode> {
             (age.as_secs() / 86_400).to_string(),
         ]);
     }
-    stasis_terminal::print(&match table.rows.is_empty() {
+    answer::text(&match table.rows.is_empty() {
         true => "no guests; `stasis guest build` makes one\n".to_owned(),
         false => table.to_text(),
     })?;
@@ -79,7 +98,8 @@ pub fn remove(names: &[String]) -> Result<ExitCode> {
     let cache = cache()?;
     for name in names {
         let freed = guest_image::remove(&cache, name)?;
-        stasis_terminal::print(&format!("{name}: {} freed\n", units::bytes(freed)))?;
+        answer::push("removed", &json!({ "name": name, "bytes": freed }))?;
+        answer::text(&format!("{name}: {} freed\n", units::bytes(freed)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

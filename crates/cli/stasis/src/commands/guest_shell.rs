@@ -64,11 +64,11 @@ fn command_or_shell(command: Vec<String>) -> Vec<String> {
 /// A run's last words; `kept`: its results are the user's.
 fn tell(run: &Results, kept: bool) {
     if kept {
-        eprint!("{}", stasis_report::text_summary(&run.summary));
-        eprintln!("report: {}", run.folder.join(stasis_report::REPORT_FILE).display());
+        stasis_terminal::tell(&stasis_report::text_summary(&run.summary));
+        stasis_terminal::say!("report: {}", run.folder.join(stasis_report::REPORT_FILE).display());
     }
     if let Some(message) = &run.message {
-        eprintln!("stasis: {message}");
+        stasis_terminal::say!("stasis: {message}");
     }
 }
 

@@ -13,6 +13,7 @@ pub mod function;
 pub mod guest;
 pub mod guest_shell;
 pub mod image;
+pub mod inspect;
 pub mod models;
 pub mod moment;
 pub mod on;

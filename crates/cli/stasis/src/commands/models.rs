@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{json, Value};
 use stasis_models::{find, Figures, ModelSpec, NamedModel, Sheet, NAMED};
 use stasis_report::{units, Column, Table};
+use stasis_terminal::answer;
 
 use crate::help::text::wrapped;
 
@@ -35,7 +36,10 @@ pub fn main(model: Option<&str>, json: bool) -> Result<ExitCode> {
             serde_json::to_string_pretty(&value)? + "\n"
         }
     };
-    stasis_terminal::print(&text)?;
+    match json {
+        true => answer::document(&text)?,
+        false => answer::text(&text)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -91,7 +95,7 @@ fn list() -> Result<String> {
     }
     Ok(table.to_text()
         + "\n4 KiB at random places: median latency at queue depth 1, I/Os a second at depth 128; 128 KiB in order.\n\
-           As each model delivers them, driven now. `stasis models NAME` has its data sheet, its source, and the\n\
+           As each model delivers them when it is driven. `stasis models NAME` has its data sheet, its source, and the\n\
            model as TOML to start from. Others in a word: fixed:100us, uniform:200us-400us, profile:FILE (see\n\
            `stasis calibrate`).\n")
 }

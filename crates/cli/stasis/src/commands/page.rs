@@ -1,11 +1,12 @@
 //! `stasis page`: a page from its description.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{anyhow, Context, Result};
 use stasis_report::page::Page;
+use stasis_terminal::answer;
 
 /// Arguments of `stasis page`.
 #[derive(Debug, clap::Args)]
@@ -38,6 +39,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let text = text.with_context(|| format!("cannot read {name}"))?;
     let page =
         Page::from_json(&text).map_err(|error| anyhow!("{name} describes no page: {error}"))?;
-    std::io::stdout().write_all(page.to_html().as_bytes()).context("cannot print the page")?;
+    let html = page.to_html();
+    answer::put("html", &html)?;
+    answer::text(&html)?;
     Ok(ExitCode::SUCCESS)
 }

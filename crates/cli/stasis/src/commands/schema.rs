@@ -1,10 +1,9 @@
 //! `stasis schema`: the keys of experiments and of storage functions, for editors, and the columns
 //! of results.
 
-use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::{json, Value};
 use stasis_experiment::Experiment;
 use stasis_run_events::{IoRecord, Kind};
@@ -71,7 +70,6 @@ pub fn main(of: Files) -> Result<ExitCode> {
         Files::Results => (results(), "The results of Stasis"),
     };
     schema["title"] = title.into();
-    let text = serde_json::to_string_pretty(&schema)?;
-    writeln!(std::io::stdout(), "{text}").context("cannot print the schema")?;
+    stasis_terminal::answer::document(&(serde_json::to_string_pretty(&schema)? + "\n"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -6,12 +6,15 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Command;
 use clap_complete::Shell;
+use stasis_terminal::answer;
 
 use crate::help::{completion, man};
 
 /// `stasis completions SHELL`.
 pub fn completions(command: Command, shell: Shell) -> Result<ExitCode> {
-    stasis_terminal::print(&completion::of(command, shell))?;
+    let script = completion::of(command, shell);
+    answer::put("script", &script)?;
+    answer::text(&script)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -22,11 +25,14 @@ pub fn pages(command: Command, folder: Option<&Path>) -> Result<ExitCode> {
             std::fs::create_dir_all(folder)
                 .and_then(|()| man::write_all(command, folder))
                 .with_context(|| format!("cannot write man pages to {}", folder.display()))?;
+            answer::put("folder", &folder)?;
         }
         None => {
             let mut text = Vec::new();
             man::write_first(command, &mut text)?;
-            stasis_terminal::print(&String::from_utf8_lossy(&text))?;
+            let text = String::from_utf8_lossy(&text);
+            answer::put("page", &text)?;
+            answer::text(&text)?;
         }
     }
     Ok(ExitCode::SUCCESS)

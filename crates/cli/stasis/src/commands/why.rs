@@ -4,8 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use serde_json::{json, Map, Value};
 use stasis_experiment::drive_and_number;
 use stasis_report::why::{Which, Why};
+use stasis_run_events::{Column, IoRecord, Kind};
+use stasis_terminal::answer;
 
 /// Arguments of `stasis why`.
 #[derive(Debug, clap::Args)]
@@ -37,6 +40,56 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         Some((drive, order)) => Which::Of(drive.clone(), *order),
         None => Which::Slowest,
     };
-    stasis_terminal::print(&Why::of(&arguments.results, &which)?.to_text())?;
+    let why = Why::of(&arguments.results, &which)?;
+    tell(&why)?;
+    answer::text(&why.to_text())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A value of a column.
+fn of_column(column: &Column, number: u64) -> Value {
+    match column.kind {
+        Kind::Word(words) => {
+            usize::try_from(number).ok().and_then(|at| words.get(at)).copied().into()
+        }
+        Kind::Flag => (number != 0).into(),
+        _ => number.into(),
+    }
+}
+
+/// The answer's fields, with times in nanoseconds.
+fn tell(why: &Why) -> Result<()> {
+    let columns = IoRecord::COLUMNS.iter().zip(why.io.numbers());
+    let columns = columns.filter(|(column, _)| column.kind != Kind::Drive);
+    let io: Map<String, Value> = columns
+        .map(|(column, number)| (column.name.to_owned(), of_column(column, number)))
+        .collect();
+    answer::put("drive", &why.drive)?;
+    answer::put("io", &io)?;
+    answer::put("whole_ns", &why.whole)?;
+    answer::put("guest", &why.guest)?;
+    answer::put("overtaken", &why.overtaken)?;
+    for (name, time) in &why.parts {
+        answer::push("parts", &json!({ "name": name, "ns": time }))?;
+    }
+    for ahead in &why.ahead {
+        let value = json!({
+            "operation": ahead.operation.name(),
+            "count": ahead.count,
+            "oldest_ns": ahead.oldest,
+            "delivered": ahead.delivered,
+        });
+        answer::push("ahead", &value)?;
+    }
+    for one in why.activity.iter().flatten() {
+        let value = json!({
+            "track": one.track,
+            "what": one.what.name(),
+            "cause": one.cause.name(),
+            "ns": one.time,
+            "count": one.count,
+        });
+        answer::push("activity", &value)?;
+    }
+    Ok(())
 }

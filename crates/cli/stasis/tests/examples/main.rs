@@ -19,6 +19,7 @@ const RUN: &[&str] = &[
     "stasis function new ",
     "stasis guest list",
     "stasis image ",
+    "stasis inspect ",
     "stasis man ",
     "stasis models",
     "stasis page ",

@@ -1,5 +1,8 @@
 //! The power of a traced run is cut: an ext4 file system on a disk image.
 
+use std::io::{BufRead, BufReader};
+use std::process::Command;
+
 use crate::support::Bench;
 
 #[path = "../../../../results/report/tests/browser/mod.rs"]
@@ -331,4 +334,50 @@ fn atomic_writes_are_torn_only_by_a_drive_that_lies() {
     let lying = test("lying", &more);
     lying.expect(1);
     assert!(lying.stdout.contains("is torn: it has parts of steps"), "{lying:#?}");
+}
+
+/// Ctrl-C ends a crash test with 130 whatever it is doing: 125 would be a version to skip for `git
+/// bisect`.
+#[test]
+fn ctrl_c_is_no_failure_in_any_phase() {
+    let bench = Bench::new();
+    std::fs::write(
+        bench.path("crash.toml"),
+        "engine = 'exact'\nresults = 'r'\ncommand = ['sh', '-c', '''for number in 1 2 3; do
+           dd if=/dev/zero of=/dev/vda bs=4k count=1 oflag=direct status=none; echo $number
+         done; [ ! -e /root/endless ] || while :; do :; done''']\n\
+         [[drive]]\nmodel = 'fixed:100us'\ninterface = 'virtio-blk'\nmedium = { ram = '16MiB' }\n",
+    )
+    .unwrap();
+    let endless = "while :; do :; done";
+    // In a guest that has seen another state the check fails, in a new one it does not end.
+    let repeated = format!(
+        "seen=$(ls /run/seen 2>/dev/null); touch /run/seen; [ $STASIS_LINE_COUNT = 1 ] || exit 0; \
+         [ -z \"$seen\" ] || exit 1; {endless}"
+    );
+    let one = format!("[ $STASIS_LINE_COUNT != 1 ] || {endless}");
+    std::fs::write(bench.path("endless"), "").unwrap();
+    let text = bench.text("crash.toml") + "[guest]\nfiles = ['endless']\n";
+    std::fs::write(bench.path("endless.toml"), text).unwrap();
+    bench.finish(bench.command(&["crash-test", "crash.toml", "--states=1"])).expect(0);
+    let traced = ["crash.toml", "--trace=r", "--states=1", "--checkers=1", "--check"];
+    for (phase, words) in [
+        ("booting", vec!["endless.toml"]),
+        ("of virtual time", vec!["endless.toml"]),
+        ("checking what nothing is lost of", [&traced[..], &[endless]].concat()),
+        ("power cuts", [&traced[..], &[&one]].concat()),
+        ("findings repeated", [&traced[..], &[&repeated]].concat()),
+    ] {
+        let mut command = bench.command(&[&["crash-test", "--results=s"], &words[..]].concat());
+        command.env("STASIS_PROGRESS_INTERVAL", "0.1").stdout(std::process::Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let said = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(phase)));
+        assert!(said.is_some(), "{phase} never came");
+        let signal = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+        assert!(signal.unwrap().success());
+        let rest: Vec<String> = lines.map_while(Result::ok).collect();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{phase}: {rest:?}");
+        bench.nothing_left();
+    }
 }

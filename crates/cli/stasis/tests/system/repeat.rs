@@ -61,3 +61,67 @@ fn the_clock_is_the_experiments(bench: &Bench, run: &Finished) {
     assert!(summary["skipped_seconds"].as_f64().unwrap() > 9.0);
     assert!(summary["virtual_seconds"].as_f64().unwrap() > 10.0);
 }
+
+/// Each process has the addresses of the one before: its code need not be translated again.
+#[test]
+fn programs_have_the_same_addresses_each_time() {
+    let bench = Bench::new();
+    let maps = "md5sum /proc/self/maps; cat /proc/sys/kernel/randomize_va_space";
+    let run =
+        bench.run(&["--engine=exact", "--quiet", "--", "sh", "-c", &format!("{maps}; {maps}")]);
+    run.expect(0);
+    let lines: Vec<_> = run.stdout.lines().collect();
+    assert_eq!((lines.len(), lines[1]), (4, "0"), "{lines:?}");
+    assert_eq!(lines[0], lines[2]);
+    assert_eq!(bench.json("results/summary.json")["address_randomization"], false);
+}
+
+/// Runs an experiment of this seed that tells what is random in it, with kept boots of its own in
+/// `cache`; its results.
+fn drawn(bench: &Bench, cache: &str, seed: u64, results: &str) -> [String; 3] {
+    let own = bench.path(cache).join("stasis");
+    if !own.exists() {
+        std::fs::create_dir_all(&own).unwrap();
+        let guests = stasis_guest_image::default_cache().unwrap();
+        std::os::unix::fs::symlink(guests, own.join("guest")).unwrap();
+    }
+    let fault = "[[fault]]\nkind = 'slow'\ndrive = 'd'\nfactor = 3\nrate = 0.5\nbegin = '1ms'\n";
+    let drive = "[[drive]]\nname = 'd'\nmodel = 'uniform:50us-150us'\nmedium = 'ram:64MiB'\n";
+    let experiment = bench.path("drawn.toml");
+    std::fs::write(&experiment, format!("virtual-limit = '{seed}0s'\n{drive}{fault}")).unwrap();
+    let (seed, results) = (format!("--seed={seed}"), format!("--results={results}"));
+    let script = guest_file("drawn.sh");
+    let words = ["run", "--engine=exact", "--quiet", "--ios=csv", &seed, &results, "drawn.toml"];
+    let command = ["--file", &script, "--", "sh", "/root/drawn.sh"];
+    let mut command = bench.command(&[&words[..], &command[..]].concat());
+    command.env("XDG_CACHE_HOME", bench.path(cache));
+    let run = bench.finish(command);
+    run.expect(0);
+    let results = results.trim_start_matches("--results=");
+    let summary = comparable(&bench.json(&format!("{results}/summary.json")));
+    let ios = bench.text(&format!("{results}/ios.csv"));
+    [run.stdout, serde_json::to_string_pretty(&summary).unwrap(), ios]
+}
+
+#[test]
+fn a_kept_boot_serves_every_seed() {
+    let bench = Bench::new();
+    let booted =
+        [3, 4].map(|seed| drawn(&bench, &format!("cache{seed}"), seed, &format!("b{seed}")));
+    // The second run of a machine keeps its boot, whatever the seed of the first was.
+    let kept = [4, 3].map(|seed| drawn(&bench, "cache3", seed, &format!("k{seed}")));
+    let guests = bench.path("cache3/stasis/softkvm/guests");
+    let folders =
+        std::fs::read_dir(guests).unwrap().flatten().filter(|entry| entry.path().is_dir());
+    assert_eq!(folders.count(), 1, "each seed has a boot of its own");
+    for (booted, kept) in booted.iter().zip([&kept[1], &kept[0]]) {
+        for (booted, kept) in booted.iter().zip(kept) {
+            assert_eq!(booted, kept);
+        }
+    }
+    let [three, four] = &booted;
+    for (one, other) in three[0].lines().zip(four[0].lines()).take(4) {
+        assert_ne!(one, other, "the guest draws the same by another seed");
+    }
+    assert_ne!(three[2], four[2], "the drive draws the same by another seed");
+}

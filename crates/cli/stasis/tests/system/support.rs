@@ -310,8 +310,13 @@ pub fn guest_program(name: &str) -> String {
 
 /// A program of `examples`, likewise.
 pub fn example(name: &str) -> String {
+    compiled(&example_file(&format!("{name}.rs")), name)
+}
+
+/// A file of `examples`.
+pub fn example_file(name: &str) -> String {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples");
-    compiled(examples.join(format!("{name}.rs")).to_str().unwrap(), name)
+    examples.join(name).to_str().unwrap().to_owned()
 }
 
 fn compiled(source: &str, name: &str) -> String {

@@ -11,7 +11,7 @@ use super::old_versions::{OldVersions, StaleSectors};
 use super::room::Room;
 use super::{changes, DriveFault, DriveFaultKind, FaultChange};
 use crate::join::flip;
-use crate::{Control, Decorator, Done, Layer, Sampling, WritePointers};
+use crate::{Control, Decorator, Done, Layer, LayerTimes, Sampling, WritePointers};
 
 /// Limit on the sectors with a wrong bit.
 pub const MAX_ROTTEN: u64 = 4096;
@@ -132,13 +132,13 @@ impl Faults {
     }
 
     /// A layer without faults on a working drive that was given `submitted` commands, whose guests'
-    /// commands began at `begun` (ns). It brings about those of [`Control::set_faults`].
-    pub fn joining(lower: Box<dyn Layer>, submitted: u64, begun: Nanos) -> Self {
+    /// commands began at `begun` (ns), if they have. It brings about those of [`Control::set_faults`].
+    pub fn joining(lower: Box<dyn Layer>, submitted: u64, begun: Option<Nanos>) -> Self {
         let mut faults = Self::new(lower, Vec::new(), 0);
         faults.submitted = submitted;
         // The drive may be watched.
         faults.numbers = Some(Box::new(Numbers::after(submitted)));
-        faults.control.begun = Some(begun);
+        faults.control.begun = begun;
         faults
     }
 
@@ -147,13 +147,13 @@ impl Faults {
         let mut old = std::mem::take(&mut self.faults);
         let is_other = seed != self.seed;
         self.seed = seed;
-        let begun = self.control.begun.unwrap_or(begun);
+        let begun = self.control.begun.or(begun);
         for spec in faults {
             let same = old.iter().position(|fault| fault.spec == spec);
             let mut fault = match same {
                 Some(place) => old.swap_remove(place),
                 None => {
-                    Fault { since: (!spec.triggered).then_some(begun), ..Fault::new(spec, seed) }
+                    Fault { since: begun.filter(|_| !spec.triggered), ..Fault::new(spec, seed) }
                 }
             };
             if is_other {
@@ -302,6 +302,7 @@ impl Faults {
             submit: now,
             order,
             at: now,
+            layers: LayerTimes::default(),
             delivery,
         };
         let done = self.stall(done);
@@ -327,7 +328,8 @@ impl Faults {
             (done.order, done.delivery) = (mark.order, mark.delivery);
             if mark.factor > 0.0 {
                 let more = (done.at - done.submit) as f64 * (mark.factor - 1.0);
-                done.at = done.at.saturating_add(more.max(0.0) as u64).saturating_add(mark.delay);
+                let more = (more.max(0.0) as u64).saturating_add(mark.delay);
+                done.delay_until(done.at.saturating_add(more));
             }
             if let Some(status) = mark.fails.filter(|_| done.status == Status::Ok) {
                 (done.status, done.failed_at) = (status, 0);
@@ -373,7 +375,7 @@ impl Faults {
                 {
                     fault.happened += 1;
                     self.control.befell(spec.number, done.at, done.order, &done.command);
-                    done.at = spec.end.map_or(Nanos::MAX, |end| since.saturating_add(end));
+                    done.delay_until(spec.end.map_or(Nanos::MAX, |end| since.saturating_add(end)));
                     break;
                 }
             }

@@ -195,8 +195,8 @@ pub struct FaultChange {
     pub faults: Vec<DriveFault>,
     /// Seed of their random numbers.
     pub seed: u64,
-    /// When the guests' commands began (ns).
-    pub begun: Nanos,
+    /// When the guests' commands began (ns), if they have.
+    pub begun: Option<Nanos>,
 }
 
 /// A fault of a drive, resolved. Times count from the start of the guests' commands.

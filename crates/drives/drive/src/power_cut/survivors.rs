@@ -19,6 +19,9 @@ pub enum Sampling {
     Least,
     /// Everything is left.
     Most,
+    /// The newest write is left, and older ones are lost as far as they may be: what a missing
+    /// order between two writes shows in.
+    Newest,
     /// A random state, drawn with this seed.
     Random(u64),
 }
@@ -37,6 +40,7 @@ impl VolatileCache {
         let left = match sampling {
             Sampling::Most => self.all_of(|_| true),
             Sampling::Least => self.least(),
+            Sampling::Newest => self.newest(),
             Sampling::Random(seed) => self.random(Xoshiro256PlusPlus::seed_from_u64(seed)),
         };
         let mut left: Vec<_> = left.into_iter().collect();
@@ -72,6 +76,20 @@ impl VolatileCache {
         let mut left = self.all_of(|change| change.epoch < epoch);
         self.destage(epoch, &mut left, None);
         self.mend(&mut left, Holes::Fill);
+        left
+    }
+
+    fn newest(&self) -> Left {
+        let newest = self.can_be_lost().filter(|(_, change)| change.writes).last();
+        let Some((newest, Change { epoch, .. })) = newest else { return self.least() };
+        let epoch = *epoch;
+        let mut left = self.all_of(|change| change.epoch < epoch);
+        left.insert(newest, Survival::Whole);
+        self.mend(&mut left, Holes::Cut);
+        if self.unit_limit().is_some() {
+            self.destage(epoch, &mut left, None);
+            self.mend(&mut left, Holes::Fill);
+        }
         left
     }
 

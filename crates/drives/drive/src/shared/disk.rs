@@ -10,7 +10,7 @@ use stasis_block::{
 };
 
 use super::{Region, SharedDrive};
-use crate::{Control, Done, Layer, Properties};
+use crate::{Control, Done, Layer, LayerTimes, Properties};
 
 /// A region of a shared drive. Its commands see their own offsets.
 pub struct VirtualDisk {
@@ -110,9 +110,20 @@ impl Layer for VirtualDisk {
             let command = self.place(command, true);
             let (submit, at, order) = (now, now, 0);
             let member = &mut inner.members[self.number];
-            let (failed_at, delivery) = (0, Delivery::Once);
-            let done =
-                Done { tag, queue, command, status, failed_at, data, submit, order, at, delivery };
+            let (failed_at, layers, delivery) = (0, LayerTimes::default(), Delivery::Once);
+            let done = Done {
+                tag,
+                queue,
+                command,
+                status,
+                failed_at,
+                data,
+                submit,
+                order,
+                at,
+                layers,
+                delivery,
+            };
             member.due.push(done);
             return;
         }

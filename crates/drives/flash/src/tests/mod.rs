@@ -9,6 +9,7 @@ mod dftl;
 mod ecc;
 mod features;
 mod front;
+mod housekeeping;
 mod hybrid;
 mod kept;
 pub mod load;

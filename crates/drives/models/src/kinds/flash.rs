@@ -33,6 +33,11 @@ impl Parameters for Spec {
         })
     }
 
+    /// Where bad blocks are, and what is written where.
+    fn begins_by_seed(&self) -> bool {
+        true
+    }
+
     fn state_file(&self) -> Option<&str> {
         self.state.as_deref()
     }

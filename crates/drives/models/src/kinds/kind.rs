@@ -57,6 +57,11 @@ impl ModelKind {
         self.0.seeks()
     }
 
+    /// [`Parameters::begins_by_seed`].
+    pub fn begins_by_seed(&self) -> bool {
+        self.0.begins_by_seed()
+    }
+
     /// [`Parameters::zone`].
     pub fn zone(&self, capacity: u64) -> Option<u64> {
         self.0.zone(capacity)
@@ -112,6 +117,7 @@ trait AnyModel: AnyParameters {
     fn capacity(&self) -> Option<u64>;
     fn needs_capacity(&self) -> bool;
     fn seeks(&self) -> bool;
+    fn begins_by_seed(&self) -> bool;
     fn zone(&self, capacity: u64) -> Option<u64>;
     fn for_pairs(&self) -> ModelKind;
     fn log_shape(&self, capacity: u64) -> Option<LogShape>;
@@ -140,6 +146,10 @@ impl<P: Parameters> AnyModel for P {
 
     fn seeks(&self) -> bool {
         Parameters::seeks(self)
+    }
+
+    fn begins_by_seed(&self) -> bool {
+        Parameters::begins_by_seed(self)
     }
 
     fn zone(&self, capacity: u64) -> Option<u64> {

@@ -106,6 +106,11 @@ pub trait Parameters:
         false
     }
 
+    /// Whether the seed decides the state that the drive begins in, and not only what it draws later.
+    fn begins_by_seed(&self) -> bool {
+        false
+    }
+
     /// Reads the files that the keys name, relative to `base`, into them.
     ///
     /// # Errors

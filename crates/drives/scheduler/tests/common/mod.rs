@@ -176,7 +176,7 @@ impl World {
     }
 
     fn fill(&mut self) {
-        while let Some(tag) = self.dispatcher.next(self.now) {
+        while let Some(tag) = self.dispatcher.next(self.now).map(|next| next.tag) {
             let request = self.in_flight[tag as usize].as_ref().unwrap();
             self.drive.submit(self.now, tag, &request.command);
         }

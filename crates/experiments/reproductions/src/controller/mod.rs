@@ -150,7 +150,7 @@ fn measured(request: &Reproduction, subject: Subject) -> Result<Measured> {
 
 fn measure_now(request: &Reproduction, subject: Subject) -> Result<Measured> {
     let definition = Definition::parse(GUEST, "the guest's definition")?;
-    let guest = ensure_guest(&definition.recipe())?;
+    let guest = ensure_guest(&definition.recipe(), &request.stop)?;
     if probe() != KvmState::Usable || !rustix::process::geteuid().is_root() {
         return host::measure(&guest, request.quick, subject, &request.stop);
     }

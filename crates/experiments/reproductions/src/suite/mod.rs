@@ -27,7 +27,7 @@ use stasis_runner::batch::{self, KeptResults, Stopped};
 use stasis_runner::engine;
 use stasis_runner::guest::recipe;
 use stasis_scheduler::SchedulerSpec;
-use stasis_terminal::{ensure_guest, FAILURE, STOPPED};
+use stasis_terminal::{answer, ensure_guest, FAILURE, STOPPED};
 
 use applications::Applications;
 use measured::Measurement;
@@ -187,10 +187,10 @@ pub fn run_boots(
 ) -> Result<Vec<BootOutcome>> {
     let engine = engine::choose(running.engine)?;
     // The guest that measures, and the one whose system is on the disk.
-    ensure_guest(&recipe(&GuestSpec::default()))?;
+    ensure_guest(&recipe(&GuestSpec::default()), stop)?;
     let packages = applications.packages.clone();
     let on_disk = recipe(&GuestSpec { packages, ..GuestSpec::default() });
-    let root = ensure_guest(&on_disk)?.root;
+    let root = ensure_guest(&on_disk, stop)?.root;
     let runner = Runner {
         folder: running.folder.to_owned(),
         engine,
@@ -246,7 +246,9 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     };
     page.sections.extend(provenance.section());
     page.write(folder, REPORT_FILE)?;
-    stasis_terminal::print(&tables::scenarios(&measurements).to_text())?;
+    answer::put("results", folder)?;
+    answer::put("scenarios", &measurements)?;
+    answer::text(&tables::scenarios(&measurements).to_text())?;
     eprintln!("statistics: {}", folder.join(SCENARIOS_FILE).display());
     eprintln!("report: {}", folder.join(REPORT_FILE).display());
     for (name, why) in &failed {

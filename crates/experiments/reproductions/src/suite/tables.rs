@@ -3,7 +3,8 @@
 use stasis_report::page::Head;
 use stasis_report::plot::{Axis, Bar, Bars, Markup, Quantity, Scale, Segment, COLOURS};
 use stasis_report::units::significant;
-use stasis_report::{Column, Table, Tone};
+use stasis_report::verdict::{Range, Scenarios};
+use stasis_report::{Column, Table};
 
 use super::measured::Measurement;
 use super::pattern::Pattern;
@@ -46,41 +47,29 @@ pub fn scenarios(measurements: &[Measurement]) -> Table {
 /// them.
 pub fn head(measurements: &[Measurement], failed: &[(String, String)]) -> Head {
     let given_up = measurements.iter().filter(|one| one.failed).count();
-    let verdict = match (failed.len(), given_up) {
-        (0, 0) => ("measured", Tone::Good),
-        (0, _) => ("starts given up", Tone::Bad),
-        _ => ("incomplete", Tone::Bad),
-    };
-    let ends = ["s", "bytes/s"].into_iter().filter_map(|unit| {
+    let ranges = ["s", "bytes/s"].into_iter().filter_map(|unit| {
         let of_unit = measurements.iter().filter(|one| one.unit == unit);
         let means = of_unit.filter_map(|one| Some((one, one.mean()?)));
-        let (least, most) = (
-            means.clone().min_by(|a, b| a.1.total_cmp(&b.1))?,
-            means.max_by(|a, b| a.1.total_cmp(&b.1))?,
-        );
-        let shown = |value: f64| match unit {
-            "s" => format!("{} s", significant(value, 3)),
-            _ => format!("{} MB/s", significant(value / 1e6, 3)),
+        let least = means.clone().min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let most = means.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let shown = |(one, value): (&Measurement, f64)| match unit {
+            "s" => format!("{} s ({})", significant(value, 3), one.name),
+            _ => format!("{} MB/s ({})", significant(value / 1e6, 3), one.name),
         };
-        let what = if unit == "s" { "starts take" } else { "throughput is" };
-        Some(format!(
-            "{what} {} ({}) to {} ({})",
-            shown(least.1),
-            least.0.name,
-            shown(most.1),
-            most.0.name
-        ))
+        let kind = if unit == "s" { "starts take" } else { "throughput is" };
+        Some(Range { kind, ends: [shown(least), shown(most)] })
     });
-    let ends: Vec<_> = ends.collect();
-    let sentence = match ends.is_empty() {
-        true => format!("{} scenarios were measured.", measurements.len()),
-        false => format!("In {} scenarios {}.", measurements.len(), ends.join("; ")),
+    let verdict = Scenarios {
+        count: measurements.len(),
+        failed: failed.len(),
+        given_up,
+        ranges: ranges.collect(),
     };
     let tiles = [
         ("Scenarios", measurements.len().to_string()),
         ("Boots that failed", failed.len().to_string()),
     ];
-    Head::new(verdict, sentence, tiles).with("", scenarios(measurements))
+    Head::answering(verdict.verdict(), tiles).with("", scenarios(measurements))
 }
 
 /// A plot for each device and benchmark: bars by the workloads of guest and host, one for each pair

@@ -48,6 +48,15 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Result<T> {
+    prepare_under(Engine::Exact, text, base, then)
+}
+
+fn prepare_under<T>(
+    engine: Engine,
+    text: &str,
+    base: &Path,
+    then: impl FnOnce(Prepared) -> T,
+) -> Result<T> {
     let mut experiment: Experiment = toml::from_str(text).unwrap();
     experiment.finish().unwrap();
     let [vmlinux, initramfs, root] = ["vmlinux", "initramfs", "root"].map(|name| name.into());
@@ -71,7 +80,7 @@ fn prepare<T>(text: &str, base: &Path, then: impl FnOnce(Prepared) -> T) -> Resu
         base,
         guest: &guest,
         input: &crate::input::Input::default(),
-        engine: Engine::Exact,
+        engine,
         terminal: None,
         debugged: None,
         branched: None,
@@ -456,4 +465,70 @@ fn the_nvme_drives_of_a_machine_have_distinct_serial_numbers() {
          [[machine.drive]]\n{drive}[[machine.disk]]\non = 'shared'\ninterface = 'nvme'\n"
     );
     prepare(&own_and_shared, folder.path(), |_| ()).unwrap();
+}
+
+#[test]
+fn address_spaces_are_laid_out_alike_unless_the_experiment_says_otherwise() {
+    for (engine, line, is_random, wanted) in [
+        (Engine::Exact, "", false, "norandmaps"),
+        (Engine::Exact, "quiet", false, "norandmaps quiet"),
+        (Engine::Exact, "quiet", true, "quiet"),
+        (Engine::Softkvm, "quiet", false, "quiet"),
+    ] {
+        let text = format!(
+            "command = ['true']\n[machine]\nrandomize = {is_random}\nkernel-command-line = '{line}'\n"
+        );
+        let found = prepare_under(engine, &text, Path::new("."), |prepared| {
+            let line = prepared.plan.machines[0].spec.kernel_command_line.clone();
+            (line, prepared.randomizes())
+        });
+        let (line, randomizes) = found.unwrap();
+        assert_eq!(line, wanted);
+        assert_eq!(randomizes, !wanted.contains("norandmaps"));
+    }
+}
+
+/// One kept boot serves all of them.
+#[test]
+fn no_boot_depends_on_the_seed_or_on_faults_that_come_later() {
+    use crate::begins::Begins;
+    use serde_json::to_value;
+
+    let folder = tempfile::tempdir().unwrap();
+    let plan = |text: &str| prepare(text, folder.path(), |prepared| prepared.plan).unwrap();
+    let text = |seed: u64, model: &str, more: &str| {
+        format!(
+            "command = ['true']\nseed = {seed}\n{more}\n[[drive]]\nname = 'd'\nmodel = '{model}'\n\
+             medium = 'ram:64MiB'\n"
+        )
+    };
+    let fault = |begin| {
+        format!(
+            "virtual-limit = '{begin}s'\n\
+             [[fault]]\nkind = 'slow'\ndrive = 'd'\nfactor = 2\nbegin = '{begin}s'\n\
+             [[fault]]\nkind = 'pause'\nbegin = '{begin}s'\nend = '9s'\n\
+             [[fault]]\nkind = 'reset'\nbegin = '{begin}s'\n"
+        )
+    };
+    let boot = |text: &str| {
+        let mut plan = plan(text);
+        let whole = plan.clone();
+        let begins = Begins::take(&mut plan);
+        let mut again = begins.clone().complete(&plan);
+        for (drive, other) in again.media_mut().zip(whole.media()) {
+            drive.faulty = other.faulty;
+        }
+        assert_eq!(to_value(again).unwrap(), to_value(whole).unwrap(), "the run is another");
+        (to_value(plan).unwrap(), begins)
+    };
+    let fixed = |seed, more: &str| boot(&text(seed, "uniform:1us-2us", more));
+    let ((one, its), (two, other)) = (fixed(1, &fault(1)), fixed(2, &fault(2)));
+    assert_eq!(one, two);
+    assert_ne!(its, other);
+    // Where the drive's beginning is drawn, the boot finds it so.
+    let drawn = |seed| boot(&text(seed, "jpt39c", "")).0;
+    assert_ne!(drawn(1), drawn(2));
+    // What is taken is counted from the start.
+    let full = "[[fault]]\nkind = 'full'\ndrive = 'd'\nspace = '1MiB'";
+    assert_ne!(fixed(1, full).0, fixed(1, "").0);
 }

@@ -11,6 +11,9 @@ use stasis_report::InputFile;
 /// Length of a file up to which it is hashed (bytes): 256 MiB take a second at most. A drive's
 /// image may have terabytes.
 const MAX_HASHED: u64 = 256 << 20;
+/// Length of a text up to which it is kept (bytes), and of all texts of a run together.
+const MAX_TEXT: u64 = 16 << 10;
+const MAX_TEXTS: usize = 128 << 10;
 /// Files of one folder that are hashed.
 const MAX_FILES: usize = 10_000;
 
@@ -19,7 +22,16 @@ const MAX_FILES: usize = 10_000;
 pub(super) fn hashed(paths: &[PathBuf]) -> Vec<InputFile> {
     let mut known = BTreeSet::new();
     let named = paths.iter().filter(|path| known.insert(plain(path)));
-    named.filter_map(|path| input(path).ok()).collect()
+    let mut room = MAX_TEXTS;
+    let with_text = |mut read: InputFile| {
+        read.text = (read.sha256.is_some() && read.bytes <= MAX_TEXT)
+            .then(|| std::fs::read_to_string(&read.path).ok())
+            .flatten()
+            .filter(|text| text.len() <= room);
+        room -= read.text.as_ref().map_or(0, String::len);
+        read
+    };
+    named.filter_map(|path| input(path).ok()).map(with_text).collect()
 }
 
 /// A path without `./` before it.
@@ -29,7 +41,8 @@ fn plain(path: &Path) -> PathBuf {
 
 /// Whether the file or folder that a run has read is as it was then.
 pub fn is_unchanged(read: &InputFile) -> bool {
-    input(Path::new(&read.path)).is_ok_and(|now| now == *read)
+    input(Path::new(&read.path))
+        .is_ok_and(|now| (now.bytes, &now.sha256) == (read.bytes, &read.sha256))
 }
 
 fn input(path: &Path) -> io::Result<InputFile> {
@@ -42,13 +55,13 @@ fn input(path: &Path) -> io::Result<InputFile> {
         let lengths = files.iter().filter_map(|file| Some(file.metadata().ok()?.len()));
         let bytes = lengths.sum();
         let sha256 = (whole && bytes <= MAX_HASHED).then(|| listed(path, &files)).transpose()?;
-        return Ok(InputFile { path: shown, bytes, sha256 });
+        return Ok(InputFile { path: shown, bytes, sha256, text: None });
     }
     let bytes = metadata.len();
     // A device or a pipe is read by the run alone.
     let small = metadata.is_file() && bytes <= MAX_HASHED;
     let sha256 = small.then(|| of_file(path)).transpose()?;
-    Ok(InputFile { path: shown, bytes, sha256 })
+    Ok(InputFile { path: shown, bytes, sha256, text: None })
 }
 
 /// The files below a folder; false where there are more than [`MAX_FILES`].
@@ -114,5 +127,15 @@ mod tests {
         assert_eq!(found[1].sha256, Some(said("cd jobs && sha256sum b/a z | sha256sum")));
         assert_eq!((found[1].bytes, found[2].bytes), (3, 1 << 40));
         assert_eq!(found[2].sha256, None);
+        // Small texts are kept, and what is no text is not.
+        let texts: Vec<_> = found.iter().map(|one| one.text.as_deref()).collect();
+        assert_eq!(texts, [Some("x"), None, None]);
+        std::fs::write(at("bytes"), [0xff, 0xfe]).unwrap();
+        std::fs::write(at("long"), "y".repeat(20_000)).unwrap();
+        let others = hashed(&["bytes", "long"].map(at));
+        assert!(others.iter().all(|one| one.text.is_none() && one.sha256.is_some()));
+        assert!(found.iter().all(is_unchanged));
+        std::fs::write(at("a.toml"), "z").unwrap();
+        assert!(!is_unchanged(&found[0]));
     }
 }

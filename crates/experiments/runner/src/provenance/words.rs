@@ -1,5 +1,7 @@
 //! Words of a command line: this program's own, and those that repeat a run.
 
+use stasis_report::shell_word;
+
 /// Folder for the results of a repetition, beside those that are there.
 const AGAIN: &str = "again";
 
@@ -52,12 +54,7 @@ pub fn own_words(words: &[String]) -> usize {
 
 /// Words as a shell takes them.
 pub fn command_line(words: impl IntoIterator<Item = String>) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+:,./@%^".contains(c);
-    let quoted = words.into_iter().map(|word| match !word.is_empty() && word.chars().all(plain) {
-        true => word,
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    });
-    quoted.collect::<Vec<_>>().join(" ")
+    words.into_iter().map(|word| shell_word(&word)).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod bad;
 mod forms;
 mod in_place;
 mod noise;
+mod ways;
 
 use std::fs;
 use std::os::unix::fs::{symlink, PermissionsExt};

@@ -283,7 +283,7 @@ mod tests {
     use std::rc::Rc;
 
     use stasis_block::{Command, Delivery, PowerLoss};
-    use stasis_drive::{Control, Properties};
+    use stasis_drive::{Control, LayerTimes, Properties};
 
     use super::*;
     use crate::devices::drive::DriveDevice;
@@ -319,6 +319,7 @@ mod tests {
                 submit: 0,
                 order: 0,
                 at: 1,
+                layers: LayerTimes::default(),
                 delivery: Delivery::Once,
             }));
         }

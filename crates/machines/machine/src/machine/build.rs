@@ -159,6 +159,7 @@ impl<'j> Run<'j> {
         Ok(Self {
             timeline,
             pool,
+            begin_source: config.begin,
             debug_source: config.debug,
             branching: Vec::new(),
             debug: None,

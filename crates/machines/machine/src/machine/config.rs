@@ -10,7 +10,7 @@ use stasis_drive::{Layer, SharedDrive, TenantHandle};
 use stasis_network::Outside;
 use stasis_run_events::ProfileJob;
 
-use super::changes::ChangeSource;
+use super::changes::{BeginSource, ChangeSource};
 use super::controller::Controller;
 use super::debug::DebugSource;
 use super::failures::Failure;
@@ -111,6 +111,8 @@ pub struct Config<'a> {
     pub virtual_limit: Option<Nanos>,
     /// The input of a command that runs on a terminal.
     pub keyboard: Option<Box<dyn stasis_channel::Keyboard>>,
+    /// The parts of the run that begin with the commands, if any do.
+    pub begin: Option<BeginSource>,
     /// A debugger, if one takes hold of the run.
     pub debug: Option<DebugSource>,
     /// The samples to take of the run, if any are.

@@ -55,7 +55,8 @@ use timeline::{Timeline, BATCH, BATCH_BYTES};
 use vm::Machine;
 
 pub use changes::{
-    Change, ChangeConfig, ChangeSource, DriveChange, MachineChange, MachineFaults, ModelChange,
+    BeginSource, Change, ChangeConfig, ChangeSource, DriveChange, MachineChange, MachineFaults,
+    ModelChange,
 };
 pub use config::{
     Config, DriveConfig, MachineConfig, ProfileSource, Rewind, Speed, Stop, TimelineConfig,

@@ -7,7 +7,7 @@ use stasis_drive::SharedDrive;
 use stasis_run_events::SharedOutcome;
 
 use super::branch::Branching;
-use super::changes::{ChangeSource, Changes};
+use super::changes::{BeginSource, ChangeSource, Changes};
 use super::config::{ProfileSource, Stop};
 use super::debug::{Debug, DebugSource};
 use super::limits::Limits;
@@ -48,6 +48,8 @@ pub(super) struct Run<'j> {
     pub(super) stop: Stop,
     /// Threads for several processors at once; None: they run in turn.
     pub(super) pool: Option<VcpuPool>,
+    /// Tells before the commands begin what begins with them, if anything does.
+    pub(super) begin_source: Option<BeginSource>,
     /// Makes the debugger when the commands begin, if there is to be one.
     pub(super) debug_source: Option<DebugSource>,
     /// The debugger, while there is one.

@@ -109,6 +109,10 @@ impl Run<'_> {
         if self.machines.iter().any(Machine::is_setting_up) {
             return Ok(());
         }
+        let is_wanted = self.machines.iter().any(|machine| machine.wanting.is_some());
+        if let Some(source) = self.begin_source.take_if(|_| is_wanted) {
+            self.begin_as(source().map_err(Error::Input)?)?;
+        }
         let now = self.timeline.clock.now();
         self.machines.iter_mut().try_for_each(|machine| machine.give_command(now))
     }

@@ -1,6 +1,7 @@
 //! A page from its description in JSON: for programs that have something to show and draw no plots,
 //! such as the Python package.
 
+use serde::de::Error as _;
 use serde::Deserialize;
 
 use super::{Block, Head, Page, Section};
@@ -10,6 +11,7 @@ use crate::plot::{
 };
 use crate::repeat::Repeat;
 use crate::table::{Column, Table, Tone};
+use crate::verdict::{State, Study, StudyPoint, Verdict};
 
 impl Page {
     /// The page that a text in JSON describes (docs/reference/results.md#pages-of-your-own).
@@ -17,7 +19,9 @@ impl Page {
     /// # Errors
     /// With line and column, if the text is no JSON or no page.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str::<Described>(text).map(Self::from)
+        // An error of meaning has no place of its own.
+        let described = serde_json::from_str::<Described>(text)?;
+        Self::try_from(described).map_err(serde_json::Error::custom)
     }
 }
 
@@ -31,18 +35,58 @@ struct Described {
     sections: Vec<DescribedSection>,
 }
 
+/// The answer is in the describer's words, or made here of the facts of a study.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DescribedHead {
-    sentence: String,
-    verdict: String,
+    sentence: Option<String>,
+    verdict: Option<String>,
     #[serde(default)]
     tone: DescribedTone,
+    study: Option<DescribedStudy>,
     tiles: [(String, String); 2],
     #[serde(default)]
     remarks: Vec<String>,
     repeat: Option<Repeat>,
     table: Option<DescribedTable>,
+}
+
+/// The facts of a study.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DescribedStudy {
+    /// How many points failed, gave other results when they were computed again, and are missing.
+    #[serde(default)]
+    failed: u64,
+    #[serde(default)]
+    differing: u64,
+    /// Points that miss thresholds.
+    #[serde(default)]
+    unmet: u64,
+    #[serde(default)]
+    missing: u64,
+    /// The figure that is looked at, such as `p99 of reads of ssd`: a time in ns.
+    figure: String,
+    /// The axes with several values, without seeds.
+    axes: Vec<String>,
+    /// The values of the axes, the seeds as one text, and the figure.
+    points: Vec<(Vec<String>, String, f64)>,
+}
+
+impl From<DescribedStudy> for Study {
+    fn from(described: DescribedStudy) -> Self {
+        let DescribedStudy { failed, differing, unmet, missing, figure, axes, points } = described;
+        let state = match (failed, differing, unmet, missing) {
+            (1.., ..) => State::Failed(failed),
+            (0, 1.., ..) => State::NotRepeating(differing),
+            (0, 0, 1.., _) => State::Unmet(unmet),
+            (0, 0, 0, 1..) => State::Unfinished,
+            (0, 0, 0, 0) => State::Complete,
+        };
+        let point = |(design, seed, figure)| StudyPoint { design, seed, figure };
+        let points = points.into_iter().map(point).collect();
+        Self { state, figure, axes, points }
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -181,33 +225,51 @@ struct Series {
     points: Vec<(f64, f64)>,
 }
 
-impl From<Described> for Page {
-    fn from(described: Described) -> Self {
+impl TryFrom<Described> for Page {
+    type Error = &'static str;
+
+    fn try_from(described: Described) -> Result<Self, Self::Error> {
         let section = |DescribedSection { heading, folded, blocks }| Section {
             heading,
             blocks: blocks.into_iter().map(Block::from).collect(),
             folded,
             anchor: String::new(),
         };
-        Self {
-            title: described.title,
-            subtitle: described.subtitle,
-            head: described.head.map(Head::from),
-            sections: described.sections.into_iter().map(section).collect(),
+        let mut sections: Vec<_> = described.sections.into_iter().map(section).collect();
+        let mut head = None;
+        if let Some(mut described) = described.head {
+            let study = described.study.take().map(Study::from);
+            // The effects come first.
+            if let Some((caption, table)) = study.as_ref().and_then(Study::table) {
+                let section = Section::new("The effect of each axis");
+                sections.insert(0, section.with(Block::Table(caption, table)));
+            }
+            head = Some(described.head(study)?);
         }
+        Ok(Self { title: described.title, subtitle: described.subtitle, head, sections })
     }
 }
 
-impl From<DescribedHead> for Head {
-    fn from(described: DescribedHead) -> Self {
-        let DescribedHead { sentence, verdict, tone, tiles, remarks, repeat, table } = described;
+impl DescribedHead {
+    fn head(self, study: Option<Study>) -> Result<Head, &'static str> {
+        let Self { sentence, verdict, tone, tiles, remarks, repeat, table, .. } = self;
         let tone = match tone {
             DescribedTone::Neutral => Tone::Neutral,
             DescribedTone::Good => Tone::Good,
             DescribedTone::Bad => Tone::Bad,
         };
+        let verdict = match (study, verdict, sentence) {
+            (Some(study), None, None) => study.verdict(),
+            (None, Some(word), Some(sentence)) => Verdict { word, tone, sentence },
+            (Some(_), ..) => {
+                return Err("`head` has both a `study` and an answer in words; give one of the two")
+            }
+            (None, ..) => return Err("`head` needs a `sentence` and a `verdict`, or a `study`"),
+        };
         let (caption, table) = table.map(DescribedTable::table).unwrap_or_default();
-        Self { sentence, verdict, tone, tiles, remarks, repeat, caption, table, ..Self::default() }
+        let mut head = Head::answering(verdict, [("", String::new()), ("", String::new())]);
+        head.tiles = tiles;
+        Ok(Head { remarks, repeat, caption, table, ..head })
     }
 }
 
@@ -377,6 +439,27 @@ mod tests {
             let error = Page::from_json(&PAGE.replace(from, to)).unwrap_err().to_string();
             assert!(error.contains(said) && error.contains(" line "), "{error}");
         }
+    }
+
+    #[test]
+    fn the_answer_of_a_study_is_made_of_its_facts() {
+        let study = r#""study": {"figure": "p99 of reads of ssd", "axes": ["depth"], "points": [
+            [["1"], "1", 100000], [["1"], "2", 100100], [["8"], "1", 300000], [["8"], "2", 300100]]}"#;
+        let words = r#""sentence": "b is <faster>.", "verdict": "faster",
+        "tone": "good""#;
+        assert!(PAGE.contains(words));
+        let html = Page::from_json(&PAGE.replace(words, study)).unwrap().to_html();
+        for part in [
+            "Of 2 designs, depth = 1 has the least p99 of reads of ssd, 100.05 µs",
+            "The effect of each axis",
+            "<dd>complete</dd>",
+        ] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
+        let both = PAGE.replace(words, &format!("{words}, {study}"));
+        assert!(Page::from_json(&both).unwrap_err().to_string().contains("one of the two"));
+        let neither = PAGE.replace(words, r#""tone": "good""#);
+        assert!(Page::from_json(&neither).unwrap_err().to_string().contains("needs a `sentence`"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::pairs;
 use crate::escape::escape;
 use crate::repeat::Repeat;
 use crate::table::{Table, Tone};
+use crate::verdict::Verdict;
 
 /// The head of a page, the same on all pages.
 #[derive(Debug, Clone, Default)]
@@ -31,15 +32,12 @@ pub struct Head {
 }
 
 impl Head {
-    /// A head without remarks and table.
-    pub fn new(
-        (verdict, tone): (impl Into<String>, Tone),
-        sentence: impl Into<String>,
-        tiles: [(&str, String); 2],
-    ) -> Self {
+    /// A head with a case's verdict, without remarks and table.
+    pub fn answering(verdict: Verdict, tiles: [(&str, String); 2]) -> Self {
+        let Verdict { word, tone, sentence } = verdict;
         Self {
-            sentence: sentence.into(),
-            verdict: verdict.into(),
+            sentence,
+            verdict: word,
             tone,
             tiles: tiles.map(|(name, figure)| (name.to_owned(), figure)),
             ..Self::default()

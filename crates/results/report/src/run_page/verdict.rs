@@ -5,14 +5,21 @@ use stasis_block::inside::Inside;
 use stasis_block::Operation;
 
 use super::kind::{Kind, Time};
+use crate::cluster;
 use crate::page::Head;
+use crate::so_far::RUNNING;
 use crate::summary::{DriveSummary, OperationSummary, Summary};
 use crate::table::{Column, Table, Tone};
-use crate::{shared_page, text, units, Repeat, Waits};
+use crate::verdict::{Busiest, End, Precision, Run, Tenants, Verdict};
+use crate::{shared_page, text, thresholds, units, Repeat, Waits};
 
 /// The head of the page.
-pub(super) fn head(summary: &Summary, kind: Kind, time: &Time) -> Head {
-    let (tile, tone, sentence) = verdict(summary, kind);
+pub(super) fn head(
+    summary: &Summary,
+    kind: Kind,
+    time: &Time,
+    answer: Option<cluster::Answer>,
+) -> Head {
     let seconds = |seconds: f64| units::duration(seconds * 1e9);
     let tiles = match kind {
         Kind::Server => {
@@ -23,30 +30,30 @@ pub(super) fn head(summary: &Summary, kind: Kind, time: &Time) -> Head {
             ("Wall-clock time", seconds(summary.wall_seconds)),
         ],
     };
-    let latency = match kind {
-        Kind::Guest => "Latency is what the guest got.",
-        Kind::Simulation => "Latency is the model's.",
-        Kind::Server => "Latency is what the client got.",
-    };
-    let caption = format!(
-        "{latency} Rates are over the time from a drive's first submission to its last completion."
-    );
-    let caption = match shared_page::loads(summary).is_empty() {
-        true => caption,
-        false => format!(
-            "{caption} Workloads of the host have their mean latency only, and rates over the time for which they ran."
-        ),
-    };
-    // Who suffered is what a shared drive's reader asks first.
-    let (tile, tone, sentence) = match shared_page::verdict(summary, time) {
-        Some((suffered, of_tenants, told)) if tone != Tone::Bad => {
-            (format!("{suffered}; {tile}"), of_tenants, format!("{told} {sentence}"))
+    let machines = answer.as_ref().and_then(|answer| answer.verdict(summary));
+    let verdict = shared_page::tenants(summary, time, |tenants| {
+        run(summary, kind, machines, tenants).verdict()
+    });
+    // What the user asked of the run comes before all that nobody asked.
+    let verdict = match thresholds::verdict(summary) {
+        Some((met, Tone::Good, told)) => Verdict {
+            word: format!("{met}; {}", verdict.word),
+            sentence: format!("{told} {}", verdict.sentence),
+            ..verdict
+        },
+        Some((word, tone, told)) => {
+            Verdict { word, tone, sentence: format!("{told} {}", verdict.sentence) }
         }
-        Some((.., told)) => (tile, tone, format!("{sentence} {told}")),
-        None => (tile, tone, sentence),
+        None => verdict,
     };
-    let mut head = Head::new((tile, tone), sentence, tiles).with(caption, drives(summary, kind));
-    head.notes = branch(summary).into_iter().chain(slowest(summary)).collect();
+    let (clients, table) = answer.map(|answer| (answer.clients, answer.table)).unzip();
+    let (caption, table) = match table {
+        Some(table) => (String::new(), table),
+        None => drives(summary, kind),
+    };
+    let mut head = Head::answering(verdict, tiles).with(caption, table);
+    head.notes =
+        clients.flatten().into_iter().chain(branch(summary)).chain(slowest(summary)).collect();
     head.notes.extend(ways(summary));
     head.repeat = Repeat::of(&summary.extra);
     let untrusted = |warning: &String| format!("Not to be trusted: {warning}.");
@@ -87,69 +94,41 @@ fn branch(summary: &Summary) -> Option<String> {
     ))
 }
 
-/// The verdict in a word or two, whether it is good, and in a sentence.
-fn verdict(summary: &Summary, kind: Kind) -> (String, Tone, String) {
-    let ios = summary.ios();
-    if summary.ending != "exited" {
-        let message = summary.message.as_deref().unwrap_or_default();
-        let sentence = format!(
-            "The run did not end with its command: {}: {message}",
-            summary.ending.replace('-', " ")
-        );
-        return (
-            summary.ending.replace('-', " "),
-            Tone::Bad,
-            format!("{}.", sentence.trim_end_matches([':', ' ', '.'])),
-        );
-    }
-    if summary.exit_status != 0 {
-        let status = summary.exit_status;
-        let sentence = format!("The command failed with status {status}.");
-        return (format!("status {status}"), Tone::Bad, sentence);
-    }
-    let errors: u64 = used(summary).map(|(.., figures)| figures.errors).sum();
+/// The facts of the run for its verdict.
+fn run<'a>(
+    summary: &'a Summary,
+    kind: Kind,
+    cluster: Option<Verdict>,
+    tenants: Option<Tenants<'a>>,
+) -> Run<'a> {
     let busiest = used(summary).max_by_key(|(.., figures)| figures.count);
-    let Some((drive, operation, figures)) = busiest else {
-        let sentence = "No I/O reached a modelled drive.".to_owned();
-        return ("no I/O".to_owned(), Tone::Neutral, sentence);
+    let busiest = busiest.map(|(drive, operation, figures)| Busiest {
+        operation,
+        drive: &drive.described.name,
+        iops: figures.iops,
+        bytes_per_second: figures.bytes_per_second,
+        p50: figures.delivered_ns.p50,
+    });
+    let precision = match (kind, summary.max_error_percent()) {
+        (Kind::Simulation, _) => Precision::Simulated,
+        (_, Some(percent)) => Precision::Within(percent),
+        (_, None) => Precision::NoTime,
     };
-    let rate = format!(
-        "{} I/Os; most are {} of {}: {} a second, {}, half within {}",
-        units::count(ios),
-        units::operations(operation),
-        drive.described.name,
-        units::significant(figures.iops, 4),
-        units::bandwidth(figures.bytes_per_second),
-        units::duration(figures.delivered_ns.p50 as f64),
-    );
-    let failed = match errors {
-        0 => String::new(),
-        _ => format!(" {} of them failed.", units::count(errors)),
-    };
-    if kind == Kind::Simulation {
-        let (tile, tone) = match errors {
-            0 => ("simulated", Tone::Neutral),
-            _ => ("I/Os failed", Tone::Bad),
-        };
-        return (tile.to_owned(), tone, format!("{rate}.{failed}"));
+    let message = summary.message.as_deref().unwrap_or_default();
+    Run {
+        end: match summary.ending.as_str() {
+            "exited" => End::Exited(summary.exit_status),
+            RUNNING => End::GoesOn,
+            name => End::Other(name, message),
+        },
+        is_warned: !summary.warnings.is_empty(),
+        cluster,
+        tenants,
+        ios: summary.ios(),
+        errors: used(summary).map(|(.., figures)| figures.errors).sum(),
+        busiest,
+        precision,
     }
-    let error = summary.max_error_percent();
-    let precision = match error {
-        Some(0.0) => "Each percentile of the latency equals the model's.".to_owned(),
-        error => format!(
-            "Percentiles of the latency (p1 to p99.9) differ from the model's by {} at most.",
-            units::deviation(error)
-        ),
-    };
-    let (tile, tone) = match (summary.warnings.is_empty(), errors, error) {
-        (false, ..) => ("not to be trusted".to_owned(), Tone::Bad),
-        (true, 1.., _) => ("I/Os failed".to_owned(), Tone::Bad),
-        (true, 0, Some(0.0)) => ("exact".to_owned(), Tone::Good),
-        (true, 0, error) => {
-            (format!("within {}", units::deviation(error.map(f64::abs))), Tone::Good)
-        }
-    };
-    (tile, tone, format!("{rate}.{failed} {precision}"))
 }
 
 /// Operations of a run whose slowest I/O is told at its top.
@@ -208,8 +187,22 @@ fn ways(summary: &Summary) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// All drives and operations, a row each; of shared drives the host's workloads too.
-fn drives(summary: &Summary, kind: Kind) -> Table {
+/// All drives and operations, a row each; of shared drives the host's workloads too. With a caption.
+pub(super) fn drives(summary: &Summary, kind: Kind) -> (String, Table) {
+    let latency = match kind {
+        Kind::Guest => "Latency is what the guest got.",
+        Kind::Simulation => "Latency is the model's.",
+        Kind::Server => "Latency is what the client got.",
+    };
+    let caption = format!(
+        "{latency} Rates are over the time from an operation's first submission to its last completion."
+    );
+    let caption = match shared_page::loads(summary).is_empty() {
+        true => caption,
+        false => format!(
+            "{caption} Workloads of the host have their mean latency only, and rates over the time for which they ran."
+        ),
+    };
     let figures = ["IOPS", "bandwidth", "mean", "p50", "p99", "p99.9", "I/Os", "amount"];
     let named = ["drive", "operation"].map(Column::left);
     let mut table = Table::new(named.into_iter().chain(figures.map(Column::right)).collect());
@@ -259,5 +252,5 @@ fn drives(summary: &Summary, kind: Kind) -> Table {
         row.resize(table.columns.len(), dash());
         table.push(row);
     }
-    table
+    (caption, table)
 }

@@ -49,6 +49,7 @@ fn begin(track: u64, record: &IoRecord, trace: &mut Trace<'_>) -> io::Result<()>
         match (column.name, column.kind) {
             // The track, the slice and its begin have these.
             ("drive" | "operation" | "submit_ns", _) => {}
+            ("image_ns" | "limited_ns" | "scheduled_ns" | "fault_ns", _) if number == 0 => {}
             ("phase", Kind::Word(words)) => phase = words[number as usize],
             (name, Kind::Word(words)) => notes.push(Note::Text(name, words[number as usize])),
             (name, _) => notes.push(Note::Number(name, number)),

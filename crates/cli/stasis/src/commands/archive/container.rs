@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{Cursor, Write};
+use std::io::Write;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{ensure, Context, Result};
 use serde::{Deserialize, Serialize};
+use stasis_guest_root::Pack;
 
 use super::inputs::levels;
 use super::whole::Whole;
@@ -38,29 +39,22 @@ pub fn write(
 ) -> Result<()> {
     let file = File::create(output)?;
     let encoder = zstd::Encoder::new(file, 0)?;
-    let mut archive = tar::Builder::new(encoder);
-    // The same files make the same archive, independent of owners and times.
-    archive.mode(tar::HeaderMode::Deterministic);
-    archive.follow_symlinks(true);
+    let mut pack = Pack::new(encoder);
     let json = serde_json::to_vec_pretty(manifest)?;
-    let mut header = tar::Header::new_gnu();
-    header.set_size(json.len() as u64);
-    header.set_mode(0o644);
-    archive.append_data(&mut header, MANIFEST, Cursor::new(json))?;
+    pack.add_bytes(Path::new(MANIFEST), 0o644, &json)?;
     for path in inputs {
         // As many names of `folder` remain as the path does not leave.
         let up = levels(path);
         let kept = manifest.folder.ancestors().nth(up).unwrap_or(Path::new(""));
         let below: PathBuf = path.components().skip(up).collect();
-        let name = Path::new(FILES).join(kept).join(below);
-        match path.is_dir() {
-            true => archive.append_dir_all(name, path)?,
-            false => archive.append_path_with_name(path, name)?,
-        }
+        pack.add(path, &Path::new(FILES).join(kept).join(below))?;
     }
     let current = whole.current().map_err(std::io::Error::other)?;
-    append(&mut archive, Path::new(RESULTS), results, &|path| whole.keeps(path, &current))?;
-    archive.into_inner()?.finish()?.flush()?;
+    let archive = pack.archive();
+    // The same results make the same archive, independent of owners and times.
+    archive.mode(tar::HeaderMode::Deterministic);
+    append(archive, Path::new(RESULTS), results, &|path| whole.keeps(path, &current))?;
+    pack.whole()?.finish()?.flush()?;
     Ok(())
 }
 
@@ -87,16 +81,22 @@ fn append(
     Ok(())
 }
 
-/// Unpacks files and folders, and nothing else.
+/// Unpacks files, folders, and links that stay within; nothing else.
 pub fn unpack(archive: &Path, into: &Path) -> Result<()> {
     let file = File::open(archive).context("cannot read it")?;
     let decoder = zstd::Decoder::new(file).context("it is not compressed by zstd")?;
     let mut archive = tar::Archive::new(decoder);
+    archive.set_preserve_permissions(true);
     for entry in archive.entries().context("it is no tar")? {
         let mut entry = entry.context("it is damaged")?;
         let kind = entry.header().entry_type();
         let name = entry.path().context("a name in it")?.into_owned();
-        ensure!(kind.is_file() || kind.is_dir(), "{}: no file and no folder", name.display());
+        let is_link = kind.is_symlink() || kind.is_hard_link();
+        ensure!(
+            kind.is_file() || kind.is_gnu_sparse() || kind.is_dir() || is_link,
+            "{}: no file, folder or link, and only a guest may have anything else",
+            name.display()
+        );
         let whole = entry.unpack_in(into).with_context(|| name.display().to_string())?;
         ensure!(whole, "{} leads out of it", name.display());
     }
@@ -150,5 +150,35 @@ mod tests {
         unpack(&file, &into).unwrap();
         assert!(inside(Path::new("a/b")).is_ok() && inside(Path::new("a/../../b")).is_err());
         assert!(inside(Path::new("/etc")).is_err());
+    }
+
+    /// Files for a guest are repeated as they were: with links, permissions and holes.
+    #[test]
+    fn files_for_a_guest_are_unpacked_as_they_were_packed() {
+        use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("in/empty")).unwrap();
+        std::fs::write(at("in/tool"), "tool").unwrap();
+        std::fs::set_permissions(at("in/tool"), PermissionsExt::from_mode(0o4750)).unwrap();
+        std::fs::hard_link(at("in/tool"), at("in/same")).unwrap();
+        symlink("tool", at("in/link")).unwrap();
+        symlink("gone", at("in/dangling")).unwrap();
+        std::fs::File::create(at("in/sparse")).unwrap().set_len(64 << 20).unwrap();
+        let file = at("a.tar.zst");
+        let encoder = zstd::Encoder::new(File::create(&file).unwrap(), 0).unwrap();
+        let mut pack = Pack::new(encoder);
+        pack.add(&at("in"), Path::new("files/in")).unwrap();
+        pack.whole().unwrap().finish().unwrap();
+        std::fs::create_dir(at("into")).unwrap();
+        unpack(&file, &at("into")).unwrap();
+        let out = |name: &str| at("into/files/in").join(name);
+        let status = |name: &str| std::fs::symlink_metadata(out(name)).unwrap();
+        assert_eq!(status("tool").mode() & 0o7777, 0o4750);
+        assert_eq!(status("tool").ino(), status("same").ino());
+        assert_eq!(std::fs::read_link(out("link")).unwrap(), Path::new("tool"));
+        assert_eq!(std::fs::read_link(out("dangling")).unwrap(), Path::new("gone"));
+        assert!(status("empty").is_dir());
+        assert!(status("sparse").size() == 64 << 20 && status("sparse").blocks() < 1000);
     }
 }

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use anyhow::{ensure, Context, Result};
 use stasis_report::keep_inputs;
+use stasis_terminal::answer;
 
 pub use self::again::{Origin, RunAgain};
 pub use self::command::{Made, Parse};
@@ -88,6 +89,9 @@ pub fn main(arguments: &Arguments, parse: Parse, quiet: bool) -> Result<ExitCode
     };
     write(output, &manifest, &inputs, results, &whole)
         .with_context(|| format!("cannot write {}", output.display()))?;
+    answer::put("archive", output)?;
+    answer::put("inputs", &inputs)?;
+    answer::put("runs", &whole.runs.len())?;
     if !quiet {
         let what = if inputs.len() == 1 { "input" } else { "inputs" };
         let runs = match whole.runs.len() {
@@ -132,6 +136,10 @@ pub fn repeat(arguments: &RepeatArguments, parse: Parse, quiet: bool) -> Result<
         .with_context(|| format!("the archive {shown}"))?;
     let second = Whole::read(&results)?;
     let differences::Compared { differences, ios } = differences::compared(&first, &second)?;
+    answer::put("results", &results)?;
+    answer::put("same", &differences.is_empty())?;
+    answer::put("differences", &differences)?;
+    answer::put("ios", &ios)?;
     if differences.is_empty() {
         let of = match first.runs.len() {
             1 => String::new(),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
+use serde_json::json;
 use stasis_block::units::{format_duration, parse_size};
 use stasis_qemu_vm::probe::{probe, KvmState};
 use stasis_qemu_vm::Accelerator;
@@ -14,7 +15,7 @@ use stasis_storage_function::network::Network;
 use stasis_storage_function::status::{self, LockedFolder, State, Status};
 use stasis_storage_function::supervisor::{supervise, Event};
 use stasis_storage_function::{pin, shipped, Instance, Polling};
-use stasis_terminal::{ensure_guest, print, stop_on_signals};
+use stasis_terminal::{answer, ensure_guest, stop_on_signals};
 
 use super::runtime_folder::runtime_folder;
 
@@ -67,7 +68,7 @@ Exit status: 0 if it is well, 1 if not, 125 if there is none.")]
 /// Where functions are known.
 #[derive(Debug, clap::Args)]
 pub struct PlaceArguments {
-    /// Folder of running functions [default: /run/stasis/functions, or below XDG_RUNTIME_DIR]
+    /// Folder of running functions [default: `functions` in the default of `stasis serve --sockets`]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
 }
@@ -159,7 +160,8 @@ pub fn main(command: &FunctionCommand) -> Result<ExitCode> {
         }
         FunctionCommand::New { folder } => {
             let path = shipped::new(folder)?;
-            print(&format!("{}\n", path.display()))?;
+            answer::put("file", &path)?;
+            answer::text(&format!("{}\n", path.display()))?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -180,7 +182,7 @@ fn start(arguments: &RunArguments) -> Result<ExitCode> {
     }
     instance.check()?;
     // Minutes where it is not kept: errors of a drive are reported before.
-    let guest = ensure_guest(&instance.definition.recipe())?;
+    let guest = ensure_guest(&instance.definition.recipe(), &stop)?;
     let mut known = Status {
         name: instance.name.clone(),
         about: instance.definition.about.clone(),
@@ -327,12 +329,14 @@ fn update_status(instance: &Instance, known: &mut Status, event: &Event) {
 fn list(place: &PlaceArguments) -> Result<ExitCode> {
     let mut text = String::from("functions that come with the program:\n");
     for (name, definition) in shipped::all()? {
+        answer::push("shipped", &json!({ "name": name, "about": definition.about }))?;
         text += &format!("  {name:<10} {}\n", definition.about);
     }
     let running = status::list(&place.folder()?);
     if !running.is_empty() {
         text += "started here:\n";
     }
+    answer::put("running", &running)?;
     for one in running {
         let state = word(one.state);
         let ports: Vec<_> = one.ports.iter().map(|(name, at)| format!("{name} {at}")).collect();
@@ -343,7 +347,7 @@ fn list(place: &PlaceArguments) -> Result<ExitCode> {
             ports.join(", ")
         );
     }
-    print(&text)?;
+    answer::text(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -361,7 +365,7 @@ fn show(name: &str, json: bool, place: &PlaceArguments) -> Result<ExitCode> {
         bail!("no function {name} was started here (`stasis function list`)");
     };
     if json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&one)?))?;
+        answer::document(&format!("{}\n", serde_json::to_string_pretty(&one)?))?;
     } else {
         let mut text = format!("{}: {} ({})\n", one.name, word(one.state), one.about);
         text += &format!("restarts: {}\n", one.restarts);
@@ -377,7 +381,7 @@ fn show(name: &str, json: bool, place: &PlaceArguments) -> Result<ExitCode> {
         if !one.report.is_empty() {
             text += &format!("report: {}\n", one.report);
         }
-        print(&text)?;
+        answer::text(&text)?;
     }
     Ok(if one.state == State::Well { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

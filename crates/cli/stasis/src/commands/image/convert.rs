@@ -43,6 +43,7 @@ pub fn convert(arguments: &ConvertArguments) -> Result<ExitCode> {
         let _ = std::fs::remove_file(to);
     }
     copied.with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    stasis_terminal::answer::put("file", to)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -13,6 +13,7 @@ use stasis_block::units::parse_size;
 use stasis_drive::Drive;
 use stasis_media::{Execution, OpenOptions};
 use stasis_qcow2::{CreateOptions, Format, Image, Settings, ZeroLatency};
+use stasis_terminal::answer;
 
 /// Commands of `stasis image`.
 #[derive(Debug, Subcommand)]
@@ -173,11 +174,13 @@ fn create(arguments: &CreateArguments) -> Result<ExitCode> {
         backing: arguments.backing.clone().map(|name| (name, format)),
     };
     stasis_qcow2::create(&arguments.file, &options)?;
+    answer::put("file", &arguments.file)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn grow(arguments: &GrowArguments) -> Result<ExitCode> {
     stasis_qcow2::grow(&arguments.file, arguments.size)?;
+    answer::put("file", &arguments.file)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use stasis_block::units::format_size;
 use stasis_qcow2::{ImageError, Kind};
-use stasis_terminal::print;
+use stasis_terminal::answer::document;
 
 use super::open;
 
@@ -73,7 +73,7 @@ pub fn info(path: &Path, json: bool) -> Result<ExitCode> {
         }
         text
     };
-    print(&text)?;
+    document(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -95,7 +95,7 @@ fn raw(path: &Path, json: bool) -> Result<ExitCode> {
             stasis_report::units::bytes(allocated)
         )
     };
-    print(&text)?;
+    document(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -134,7 +134,7 @@ pub fn check(path: &Path, json: bool) -> Result<ExitCode> {
         }
         text
     };
-    print(&text)?;
+    document(&text)?;
     Ok(match (report.corruption_count, report.leaks) {
         (0, 0) => ExitCode::SUCCESS,
         (0, _) => ExitCode::from(LEAKS),
@@ -168,6 +168,6 @@ pub fn map(path: &Path, json: bool) -> Result<ExitCode> {
     if json {
         text = format!("{:#}\n", serde_json::Value::from(rows));
     }
-    print(&text)?;
+    document(&text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 use anyhow::{bail, ensure, Context, Result};
+use serde_json::{json, Value};
 use stasis_experiment::{Engine, Experiment};
 use stasis_models::ModelSpec;
 use stasis_report::{ResultsFolder, Summary};
@@ -17,7 +18,7 @@ use stasis_runner::batch::{self, Batch, Outcome};
 use stasis_runner::provenance::Provenance;
 use stasis_runner::{engine, guest, Event, Runner, OUTPUT_FILE};
 use stasis_terminal::progress::Steps;
-use stasis_terminal::{ensure_guest, stop_on_signals, Terminal};
+use stasis_terminal::{answer, ensure_guest, stop_on_signals, Terminal};
 
 use super::run::experiment;
 use crate::arguments::MachineArguments;
@@ -47,8 +48,8 @@ Examples:
   stasis on samsung-980-pro,optane-p4800x -- fio --name=r --filename=/dev/nvme0n1 --rw=randread --direct=1 --number_ios=1000
   stasis on fixed:100us,fixed:1ms experiment.toml --results slower
 
-Exit status: 0 if every command succeeded, else the greatest of theirs; 125 if a run failed, 130 if
-it was stopped."
+Exit status: 0 if every command succeeded, else the greatest of theirs; 99 if a threshold of the file
+([[expect]]) was not met, 125 if a run failed, 130 if it was stopped."
 )]
 pub struct Arguments {
     /// The models
@@ -139,11 +140,12 @@ pub(super) fn changed(
     for point in &points {
         claimed.file(&point.name)?;
     }
-    ensure_guest(&guest::recipe(&workload.guest))?;
+    ensure_guest(&guest::recipe(&workload.guest), &stop)?;
     let usual = (engine != Engine::Exact).then_some(1);
     let jobs = jobs.map(usize::from).or(usual);
     let reads: Vec<_> = file.iter().cloned().collect();
     let outcomes = run_all(&points, (&base, &reads), jobs, console, &stop);
+    claimed.begun_within();
 
     let mut status = 0;
     let mut runs = Vec::new();
@@ -152,23 +154,31 @@ pub(super) fn changed(
             None => {}
             Some(Ok(run)) => {
                 if run.status != 0 {
-                    eprintln!("stasis: {}: {}", point.name, run.failure(&folder.join(&point.name)));
+                    stasis_terminal::say!(
+                        "stasis: {}: {}",
+                        point.name,
+                        run.failure(&folder.join(&point.name))
+                    );
                 }
                 status = status.max(run.status);
+                answer::push("runs", &run.document(&folder.join(&point.name)))?;
                 runs.push((point.name.as_str(), &run.summary));
             }
             Some(Err(message)) => {
-                eprintln!("stasis: {}: {message}", point.name);
+                answer::push("failed", &json!({ "name": point.name, "message": message }))?;
+                stasis_terminal::say!("stasis: {}: {message}", point.name);
                 status = status.max(FAILED);
             }
         }
     }
     if !runs.is_empty() {
         page::write(&mut claimed, &workload.command, &runs, provenance, quiet)?;
+        claimed.finished()?;
+        answer::put("results", &folder)?;
     }
     let left = outcomes.iter().filter(|outcome| outcome.is_none()).count();
     if left > 0 {
-        eprintln!("stasis: stopped; {left} of {} runs were not begun", points.len());
+        stasis_terminal::say!("stasis: stopped; {left} of {} runs were not begun", points.len());
         status = status.max(130);
     }
     Ok(ExitCode::from(status))
@@ -258,10 +268,24 @@ struct Run {
 }
 
 impl Run {
+    /// The fields of a run of several, whose results are in `folder`.
+    fn document(&self, folder: &Path) -> Value {
+        json!({
+            "results": folder,
+            "status": self.status,
+            "message": self.message,
+            "summary": self.summary,
+        })
+    }
+
     /// The reason why the run did not succeed, with the end of the command's output.
     fn failure(&self, folder: &Path) -> String {
         if let Some(message) = &self.message {
             return message.clone();
+        }
+        if self.summary.exit_status == 0 {
+            let unmet: Vec<_> = stasis_report::thresholds::unmet(&self.summary).collect();
+            return format!("not met: {}", unmet.join("; "));
         }
         let output = std::fs::read(folder.join(OUTPUT_FILE)).unwrap_or_default();
         let end = String::from_utf8_lossy(&output[output.len().saturating_sub(LAST_WORDS)..]);

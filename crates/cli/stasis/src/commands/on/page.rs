@@ -7,9 +7,10 @@ use anyhow::{Context, Result};
 use stasis_block::Operation;
 use stasis_comparison::{Candidate, Comparison};
 use stasis_report::page::{Block, Head, Page, Section};
+use stasis_report::verdict::{Doer, Several, Verdict, Work};
 use stasis_report::{
     latency_figures, units, Column, DriveSummary, OperationSummary, ResultsFolder, Summary, Table,
-    Tone, REPORT_FILE,
+    REPORT_FILE,
 };
 use stasis_runner::provenance::Provenance;
 
@@ -17,6 +18,9 @@ use stasis_runner::provenance::Provenance;
 const TABLE_FILE: &str = "drives.csv";
 /// The page with the distributions of latency.
 const COMPARISON_FILE: &str = "comparison.html";
+
+/// The smallest difference between two drives that matters (%).
+const LEAST: f64 = 1.0;
 
 /// A run: the model's name and the figures.
 pub type Run<'a> = (&'a str, &'a Summary);
@@ -37,10 +41,11 @@ pub fn write(
         .with_context(|| format!("cannot write {}", csv.display()))?;
     let (page, distributions) = (folder.file(REPORT_FILE)?, folder.file(COMPARISON_FILE)?);
     let [times, latencies] = [times(runs), latencies(runs)];
-    let sentence = verdict(runs);
+    let verdict = verdict(runs);
+    let sentence = verdict.sentence.clone();
     let repeat = provenance.repeat();
     let comparison = compared(folder.path(), runs)?;
-    let mut whole = report(command, runs, &sentence, [&times, &latencies]);
+    let mut whole = report(command, runs, verdict, [&times, &latencies]);
     whole.sections.extend(comparison.as_ref().and_then(Comparison::tails));
     whole.head = whole.head.map(|head| head.repeated_by(Some(repeat.clone())));
     whole.sections.extend(provenance.section().map(Section::folded));
@@ -51,10 +56,10 @@ pub fn write(
     }
     if !quiet {
         stasis_terminal::print(&format!("{}\n{}", times.to_text(), latencies.to_text()))?;
-        eprintln!("{sentence}");
-        eprintln!("page: {}", page.display());
+        stasis_terminal::say!("{sentence}");
+        stasis_terminal::say!("page: {}", page.display());
         if html.is_some() {
-            eprintln!("distributions: {}", distributions.display());
+            stasis_terminal::say!("distributions: {}", distributions.display());
         }
     }
     Ok(())
@@ -65,32 +70,24 @@ fn succeeded(summary: &Summary) -> bool {
     summary.ending == "exited" && summary.exit_status == 0
 }
 
-/// The run whose command took the shortest time, of those that succeeded.
-fn fastest<'a>(runs: &'a [Run<'a>]) -> Option<&'a Run<'a>> {
-    let whole = runs.iter().filter(|(_, summary)| succeeded(summary));
-    whole.min_by(|a, b| a.1.virtual_seconds.total_cmp(&b.1.virtual_seconds))
-}
-
-/// The answer in one or two sentences.
-fn verdict(runs: &[Run]) -> String {
-    let whole = runs.iter().filter(|(_, summary)| succeeded(summary));
-    let slowest = whole.clone().max_by(|a, b| a.1.virtual_seconds.total_cmp(&b.1.virtual_seconds));
-    let (Some(fastest), Some(slowest)) = (fastest(runs), slowest) else {
-        return "The command failed on every drive.".to_owned();
-    };
-    let time = |run: &Run| units::duration(run.1.virtual_seconds * 1e9);
-    let mut sentence = format!("The command takes {} on {}", time(fastest), fastest.0);
-    if fastest.0 != slowest.0 {
-        let ratio = slowest.1.virtual_seconds / fastest.1.virtual_seconds.max(1e-9);
-        let ratio = units::significant(ratio, 3);
-        let _ = write!(sentence, ", and {} on {}: {ratio} times as long", time(slowest), slowest.0);
+/// The answer.
+fn verdict(runs: &[Run]) -> Verdict {
+    let time = |summary: &Summary| succeeded(summary).then_some(summary.virtual_seconds * 1e9);
+    Several {
+        doer: Doer::Command,
+        place: "on",
+        each: runs.iter().map(|(name, summary)| (*name, time(summary))).collect(),
+        failed: runs.iter().filter(|(_, summary)| !succeeded(summary)).count(),
+        // The command is what is compared here; its I/Os are on the page of the distributions.
+        work: match runs.iter().all(|(_, summary)| summary.ios() == 0) {
+            true => Work::Nothing,
+            false => Work::Same,
+        },
+        latency: None,
+        least: LEAST,
+        seeds_change_nothing: false,
     }
-    sentence.push('.');
-    let failed = runs.len() - whole.count();
-    if failed > 0 {
-        let _ = write!(sentence, " It failed on {failed} of {}.", runs.len());
-    }
-    sentence
+    .verdict()
 }
 
 /// The command's time on each drive.
@@ -188,7 +185,7 @@ fn figures(runs: &[Run]) -> String {
     csv
 }
 
-fn report(command: &[String], runs: &[Run], sentence: &str, tables: [&Table; 2]) -> Page {
+fn report(command: &[String], runs: &[Run], verdict: Verdict, tables: [&Table; 2]) -> Page {
     let of_runs = |of: fn(&Summary) -> f64| {
         units::duration(runs.iter().map(|run| of(run.1)).sum::<f64>() * 1e9)
     };
@@ -196,16 +193,11 @@ fn report(command: &[String], runs: &[Run], sentence: &str, tables: [&Table; 2])
         ("Virtual time of all", of_runs(|summary| summary.virtual_seconds)),
         ("Wall-clock time of all", of_runs(|summary| summary.wall_seconds)),
     ];
-    let failed = runs.iter().filter(|(_, summary)| !succeeded(summary)).count();
-    let verdict = match (fastest(runs), failed) {
-        (Some(run), 0) => (format!("fastest: {}", run.0), Tone::Neutral),
-        _ => (format!("failed on {failed} of {}", runs.len()), Tone::Bad),
-    };
     let [times, latencies] = tables.map(Clone::clone);
     let caption =
         "Virtual time of the command; the largest deviation of a delivered percentile of \
                    latency from the model's.";
-    let mut head = Head::new(verdict, sentence, tiles).with(caption, times);
+    let mut head = Head::answering(verdict, tiles).with(caption, times);
     let untrusted = runs.iter().flat_map(|(name, summary)| {
         let warned = move |warning| format!("{name}: not to be trusted: {warning}.");
         summary.warnings.iter().map(warned)
@@ -232,5 +224,5 @@ fn compared(folder: &Path, runs: &[Run]) -> Result<Option<Comparison>> {
         anyhow::Ok(candidate)
     };
     let candidates = with_ios.map(read).collect::<Result<_>>()?;
-    Ok(Comparison::of(candidates).filter(|one| !one.differences.is_empty()))
+    Ok(Comparison::of(candidates, LEAST).filter(|one| !one.differences.is_empty()))
 }

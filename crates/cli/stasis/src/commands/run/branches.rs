@@ -7,13 +7,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 use anyhow::{ensure, Context, Result};
+use serde_json::json;
 use stasis_experiment::{Engine, Experiment};
 use stasis_report::{units, Column, Ios, ResultsFolder, Table};
 use stasis_runner::batch::{self, Batch};
 use stasis_runner::provenance::words;
 use stasis_runner::{Changed, Results, Runner};
 use stasis_terminal::progress::Steps;
-use stasis_terminal::{ensure_guest, stop_on_signals, Terminal};
+use stasis_terminal::{answer, ensure_guest, stop_on_signals, Terminal};
 
 use super::super::symbols;
 use super::snapshots::{BranchWord, Branches};
@@ -100,7 +101,7 @@ pub fn main(
     if let [branch] = &mut branches[..] {
         branch.experiment.results = run.results.clone();
         let results = one.run(branch, &mut Terminal::new(arguments.machine.console), false)?;
-        return Ok(finished(&results, quiet));
+        return finished(&results, quiet);
     }
     let folder = run.results.clone().unwrap_or_else(|| PathBuf::from("results"));
     let mut claimed = ResultsFolder::claim(&folder, &stasis_runner::input::paths(&run, &base))?;
@@ -108,7 +109,7 @@ pub fn main(
         claimed.file(&branch.name)?;
         branch.experiment.results = Some(folder.join(&branch.name));
     }
-    ensure_guest(&stasis_runner::guest::recipe(&run.guest))?;
+    ensure_guest(&stasis_runner::guest::recipe(&run.guest), &stop)?;
     let (mut steps, mut ended) = (Steps::new(), 0);
     let outcomes = Batch::new(wish.jobs, &stop).run(
         &branches,
@@ -124,29 +125,38 @@ pub fn main(
         },
     );
     drop(steps);
+    claimed.begun_within();
     let (mut status, mut rows) = (0, Vec::new());
     for (branch, outcome) in branches.iter().zip(&outcomes) {
         match outcome {
             Some(Ok(results)) => {
                 status = status.max(results.status);
+                answer::push("runs", &answer::of_run(results))?;
                 rows.push((branch, results));
                 if let Some(message) = &results.message {
-                    eprintln!("stasis: {}: {message}", branch.name);
+                    stasis_terminal::say!("stasis: {}: {message}", branch.name);
                 }
             }
             Some(Err(message)) => {
                 status = status.max(FAILED);
-                eprintln!("stasis: {}: {message}", branch.name);
+                answer::push("failed", &json!({ "name": branch.name, "message": message }))?;
+                stasis_terminal::say!("stasis: {}: {message}", branch.name);
             }
             None => status = status.max(130),
         }
     }
+    if rows.is_empty() {
+        return Ok(ExitCode::from(status));
+    }
     let path = claimed.file(TABLE_FILE)?;
     let table = csv(&rows);
     std::fs::write(&path, table).with_context(|| format!("cannot write {}", path.display()))?;
+    claimed.finished()?;
+    answer::put("results", &folder)?;
+    answer::put("table", &path)?;
     if !quiet {
-        stasis_terminal::print(&text(&rows).to_text())?;
-        eprintln!("branches: {}", path.display());
+        answer::text(&text(&rows).to_text())?;
+        stasis_terminal::say!("branches: {}", path.display());
     }
     Ok(ExitCode::from(status))
 }

@@ -12,9 +12,10 @@ use std::sync::Arc;
 use anyhow::{anyhow, ensure, Result};
 use stasis_block::units;
 use stasis_crash_test::power_cut;
-use stasis_experiment::{Engine, Experiment, ExperimentError};
-use stasis_runner::{Debugged, Profiled, Results, Runner, Snapshotted};
-use stasis_terminal::{stop_on_signals, Terminal};
+use stasis_experiment::{Engine, Expectation, Experiment, ExperimentError};
+use stasis_report::{keep_inputs, thresholds};
+use stasis_runner::{Debugged, LivePage, Profiled, Results, Runner, Snapshotted, OUTPUT_FILE};
+use stasis_terminal::{answer, stop_on_signals, Terminal};
 
 use super::symbols;
 use crate::arguments::{MachineArguments, RunArguments};
@@ -62,6 +63,7 @@ fn whole(
     let file: Vec<_> = arguments.experiment.iter().cloned().collect();
     let interval = arguments.profile.as_deref().map(interval).transpose()?;
     let guest_times = arguments.guest_times;
+    let (junit, live) = (arguments.expect.junit.clone(), arguments.live);
     ensure!(!arguments.snapshots.has_branches(), "a branch has no debugger: leave --branch out");
     let snapshots = arguments.snapshots.snapshotted()?;
     let (mut experiment, base) = joined(arguments)?;
@@ -88,36 +90,77 @@ fn whole(
     };
     let given = kept.filter(|_| experiment.guest.stdin.is_none());
     experiment.guest.stdin = experiment.guest.stdin.take().or_else(|| given.clone());
-    let terminal = &mut Terminal::new(show_console);
+    if let Some(path) = &junit {
+        let inputs = stasis_runner::input::paths(&experiment, &base).into_iter();
+        keep_inputs(path, &inputs.chain(file.iter().cloned()).collect::<Vec<_>>())?;
+    }
+    let page = live.map(|port| live_page(port, quiet)).transpose()?;
+    let limit = experiment.virtual_limit;
+    let terminal = &mut Terminal::new(show_console).until(limit);
     let run = match power_cut {
         Some(when) => {
             power_cut::run(&experiment, &base, (file, given), &stop, ios, when, terminal)?
         }
         None => {
             let mut runner = Runner::new(&experiment).base(&base).stop(&stop).ios(ios);
-            runner = runner.profiled(profiled.as_ref()).snapshots(snapshots);
+            runner = runner.profiled(profiled.as_ref()).snapshots(snapshots).live(page);
             if let Some(debugged) = debugged {
                 runner = runner.debugged(debugged);
+            }
+            if answer::is_json() {
+                answer::put("output", &output_file(&experiment))?;
+                runner = runner.keep_output();
             }
             runner.reading(file).given(given).timeline(timeline).run(terminal)?
         }
     };
-    Ok(finished(&run, quiet))
+    if let Some(path) = junit {
+        let title = format!("stasis run: {}", experiment.command.join(" "));
+        thresholds::to_junit(&title, &[("run", &run.summary)]).write(&path)?;
+    }
+    finished(&run, quiet)
+}
+
+/// The file of the command's output, where it is kept.
+fn output_file(experiment: &Experiment) -> PathBuf {
+    experiment.results.as_deref().unwrap_or(Path::new("results")).join(OUTPUT_FILE)
+}
+
+/// A page of the run while it goes on, at a port of this machine; 0 for a free one.
+fn live_page(port: u16, quiet: bool) -> Result<Arc<LivePage>> {
+    let begins = stasis_report::page::Page {
+        title: "A run that begins".to_owned(),
+        subtitle: "The guest boots; the page follows.".to_owned(),
+        ..Default::default()
+    };
+    let page = Arc::new(LivePage::new(begins.to_html()));
+    let address = stasis_terminal::live::serve(&page, port)?;
+    // Without the address nobody finds it.
+    if !quiet || port == 0 {
+        stasis_terminal::say!("live: http://{address}/");
+    }
+    Ok(page)
 }
 
 /// Tells of a run that has ended.
-fn finished(run: &Results, quiet: bool) -> ExitCode {
-    if !quiet {
-        eprint!("{}", stasis_report::text_summary(&run.summary));
-        eprintln!("report: {}", run.folder.join(stasis_report::REPORT_FILE).display());
+fn finished(run: &Results, quiet: bool) -> Result<ExitCode> {
+    answer::put("results", &run.folder)?;
+    answer::put("message", &run.message)?;
+    answer::put("summary", &run.summary)?;
+    if !quiet && run.are_written {
+        stasis_terminal::tell(&stasis_report::text_summary(&run.summary));
+        stasis_terminal::say!("report: {}", run.folder.join(stasis_report::REPORT_FILE).display());
     }
     for warning in &run.summary.warnings {
-        eprintln!("stasis: not to be trusted: {warning}");
+        stasis_terminal::say!("stasis: not to be trusted: {warning}");
+    }
+    for threshold in thresholds::unmet(&run.summary) {
+        stasis_terminal::say!("stasis: not met: {threshold}");
     }
     if let Some(message) = &run.message {
-        eprintln!("stasis: {message}");
+        stasis_terminal::say!("stasis: {message}");
     }
-    ExitCode::from(run.status)
+    Ok(ExitCode::from(run.status))
 }
 
 /// The interval of a profile, in words (ns).
@@ -152,8 +195,9 @@ fn profiled(
 
 /// The experiment of `stasis run`: the words and the file, joined.
 pub(super) fn joined(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
-    let RunArguments { cpu_speed, rewind, virtual_limit, wall_limit, check, command, .. } =
-        arguments;
+    let RunArguments {
+        cpu_speed, rewind, expect, virtual_limit, wall_limit, check, command, ..
+    } = arguments;
     let duration = |word: &Option<String>, option: &str| {
         let read = word.as_deref().map(units::parse_duration).transpose();
         read.map_err(|error| anyhow!("{option}: {error}"))
@@ -164,6 +208,7 @@ pub(super) fn joined(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
     experiment(file, arguments.machine, results, |experiment| {
         experiment.machine.cpu_speed = cpu_speed.or(experiment.machine.cpu_speed);
         experiment.machine.rewind |= rewind;
+        experiment.expectations.extend(expect.expect.into_iter().map(Expectation::of));
         experiment.virtual_limit = virtual_limit.or(experiment.virtual_limit);
         experiment.wall_limit = wall_limit.or(experiment.wall_limit);
         if check.is_some() {

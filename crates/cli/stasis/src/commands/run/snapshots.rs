@@ -30,7 +30,7 @@ pub struct SnapshotArguments {
     /// run: with another seed (seed=7, or seed=1..8 for eight runs), or as another experiment file says,
     /// which differs in seed, commands, faults, drives' models and sharing, or limits of time;
     /// repeatable
-    #[arg(long, value_name = "WHAT", requires = "from", conflicts_with = "snapshots")]
+    #[arg(long, value_name = "WHAT", requires = "from")]
     branch: Vec<String>,
     /// Branches at the same time [default: one for each core]
     #[arg(long, value_name = "N", requires = "branch", value_parser = clap::value_parser!(u16).range(1..))]
@@ -83,6 +83,11 @@ impl SnapshotArguments {
         let Some(from) = self.from.as_deref().filter(|_| self.has_branches()) else {
             return Ok(None);
         };
+        ensure!(
+            self.snapshots.is_empty(),
+            "--branch begins at a snapshot that the run has kept already, and a branch keeps none: \
+             run once with --snapshots, then without it with --from and --branch"
+        );
         let begin = |from, must| Snapshotted { from, must, branches: true, ..Default::default() };
         let (at, snapshotted) = match from {
             LAST => (None, begin(StartAt::Last, true)),

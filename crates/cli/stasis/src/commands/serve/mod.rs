@@ -21,6 +21,7 @@ use stasis_experiment::{distinct_serials, DriveSpec, Experiment, Polling};
 use stasis_media::MediumSpec;
 use stasis_report::units::{bytes, duration};
 use stasis_serve::{confine, control, systemd, Poll, Server};
+use stasis_terminal::answer;
 
 use super::runtime_folder::runtime_folder;
 use actions::Later;
@@ -36,10 +37,10 @@ shared with this program. QEMU:
 
   qemu-system-x86_64 -m 1G -machine q35,memory-backend=mem \\
     -object memory-backend-memfd,id=mem,size=1G,share=on \\
-    -chardev socket,id=c0,path=/run/stasis/drive0.sock,reconnect-ms=1000 \\
+    -chardev socket,id=c0,path=/run/stasis/drive0.sock,reconnect=1 \\
     -device vhost-user-blk-pci,chardev=c0 ...
 
-(reconnect=1 before QEMU 9.2.)
+(reconnect-ms=1000 from QEMU 11 on.)
 
 Cloud Hypervisor:
 
@@ -66,7 +67,8 @@ pub struct Arguments {
     /// Add a drive: what it is like and where its bytes live
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub drive: Vec<String>,
-    /// Folder of the sockets [default: /run/stasis, for others than root $XDG_RUNTIME_DIR/stasis]
+    /// Folder of the sockets [default: /run/stasis, for others than root $XDG_RUNTIME_DIR/stasis, or
+    /// /tmp/stasis-UID without a session]
     #[arg(long, value_name = "DIR")]
     pub sockets: Option<PathBuf>,
     /// How to look for work: always, adaptive or never [default: adaptive]
@@ -292,6 +294,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     }
     let later = Arc::new(later);
     control::serve(control, Arc::clone(&server), later.clone())?;
+    results.as_ref().map_or(Ok(()), Results::begun)?;
     if let Some(user) = &serve.user {
         confine::become_user(user)?;
         results.as_ref().map_or(Ok(()), Results::check)?;
@@ -313,6 +316,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         report.iter().for_each(|drive| eprintln!("{}", summary(drive)));
     }
     let written = results.map_or(Ok(()), |results| results.finish(&report, &inside));
+    answer::put("drives", &report.iter().map(summary).collect::<Vec<_>>())?;
+    answer::put("results", &arguments.results)?;
     // Data that is not durable is worse than results that are not written down.
     stopped?;
     written?;

@@ -106,6 +106,13 @@ impl Results {
         Ok(Self { folder: folder.to_owned(), begun, provenance, writing, go_on, thread })
     }
 
+    /// The server has begun: what it writes replaces an earlier run's results.
+    pub fn begun(&self) -> Result<()> {
+        let mut open = self.writing.lock();
+        open.writer.as_mut().map_or(Ok(()), |writer| writer.folder().finished())?;
+        Ok(())
+    }
+
     /// For drives that come while it serves.
     pub fn writing(&self) -> Writing {
         self.writing.clone()

@@ -52,6 +52,11 @@ impl Parameters for DiskSpec {
         true
     }
 
+    /// Where the platters are at time 0.
+    fn begins_by_seed(&self) -> bool {
+        true
+    }
+
     fn fits(&self, label: &str, capacity: u64) -> Result<(), BuildError> {
         if capacity <= self.capacity {
             return Ok(());

@@ -21,6 +21,23 @@ impl Run<'_> {
         let now = self.timeline.clock.now_ns();
         let begun = self.timeline.statistics.started_virtual;
         self.timeline.emit(RunEvent::Changed(now.saturating_sub(begun)))?;
+        self.timeline.has_faults = true;
+        self.apply(change, Some(begun), ended)
+    }
+
+    /// Makes those that come before the commands begin.
+    pub(in super::super) fn begin_as(&mut self, change: Change) -> Result<(), Error> {
+        self.apply(change, None, None)
+    }
+
+    /// The same. `begun`: when the commands began (ns), if they have.
+    fn apply(
+        &mut self,
+        change: Change,
+        begun: Option<Nanos>,
+        ended: Option<usize>,
+    ) -> Result<(), Error> {
+        let now = self.timeline.clock.now_ns();
         let Change { seed, virtual_limit, machines, commands, .. } = change;
         let Change { shared, schedules, triggers, network_faults, known, .. } = change;
         if let Some(limit) = virtual_limit {
@@ -35,7 +52,6 @@ impl Run<'_> {
             self.timeline.triggers.change(triggers, CHANGE)?;
         }
         self.timeline.networks.change(seed, network_faults);
-        self.timeline.has_faults = true;
         for (drive, change) in self.shared.iter().zip(shared) {
             drive.change(now, |control| change.make(control, now))?;
         }
@@ -56,7 +72,8 @@ impl Run<'_> {
                     "" => String::new(),
                     name => format!(" of {name}"),
                 };
-                let (at, since) = (format_duration(at), format_duration(now - begun));
+                let since = now.saturating_sub(begun.unwrap_or(now));
+                let (at, since) = (format_duration(at), format_duration(since));
                 return Err(Error::Limit(format!(
                     "{what}{name} at {at}: the run becomes another at {since}, and does not go back; \
                      give it a later time"
@@ -86,7 +103,7 @@ impl Machine {
         change: MachineChange,
         known: &[u16],
         now: Nanos,
-        begun: Nanos,
+        begun: Option<Nanos>,
     ) -> Result<Option<Early>, Error> {
         let mut early = None;
         if let Some(faults) = change.faults {
@@ -103,6 +120,8 @@ impl Machine {
         }
         for (index, mut change) in change.drives.into_iter().enumerate() {
             for (path, faults) in change.paths.take().into_iter().flatten().enumerate() {
+                let begun =
+                    begun.ok_or(Error::Internal("a path changes before its guest has it"))?;
                 let fault = self.path_faults.change((index, path), &faults, known, (begun, now));
                 early = early.or(fault.map(|fault| ("a fault of a path", fault.begin)));
             }
@@ -131,7 +150,7 @@ impl DriveChange {
         };
         let had = faults.is_none_or(|(faults, seed)| {
             // Its layer knows when the commands began.
-            control.set_faults(FaultChange { faults, seed, begun: 0 }).is_ok()
+            control.set_faults(FaultChange { faults, seed, begun: None }).is_ok()
         });
         match made && had {
             true => Ok(()),

@@ -26,6 +26,10 @@ pub struct ChangeConfig {
 /// Called when the commands begin: the changes, if the run becomes another.
 pub type ChangeSource = Box<dyn FnOnce() -> Option<ChangeConfig>>;
 
+/// Called once, when all guests are set up and before they are given their commands: the parts of the
+/// run that begin with the commands. Where booted machines are kept, this is the moment.
+pub type BeginSource = Box<dyn FnOnce() -> std::io::Result<Change>>;
+
 /// Parts of a run that are others from a moment on. Where nothing is given, all stays.
 #[derive(Default)]
 pub struct Change {

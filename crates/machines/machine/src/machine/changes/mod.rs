@@ -14,7 +14,8 @@ use stasis_block::clock::Nanos;
 use super::snapshots::SNAPSHOT;
 
 pub use config::{
-    Change, ChangeConfig, ChangeSource, DriveChange, MachineChange, MachineFaults, ModelChange,
+    BeginSource, Change, ChangeConfig, ChangeSource, DriveChange, MachineChange, MachineFaults,
+    ModelChange,
 };
 
 /// The number of the trigger that brings the moment about.

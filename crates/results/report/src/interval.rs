@@ -34,7 +34,7 @@ impl Interval {
     }
 
     /// A figure whose interval is not known.
-    pub(crate) fn exactly(value: f64) -> Self {
+    pub fn exactly(value: f64) -> Self {
         Self { value, low: value, high: value, known: false }
     }
 

@@ -1,0 +1,124 @@
+//! The answer of a crash test.
+
+use super::{capital, counted, Verdict};
+use crate::table::Tone;
+use crate::units;
+
+/// The facts of a crash test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CrashTest {
+    /// Power cuts, and how many different states they left.
+    pub cuts: u64,
+    /// See [`CrashTest::cuts`].
+    pub distinct: u64,
+    /// Numbers and kinds of the states that were asked for and not looked at.
+    pub not_inspected: Option<String>,
+    /// Findings that a clock of instructions did not repeat, in a clause.
+    pub not_repeated: Option<String>,
+    /// Whether it was stopped before its end.
+    pub is_stopped: bool,
+    /// How many states a check looked at in a guest; 0 without one.
+    pub checked: u64,
+    /// What is broken; none where nothing was found.
+    pub broken: Option<Broken>,
+}
+
+/// What a crash test found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// Findings, and their causes.
+    pub findings: u64,
+    /// See [`Broken::findings`].
+    pub causes: u64,
+    /// Whether all that was found is that the check took too long.
+    pub is_late: bool,
+    /// An example in a sentence of its own, which may be empty.
+    pub example: String,
+    /// The kind of most findings and its drive.
+    pub most: String,
+}
+
+impl CrashTest {
+    /// The answer.
+    pub fn verdict(&self) -> Verdict {
+        let (word, tone) = match (&self.broken, self.is_stopped) {
+            (None, false) => ("nothing found", Tone::Good),
+            (None, true) => ("interrupted", Tone::Neutral),
+            (Some(broken), _) if broken.is_late => ("check too slow", Tone::Bad),
+            (Some(_), _) => ("broken", Tone::Bad),
+        };
+        let states = format!(
+            "{}, which left {}",
+            counted(self.cuts, "power cut", "power cuts"),
+            counted(self.distinct, "different state", "different states")
+        );
+        let mut sentences = match &self.broken {
+            None => vec![format!("None of {states} had what a power cut must not leave.")],
+            Some(broken) => {
+                let causes = counted(broken.causes, "cause", "causes");
+                let findings = counted(broken.findings, "finding", "findings");
+                let share = if broken.causes == 1 { "" } else { "most of them " };
+                let example = capital(broken.example.trim());
+                let found = format!("{}: {findings} of {causes}, {share}{}.", states, broken.most);
+                [example, found].into_iter().filter(|one| !one.is_empty()).collect()
+            }
+        };
+        if self.checked > 0 {
+            sentences.push(format!(
+                "The check looked at {} of {} states in a guest.",
+                units::count(self.checked),
+                units::count(self.cuts)
+            ));
+        }
+        if let Some(rest) = &self.not_inspected {
+            sentences.push(format!("Interrupted: not looked at were {rest}."));
+        }
+        sentences.extend(self.not_repeated.as_ref().map(|told| format!("{}.", capital(told))));
+        Verdict::new(word, tone, sentences.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::check;
+    use super::*;
+
+    #[test]
+    fn all_cases_have_a_verdict() {
+        let broken = |findings, causes, is_late, example: &str| Broken {
+            findings,
+            causes,
+            is_late,
+            example: example.into(),
+            most: "lost data, of drive0".into(),
+        };
+        let all = [
+            None,
+            Some(broken(1, 1, false, "“step 7” relied on a write that state 3 has lost. ")),
+            Some(broken(9, 1, false, "")),
+            Some(broken(9, 3, false, "fsck: clean (state 4, power cut at 1 s). ")),
+            Some(broken(2, 1, true, "")),
+        ];
+        for (broken, is_stopped) in all.iter().flat_map(|one| [true, false].map(|two| (one, two))) {
+            for (cuts, distinct, checked) in [(0, 0, 0), (1, 1, 1), (5000, 900, 0), (5000, 900, 90)]
+            {
+                let broken = broken.clone();
+                let not_inspected = is_stopped.then(|| "9 of 10 just after lines of output".into());
+                let not_repeated = None;
+                let case = CrashTest {
+                    cuts,
+                    distinct,
+                    not_inspected,
+                    not_repeated,
+                    is_stopped,
+                    checked,
+                    broken,
+                };
+                let verdict = case.verdict();
+                check(&verdict, &format!("{case:?}"));
+                let good = verdict.tone == Tone::Good;
+                assert_eq!(good, case.broken.is_none() && !is_stopped, "{case:?}");
+            }
+        }
+    }
+}

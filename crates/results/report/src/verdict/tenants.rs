@@ -1,0 +1,145 @@
+//! The answer about the tenants of shared and limited drives: who suffered when.
+
+use super::Verdict;
+use crate::table::Tone;
+use crate::units;
+
+/// From this multiple of its usual p99 on a tenant is said to have suffered.
+pub const SUFFERED: f64 = 1.5;
+/// Least share of a tenant's requests that waited for its limit, from which on the verdict tells.
+const NOTABLE: f64 = 0.05;
+
+/// Tenants that are alone on their drives, of which the verdict tells.
+const MAX_ALONE: usize = 3;
+
+/// The facts of the tenants of all shared and limited drives.
+#[derive(Debug, Clone)]
+pub struct Tenants<'a> {
+    /// The worst step of each; at least one.
+    pub tenants: Vec<Tenant<'a>>,
+    /// The effect of each one's own limit.
+    pub waited: Vec<Waited<'a>>,
+}
+
+/// A tenant's worst step beside its usual one.
+#[derive(Debug, Clone, Copy)]
+pub struct Tenant<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Whether no other tenant and no workload uses its drive.
+    pub is_alone: bool,
+    /// When it was (ns on the page's axis of time).
+    pub at: f64,
+    /// Its p99 there, and the median of its steps (ns).
+    pub most: f64,
+    /// See [`Tenant::most`].
+    pub usual: f64,
+}
+
+/// How a tenant's own limit delayed its requests.
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs)]
+pub struct Waited<'a> {
+    pub name: &'a str,
+    /// Requests that waited, of so many.
+    pub waited: u64,
+    pub requests: u64,
+    /// Their wait in the mean (ns).
+    pub mean: f64,
+}
+
+impl Tenant<'_> {
+    /// How many times its usual p99 the worst one is.
+    pub fn ratio(&self) -> f64 {
+        self.most / self.usual.max(1.0)
+    }
+
+    fn alone(&self) -> String {
+        format!(
+            "Alone on its drive, {} had a p99 of {} as a rule and of {} at most, at {}.",
+            self.name,
+            units::duration(self.usual),
+            units::duration(self.most),
+            units::duration(self.at)
+        )
+    }
+
+    /// Whether it suffered.
+    pub fn suffered(&self) -> bool {
+        self.ratio() > SUFFERED
+    }
+}
+
+impl Tenants<'_> {
+    /// The answer.
+    pub(super) fn verdict(&self) -> Verdict {
+        // What a tenant's own limit delays is nobody else's doing.
+        let own: Vec<_> = self.waited.iter().filter(|one| one.is_notable()).collect();
+        let mut all: Vec<&Tenant> = self.tenants.iter().filter(|one| !one.is_alone).collect();
+        all.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));
+        let suffered: Vec<_> = all.iter().copied().filter(|one| one.suffered()).collect();
+        let mut verdict = match (&all[..], &suffered[..]) {
+            // There is nobody by whom they could have suffered.
+            ([], _) => {
+                let alone = self.tenants.iter().take(MAX_ALONE).map(Tenant::alone);
+                let word = match own.first() {
+                    None => "no other tenant".to_owned(),
+                    Some(one) => format!("{} waited for its limit", one.name),
+                };
+                Verdict::new(word, Tone::Neutral, alone.collect::<Vec<_>>().join(" "))
+            }
+            ([most, ..], []) => {
+                let sentence = format!(
+                    "Nobody suffered: no tenant's p99 of a step is more than {SUFFERED} times its usual one (at most {}, \
+                     of {} at {}).",
+                    units::significant(most.ratio(), 3),
+                    most.name,
+                    units::duration(most.at)
+                );
+                Verdict::new("nobody suffered", Tone::Good, sentence)
+            }
+            (_, [first, others @ ..]) => {
+                let others: Vec<_> = others
+                    .iter()
+                    .map(|one| format!("{} at {}", one.name, units::duration(one.at)))
+                    .collect();
+                let others = match others.is_empty() {
+                    true => " No other tenant did.".to_owned(),
+                    false => format!(" Less so: {}.", others.join(", ")),
+                };
+                let word = match suffered.len() {
+                    1 => format!("{} suffered", first.name),
+                    many => format!("{many} tenants suffered"),
+                };
+                let sentence = format!(
+                    "The tenant {} suffered most, at {}: there its p99 was {}, {} times the usual {}.{others}",
+                    first.name,
+                    units::duration(first.at),
+                    units::duration(first.most),
+                    units::significant(first.ratio(), 3),
+                    units::duration(first.usual),
+                );
+                Verdict::new(word, Tone::Neutral, sentence)
+            }
+        };
+        verdict.sentence.extend(own.iter().map(|one| one.sentence()));
+        verdict
+    }
+}
+
+impl Waited<'_> {
+    fn is_notable(&self) -> bool {
+        self.waited as f64 >= NOTABLE * self.requests.max(1) as f64
+    }
+
+    /// After another sentence.
+    fn sentence(&self) -> String {
+        format!(
+            " The limit of {} delayed {} of its {} requests, by {} in the mean.",
+            self.name,
+            units::count(self.waited),
+            units::count(self.requests),
+            units::duration(self.mean)
+        )
+    }
+}

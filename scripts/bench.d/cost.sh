@@ -1,0 +1,59 @@
+# shellcheck shell=bash What `exact` costs. Instructions are those of the software host's clock, with the guest's
+# (`engine_wall_seconds`), and repeat on any computer; CPU time does not.
+
+# counted RESULTS: the millions of instructions of the command of a run.
+counted() { awk -v s="$(field "$1" engine_wall_seconds)" 'BEGIN { printf "%.3f", s * 1000 }'; }
+
+# more GOAL WHAT COUNT UNIT WORDS: COUNT in WORDS is how much of the work is done; one more costs so much.
+more() {
+    local goal=$1 what=$2 count=$3 few cpu_few
+    shift 3
+    cost "${@//COUNT/10}"
+    few=$(counted cost) cpu_few=$cpu
+    cost "${@//COUNT/$((count + 10))}"
+    row "$what" "$goal" "$(awk -v a="$few" -v b="$(counted cost)" -v c="$cpu_few" -v d="$cpu" -v n="$count" 'BEGIN {
+        printf "%.4f million each; CPU %.2f s", (b - a) / n, d - c }')"
+}
+
+bench_cost() {
+    local drive name kept example model off
+    # Two runs that keep the guest first.
+    drive=(--drive "model=null,medium=ram:64MiB")
+    run kept "${drive[@]}" -- true
+    run kept "${drive[@]}" -- true
+    cost "${drive[@]}" -- true
+    kept=$cpu
+    row "a kept guest, true" - "$(counted cost) million; CPU $(printf '%.2f' "$kept") s"
+    cost "${drive[@]}" --seed $RANDOM -- true
+    row "a seed that was not there before, beside a kept guest" "0.3 s more" \
+        "$(awk -v a="$kept" -v b="$cpu" 'BEGIN { printf "CPU %.2f s more", b - a }')"
+    more "25 s for 10,000" "fork, exec and exit of true, 1,000 times" 1000 "${drive[@]}" -- \
+        sh -c 'i=0; while [ $i -lt COUNT ]; do i=$((i + 1)); /bin/true; done'
+    for model in null fixed:100us; do
+        drive=(--drive "model=$model,medium=ram:64MiB")
+        run kept "${drive[@]}" -- true
+        run kept "${drive[@]}" -- true
+        more - "reads of 4 KiB by dd, $model, 4,000" 4000 "${drive[@]}" -- \
+            dd if=/dev/nvme0n1 of=/dev/null bs=4k iflag=direct count=COUNT
+    done
+    # A machine that loses its power once, beside one that never does.
+    for off in 1h 1s; do
+        printf '[[fault]]\nkind = "power-cut"\nbegin = "%s"\nrestart = "1s"\n' "$off" >cut.toml
+        run kept cut.toml -- sleep 2
+        run kept cut.toml -- sleep 2
+        cost cut.toml -- sleep 2
+        [ "$off" = 1s ] || { name=$(counted cost) kept=$cpu; continue; }
+        row "a restart after a power cut" "0.2 times a boot" \
+            "$(awk -v a="$name" -v b="$(counted cost)" -v c="$kept" -v d="$cpu" 'BEGIN {
+                printf "%.1f million more; CPU %.2f s more", b - a, d - c }')"
+    done
+    # Those whose guest is the usual one.
+    for example in demo noisy-neighbour bit-rot shared startup computational; do
+        example=$here/../examples/$example.toml
+        [ -e "$example" ] || continue
+        run kept "$example"
+        run kept "$example"
+        cost "$example"
+        row "$(basename "$example"), guest kept" - "$(counted cost) million; CPU $(printf '%.2f' "$cpu") s"
+    done
+}
