@@ -78,12 +78,9 @@ fn entries(folder: &Path, kept: Kept) -> BTreeMap<Vec<u8>, String> {
         if status.is_symlink() {
             text += &format!(" to {:?}", fs::read_link(&path).unwrap());
         } else if status.is_file() {
-            let digest = sha2::Digest::finalize(<sha2::Sha256 as sha2::Digest>::new_with_prefix(
-                fs::read(&path).unwrap(),
-            ));
+            let digest = crate::sha256::digest(&fs::read(&path).unwrap());
             let holes = status.blocks() * 512 < status.size().saturating_sub(64 << 10);
-            text +=
-                &format!(" {} bytes {}, holes {holes}", status.size(), crate::sha256::hex(&digest));
+            text += &format!(" {} bytes {digest}, holes {holes}", status.size());
         } else if kind == 0o2 || kind == 0o6 {
             text += &format!(" device {:x}", status.rdev());
         }
