@@ -10,7 +10,9 @@ use stasis_block::clock::Nanos;
 use stasis_block::{units, MAX_DRIVES};
 use stasis_config::{guess, listed};
 use stasis_network::NetworkSpec;
+use stasis_report::thresholds::Threshold;
 
+use crate::expectation;
 use crate::names::{is_name, once};
 use crate::{
     CpuSpeed, DiskSpec, DriveSpec, Engine, Expectation, ExperimentError, FaultSpace, Machines,
@@ -308,6 +310,20 @@ impl Experiment {
         self.settle_faults();
         self.draw_faults().map_err(ExperimentError::Value)?;
         self.check().map_err(ExperimentError::Value)
+    }
+
+    /// The thresholds of a run.
+    ///
+    /// # Errors
+    /// A sentence about one that is none, or that is of a drive which there is not.
+    pub fn thresholds(&self) -> Result<Vec<Threshold>, String> {
+        let machines = self.machine.several().iter();
+        let own = machines.clone().flat_map(|machine| &machine.drives);
+        let drives = self.drives.iter().chain(own).map(|drive| &drive.name);
+        let names =
+            drives.chain(machines.flat_map(|machine| &machine.disks).map(|disk| &disk.name));
+        let names: Vec<&str> = names.filter_map(|name| name.as_deref()).collect();
+        expectation::thresholds(&self.expectations, &names)
     }
 
     /// Gives a name to every drive of the experiment that is not a machine's.

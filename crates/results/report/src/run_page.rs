@@ -44,8 +44,8 @@ pub(crate) fn page(
     sections.extend(faults::section(summary, begin));
     sections.extend(cluster::sections(cluster, summary, &time, resolution));
     sections.extend(networks_page::sections(summary));
-    if of_cluster && summary.ios() > 0 {
-        let (caption, table) = verdict::drives(summary, kind);
+    let (caption, table) = verdict::drives(summary, kind);
+    if of_cluster && !table.rows.is_empty() {
         sections.push(Section::new("Drives").with(Block::Table(caption, table)));
     }
     let series = summary.drives.iter().flat_map(DriveSummary::used).count();

@@ -4,6 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::unit::Unit;
 
+/// Exit status of a run whose command succeeded, and one of whose thresholds was not met: that of
+/// k6.
+pub const UNMET: i32 = 99;
+
 /// Whether a threshold was met, as `summary.json` has it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {

@@ -19,7 +19,7 @@ use stasis_config::{guess, listed};
 use crate::summary::{DriveSummary, OperationSummary, Summary};
 use figures::{flat, Figure, Subject};
 
-pub use judgement::Judgement;
+pub use judgement::{Judgement, UNMET};
 pub(crate) use shown::{lines, section, verdict};
 pub use shown::{to_junit, unmet};
 pub use unit::Unit;
@@ -27,10 +27,6 @@ pub use unit::Unit;
 /// Figures of a flash drive's internal activity, and one that each flash drive has.
 const INSIDE: &str = "inside.";
 const WHERE_FLASH: &str = "inside.write_amplification";
-
-/// Exit status of a run whose command succeeded, and one of whose thresholds was not met: that of
-/// k6.
-pub const UNMET: i32 = 99;
 
 /// A comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
