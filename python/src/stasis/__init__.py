@@ -25,6 +25,7 @@ from .errors import (
 from .experiment import (
     Disk,
     Drive,
+    Expectation,
     Experiment,
     Fault,
     FaultSpace,
@@ -63,6 +64,7 @@ __all__ = [
     "CrashTest",
     "Disk",
     "Drive",
+    "Expectation",
     "Experiment",
     "ExperimentError",
     "Fault",

@@ -25,6 +25,7 @@ from .frame import Frame
 __all__ = [
     "Disk",
     "Drive",
+    "Expectation",
     "Experiment",
     "Fault",
     "FaultSpace",
@@ -542,6 +543,16 @@ class FaultSpace(Table):
 
 
 @dataclass
+class Expectation(Table):
+    """A threshold of the run, such as ``read.p99 < 1ms``."""
+
+    PLACE: ClassVar[str] = "[[expect]]"
+
+    that: str
+    name: Optional[str] = None
+
+
+@dataclass
 class Experiment(Table):
     """An experiment: the command in the guest, the drives, the machine, and the limits."""
 
@@ -557,6 +568,7 @@ class Experiment(Table):
     wall_limit: Optional[str] = None
     check_limit: Optional[str] = None
     strict: Optional[bool] = None
+    history: Optional[bool] = None
     machine: Optional[Union[Machine, list[Machine]]] = _table("Machine")
     guest: Optional[Guest] = _table("Guest")
     serve: Optional[Serve] = _table("Serve")
@@ -564,6 +576,7 @@ class Experiment(Table):
     networks: list[Network] = _table("Network", name="network", many=True)
     faults: list[Fault] = _table("Fault", name="fault", many=True)
     fault_space: Optional[FaultSpace] = _table("FaultSpace")
+    expectations: list[Expectation] = _table("Expectation", name="expect", many=True)
     #: The folder that relative paths start from; the current one where it is ``None``.
     base: Optional[Path] = field(default=None, metadata={"private": True}, compare=False)
 
@@ -594,6 +607,7 @@ TABLES: dict[str, type[Table]] = {
     for each in (
         Disk,
         Drive,
+        Expectation,
         Fault,
         FaultSpace,
         Guest,

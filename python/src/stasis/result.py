@@ -84,6 +84,12 @@ class Result:
         return int(self.summary["exit_status"])
 
     @property
+    def thresholds(self) -> list[dict[str, Any]]:
+        """The run's thresholds, each with ``that``, ``met``, ``figure``, ``value``, ``limit`` and
+        ``unit``."""
+        return list(self.summary.get("thresholds", []))
+
+    @property
     def ending(self) -> str:
         """The end of the run: ``exited``, ``virtual-limit``, ..."""
         return str(self.summary["ending"])

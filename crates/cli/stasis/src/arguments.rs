@@ -52,10 +52,11 @@ Examples:
   stasis run experiment.toml --power-cut 1.5s --check 'mount /dev/vda /mnt && umount /mnt && e2fsck -fn /dev/vda'
   stasis run --drive model=dcpmm,medium=file:disk.img,delay=5ms --file job.fio -- fio job.fio
   stasis run experiment.toml --seed 2 --results second
+  stasis run experiment.toml --expect 'read.p99 < 1ms' --expect 'errors == 0' --junit run.xml
 
 Exit status: that of COMMAND, or with --power-cut 0 if nothing is wrong with what is left and 1
-otherwise; 124 if a time limit was reached, 125 if the run failed,
-126 or 127 if COMMAND could not be started, 130 if it was stopped.";
+otherwise; 99 if COMMAND succeeded and a threshold was not met; 124 if a time limit was reached, 125 if
+the run failed, 126 or 127 if COMMAND could not be started, 130 if it was stopped.";
 
 /// Arguments of `stasis run`. Words win over the experiment's file.
 #[derive(Debug, Clone, PartialEq, clap::Args)]
@@ -97,6 +98,14 @@ pub struct RunArguments {
     /// Most wall-clock time of everything, such as 10min
     #[arg(long, value_name = "TIME")]
     pub wall_limit: Option<String>,
+    #[command(flatten)]
+    pub expect: ExpectArguments,
+    /// Show the page while the run goes on, on this port of 127.0.0.1 [default: a free one]
+    #[arg(
+        long, value_name = "PORT", num_args = 0..=1, require_equals = true,
+        default_missing_value = "0", conflicts_with_all = ["power_cut", "branch"]
+    )]
+    pub live: Option<u16>,
     /// Cut the power at this time of the command, after so many I/Os (io:1000), at random, or at
     /// each flush between two times (flushes:1s..2s)
     #[arg(long, value_name = "WHEN")]
@@ -107,6 +116,17 @@ pub struct RunArguments {
     /// Command to run in the guest, as root
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// Thresholds, and the file that has them as tests.
+#[derive(Debug, Clone, PartialEq, clap::Args)]
+pub struct ExpectArguments {
+    /// Expect a figure of the run to keep within a value, such as 'read.p99 < 1ms'; again for another
+    #[arg(long, value_name = "THRESHOLD")]
+    pub expect: Vec<String>,
+    /// Write the command and the thresholds as tests in JUnit's XML to this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["power_cut", "branch"])]
+    pub junit: Option<PathBuf>,
 }
 
 /// The machine, its drives and its guest, for what runs one.

@@ -402,8 +402,17 @@ fn the_reference_has_the_keys_of_the_schema() {
     let schema = schema();
     let page = std::fs::read_to_string(root().join("docs/reference/experiment.md")).unwrap();
     // Each has a section, or (`serve`) a page.
-    let tables =
-        ["drive", "fault", "fault-space", "guest", "machine", "network", "serve", "workload"];
+    let tables = [
+        "drive",
+        "expect",
+        "fault",
+        "fault-space",
+        "guest",
+        "machine",
+        "network",
+        "serve",
+        "workload",
+    ];
     for (place, headings) in [
         ("", &["Top-level keys"][..]),
         ("/$defs/MachineSpec", &["`[machine]`", "`[[machine]]`: several machines"]),
@@ -417,6 +426,7 @@ fn the_reference_has_the_keys_of_the_schema() {
         ("/$defs/RedSpec", &["`red`: random early detection"]),
         ("/$defs/OutsideSpec", &["`[[network.outside]]`: ports that lead outside"]),
         ("/$defs/FaultSpace", &["`[fault-space]`: faults that the seed draws"]),
+        ("/$defs/Expectation", &["`[[expect]]`: thresholds"]),
         ("/$defs/LinkSpec", &["`[[network.link]]`: links"]),
         ("/$defs/GuestSpec", &["`[guest]`"]),
         ("/$defs/DriveSpec", &["`[[drive]]` and `--drive`"]),

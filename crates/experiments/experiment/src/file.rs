@@ -10,11 +10,13 @@ use stasis_block::clock::Nanos;
 use stasis_block::{units, MAX_DRIVES};
 use stasis_config::{guess, listed};
 use stasis_network::NetworkSpec;
+use stasis_report::thresholds::Threshold;
 
+use crate::expectation;
 use crate::names::{is_name, once};
 use crate::{
-    CpuSpeed, DiskSpec, DriveSpec, Engine, ExperimentError, FaultSpace, Machines, ScheduledFault,
-    ServeSpec, WorkloadSpec,
+    CpuSpeed, DiskSpec, DriveSpec, Engine, Expectation, ExperimentError, FaultSpace, Machines,
+    ScheduledFault, ServeSpec, WorkloadSpec,
 };
 
 /// An experiment. Its form in TOML:
@@ -52,6 +54,9 @@ use crate::{
 ///
 /// [[workload]]
 /// pattern = "5r-seq"
+///
+/// [[expect]]
+/// that = "read.p99 < 1ms"
 /// ```
 ///
 /// Several machines stand in tables `[[machine]]`, networks between them in `[[network]]`, faults in
@@ -101,6 +106,12 @@ pub struct Experiment {
     pub faults: Vec<ScheduledFault>,
     /// Faults that can happen, of which the seed draws some.
     pub fault_space: Option<FaultSpace>,
+    /// Whether the commands of several machines write a history: operations of clients, a JSON object a
+    /// line of output, as Jepsen and Maelstrom have them.
+    pub history: bool,
+    /// Thresholds that the run is expected to meet.
+    #[serde(rename = "expect")]
+    pub expectations: Vec<Expectation>,
 }
 
 /// The machine.
@@ -288,6 +299,20 @@ impl Experiment {
         self.check().map_err(ExperimentError::Value)
     }
 
+    /// The thresholds of a run.
+    ///
+    /// # Errors
+    /// A sentence about one that is none, or that is of a drive which there is not.
+    pub fn thresholds(&self) -> Result<Vec<Threshold>, String> {
+        let machines = self.machine.several().iter();
+        let own = machines.clone().flat_map(|machine| &machine.drives);
+        let drives = self.drives.iter().chain(own).map(|drive| &drive.name);
+        let names =
+            drives.chain(machines.flat_map(|machine| &machine.disks).map(|disk| &disk.name));
+        let names: Vec<&str> = names.filter_map(|name| name.as_deref()).collect();
+        expectation::thresholds(&self.expectations, &names)
+    }
+
     /// Gives a name to every drive of the experiment that is not a machine's.
     ///
     /// # Errors
@@ -371,6 +396,9 @@ impl Experiment {
                         .into(),
                 );
             }
+            if self.history {
+                return Err("history: it is of several machines, in [[machine]]".into());
+            }
             if !one.drives.is_empty() || !one.disks.is_empty() {
                 return Err(
                     "[machine] has the experiment's drives; its own [[machine.drive]] and \
@@ -389,6 +417,7 @@ impl Experiment {
         self.check_networks()?;
         self.check_commands()?;
         self.check_faults()?;
+        self.thresholds()?;
         once("workloads", self.workloads.iter().map(|load| &load.name))?;
         for load in &self.workloads {
             let name = load.name.as_deref().unwrap_or_default();

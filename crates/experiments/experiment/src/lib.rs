@@ -9,6 +9,7 @@ mod drive;
 mod drive_option;
 mod engine;
 mod error;
+mod expectation;
 mod faults;
 mod file;
 mod guest_drive;
@@ -27,6 +28,7 @@ mod variables;
 pub use drive::{DriveSpec, Interface, StateSpec};
 pub use engine::Engine;
 pub use error::ExperimentError;
+pub use expectation::Expectation;
 pub use faults::{FaultSpace, MachineFailure, MachineFailureKind, MachinePause, ScheduledFault};
 pub use file::{Experiment, GuestSpec, MachineSpec};
 pub use names::distinct_serials;
@@ -52,7 +54,7 @@ mod tests {
             ($($table:ty)*) => { $(assert_eq!(stasis_config::keys_agree::<$table>(), Ok(()));)* };
         }
         same! {
-            Experiment MachineSpec GuestSpec ServeSpec DriveSpec DiskSpec WorkloadSpec
+            Experiment MachineSpec GuestSpec ServeSpec DriveSpec DiskSpec WorkloadSpec Expectation
             Zones Zrwa Ocssd NetworkSpec LinkSpec OutsideSpec ScheduledFault FaultSpace
         }
     }

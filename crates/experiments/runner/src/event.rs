@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io;
 
 use stasis_block::clock::Nanos;
+use stasis_report::SoFar;
 use stasis_run_events::Stage;
 
 /// Something that happened.
@@ -31,6 +32,8 @@ pub enum Event<'a> {
     Stage(Stage),
     /// A lower bound of virtual time (ns).
     VirtualTime(Nanos),
+    /// The run so far, of one with a [`crate::LivePage`].
+    SoFar(&'a SoFar),
     /// Bytes that the command wrote to its standard output.
     Output(&'a [u8]),
     /// Bytes that the command wrote to its standard error.

@@ -48,6 +48,7 @@ pub mod input;
 mod inside;
 pub mod job_file;
 pub mod keep;
+mod live;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod local;
 mod logged_drive;
@@ -79,6 +80,7 @@ pub use changed::{Changed, Difference};
 pub use debugged::{At, Debugged};
 pub use event::{Event, Observer};
 pub use keep::{leave_zones, state_file};
+pub use live::LivePage;
 pub use logged_drive::trace_of_log;
 pub use pace::Pace;
 pub use plan::{describe, drive_seed, parameters};

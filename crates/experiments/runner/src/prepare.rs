@@ -332,6 +332,7 @@ impl<'a> RunSetup<'a> {
         job.seed = experiment.seed;
         // What waits for a line of output is to have it when it was written.
         job.prompt_output = self.trace.is_some()
+            || experiment.history
             || experiment.numbered().any(|(_, fault)| fault.at_output.is_some());
         job.asks = experiment.is_asked_for_faults();
         if let Some(terminal) = self.terminal {

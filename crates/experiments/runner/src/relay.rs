@@ -4,9 +4,11 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, Context, Result};
+use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
 use stasis_crash::{Frame, TraceWriter};
 use stasis_nvme::KeptState;
@@ -15,6 +17,7 @@ use stasis_run_events::{EventSink, IoRecord, Outcome, RunEvent, Stage};
 
 use crate::event::{Event, SharedObserver};
 use crate::free_space;
+use crate::live::LivePage;
 use crate::run_error::RunError;
 
 /// The file in the results' folder with a command's output, if that is kept.
@@ -34,6 +37,10 @@ pub struct Relay<'a> {
     /// Index of the machine that the current entries come from.
     from: usize,
     results: Vec<Option<File>>,
+    /// Whether lines of output that are a history's are kept, and not shown.
+    pub history: bool,
+    /// The page of the run while it goes on.
+    pub live: Option<Live>,
     /// Writer of the trace of requests to the drives.
     pub trace: Option<TraceWriter<BufWriter<File>>>,
     /// The kept state of the drives, as JSON.
@@ -54,6 +61,23 @@ pub struct Relay<'a> {
     running: Option<Instant>,
     /// Wall-clock time of the command, by this machine's clock, once it has ended.
     command_wall: Option<Duration>,
+}
+
+/// Interval between two reports of the run so far.
+const TOLD: Duration = Duration::from_millis(500);
+
+/// A page of the run while it goes on.
+pub struct Live {
+    /// The page.
+    pub page: Arc<LivePage>,
+    /// The engine's name.
+    pub engine: String,
+    /// Further fields of the summary.
+    pub fields: Map<String, Value>,
+    /// When the run began.
+    pub begun: Instant,
+    /// When it was last told of the run.
+    pub told: Option<Instant>,
 }
 
 /// The facts known about a run at its end.
@@ -98,6 +122,8 @@ impl<'a> Relay<'a> {
             results: (0..machines.len().max(1)).map(|_| None).collect(),
             machines: machines.into_iter().map(Speaker::new).collect(),
             from: 0,
+            history: false,
+            live: None,
             trace: None,
             states: Vec::new(),
             outcome: None,
@@ -163,7 +189,7 @@ impl<'a> Relay<'a> {
             self.from = from;
             for (rest, error) in self.machines[from].rest().into_iter().zip([false, true]) {
                 self.writer.record_output(from, self.virtual_ns, error, &rest)?;
-                let marked = mark(&self.machines[from].name, &rest);
+                let marked = mark(&self.machines[from].name, &self.shown(rest));
                 self.output(&marked, error)?;
             }
         }
@@ -195,7 +221,17 @@ impl<'a> Relay<'a> {
         let Some(machine) = self.machines.get_mut(self.from) else { return Ok(bytes) };
         let lines = machine.lines(&bytes, error);
         self.writer.record_output(self.from, self.virtual_ns, error, &lines)?;
-        Ok(mark(&machine.name, &lines))
+        let lines = self.shown(lines);
+        Ok(mark(&self.machines[self.from].name, &lines))
+    }
+
+    /// The lines of a machine that are for its reader.
+    fn shown(&self, lines: Vec<u8>) -> Vec<u8> {
+        if !self.history {
+            return lines;
+        }
+        let own = lines.split_inclusive(|byte| *byte == b'\n');
+        own.filter(|line| !stasis_report::is_of_history(line)).flatten().copied().collect()
     }
 
     fn output(&mut self, bytes: &[u8], error: bool) -> io::Result<()> {
@@ -206,6 +242,21 @@ impl<'a> Relay<'a> {
             return file.write_all(bytes);
         }
         self.observer.event(if error { Event::ErrorOutput(bytes) } else { Event::Output(bytes) })
+    }
+
+    /// Shows the run so far.
+    fn show_live(&mut self, now: Nanos) -> io::Result<()> {
+        let (Some(live), Some(begin)) = (&mut self.live, self.started) else { return Ok(()) };
+        if live.told.is_none_or(|told| told.elapsed() >= TOLD) {
+            live.told = Some(Instant::now());
+            self.observer.event(Event::SoFar(&self.writer.so_far(begin, now)))?;
+        }
+        if live.page.is_due() {
+            let wall = live.begun.elapsed();
+            let more = live.fields.clone();
+            live.page.show(self.writer.page_so_far(&live.engine, (begin, now), wall, more));
+        }
+        Ok(())
     }
 
     fn ios(&mut self, records: &[IoRecord]) -> io::Result<()> {
@@ -302,6 +353,7 @@ impl EventSink for Relay<'_> {
                     self.started.get_or_insert(now);
                 }
                 self.observer.event(Event::VirtualTime(now))?;
+                self.show_live(now)?;
             }
             RunEvent::Changed(at) => self.changed_ns = Some(at),
             RunEvent::Ios(records) => self.ios(&records)?,

@@ -11,7 +11,7 @@ use anyhow::{ensure, Context, Result};
 use serde_json::{Map, Value};
 use stasis_block::units;
 use stasis_crash::TraceWriter;
-use stasis_experiment::{Engine, Experiment, ScheduledFault};
+use stasis_experiment::{Engine, Experiment};
 use stasis_guest_image::Guest;
 use stasis_report::{Ios, ResultsFolder, ResultsWriter, Summary};
 use stasis_run_events::{Ending, Outcome, Stage};
@@ -24,12 +24,13 @@ use crate::engine;
 use crate::event::{Observer, SharedObserver};
 use crate::input::{self, Input};
 use crate::keep::Keep;
+use crate::live::LivePage;
 use crate::prepare::{look_at_drives, RunSetup};
 use crate::profiled::Profiled;
 use crate::provenance::Provenance;
-use crate::relay::Relay;
 #[cfg(doc)]
 use crate::relay::OUTPUT_FILE;
+use crate::relay::{Live, Relay};
 use crate::run_error::RunError;
 use crate::snapshotted::Snapshotted;
 use crate::trace::{check_followed, TraceOptions, TRACE_FILE};
@@ -53,6 +54,7 @@ pub struct Runner<'a> {
     changed: Option<&'a Changed<'a>>,
     profiled: Option<&'a Profiled>,
     snapshots: Option<Snapshotted>,
+    live: Option<Arc<LivePage>>,
     checked: bool,
     inputs: Vec<PathBuf>,
     given: Option<PathBuf>,
@@ -68,7 +70,7 @@ pub struct Results {
     /// The results' folder.
     pub folder: PathBuf,
     /// The exit status for the run: the command's, or one that identifies why the command did not
-    /// end.
+    /// end, or that a threshold was not met.
     pub status: u8,
     /// A message for the user beside the command's output.
     pub message: Option<String>,
@@ -94,6 +96,7 @@ impl<'a> Runner<'a> {
             changed: None,
             profiled: None,
             snapshots: None,
+            live: None,
             checked: true,
             inputs: Vec::new(),
             given: None,
@@ -175,6 +178,11 @@ impl<'a> Runner<'a> {
     /// The run takes snapshots, or begins at one.
     pub fn snapshots(self, snapshots: Option<Snapshotted>) -> Self {
         Self { snapshots, ..self }
+    }
+
+    /// The run is shown on a page while it goes on, which is its report at the end.
+    pub fn live(self, live: Option<Arc<LivePage>>) -> Self {
+        Self { live, ..self }
     }
 
     /// A debugger takes hold of the run.
@@ -266,6 +274,7 @@ impl<'a> Runner<'a> {
         let mut writer = ResultsWriter::within(claimed, prepared.drives(), self.ios)?;
         let quantum = experiment.machine.all().iter().map(|machine| machine.quantum).max();
         writer.of_guest(quantum.unwrap_or_default());
+        writer.expect(experiment.thresholds().map_err(anyhow::Error::msg)?);
         if self.timeline {
             writer.keep_timeline()?;
         }
@@ -280,6 +289,9 @@ impl<'a> Runner<'a> {
         }
         if !experiment.machine.several().is_empty() {
             writer.of_machines(prepared.machines(), prepared.owners())?;
+            if experiment.history {
+                writer.keep_history()?;
+            }
         }
         for network in &experiment.networks {
             let name = network.name.as_deref().unwrap_or_default();
@@ -287,12 +299,19 @@ impl<'a> Runner<'a> {
             writer.add_network(name, &ports, network.capture != Some(0))?;
         }
         if !experiment.faults.is_empty() {
-            let fault = |fault: &ScheduledFault| (fault.kind.clone(), fault.target());
-            writer.keep_faults(experiment.faults.iter().map(fault).collect())?;
+            writer.keep_faults(experiment.planned_faults())?;
         }
         let paths = prepared.paths();
         let files = prepared.model_files();
         let mut relay = Relay::new(writer, &observer, self.keeps_output, prepared.machines())?;
+        relay.history = experiment.history;
+        relay.live = self.live.as_ref().map(|page| Live {
+            page: Arc::clone(page),
+            engine: engine.name().to_owned(),
+            fields: Map::from_iter([("command".to_owned(), experiment.command.clone().into())]),
+            begun,
+            told: None,
+        });
         if let Some(trace) = self.trace {
             let path = trace.file();
             let begun = File::create(&path)
@@ -331,8 +350,11 @@ impl<'a> Runner<'a> {
         }
         let summary = ended.writer.finish(&outcome, engine.name(), begun.elapsed(), extra)?;
         kept?;
-        let status = stasis_report::exit_status(&outcome.ending);
-        let status = u8::try_from(status).unwrap_or(1);
+        if let Some(live) = &self.live {
+            let report = folder.join(stasis_report::REPORT_FILE);
+            live.end(std::fs::read_to_string(&report)?);
+        }
+        let status = summary.status();
         Ok(Results { summary, folder, status, message, command_wall: ended.command_wall })
     }
 

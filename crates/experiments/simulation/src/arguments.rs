@@ -26,7 +26,7 @@ Several models, loads or seeds are simulations of their own, each model with eac
 each seed, on all processors. Each has its results in a folder of its own in DIR, as it has them
 alone; a table of all is printed at the end, and is in DIR/simulations.csv.
 
-Exit status: 0; 124 if --limit was reached, 125 if something is wrong, 130 if it was stopped; of
+Exit status: 0; 99 if a threshold was not met, 124 if --limit was reached, 125 if something is wrong, 130 if it was stopped; of
 several simulations the greatest."
 )]
 #[command(group = clap::ArgGroup::new("source").required(true).args(["workload", "trace"]))]
@@ -82,6 +82,13 @@ pub struct Arguments {
     /// Limit on virtual time, such as 10s
     #[arg(long, value_name = "TIME")]
     pub limit: Option<String>,
+    /// Expect a figure of each simulation to keep within a value, such as 'read.p99 < 1ms'; again
+    /// for another
+    #[arg(long, value_name = "THRESHOLD")]
+    pub expect: Vec<String>,
+    /// Write the simulations and their thresholds as tests in JUnit's XML to this file
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
     /// Folder for the results
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub results: PathBuf,
@@ -113,7 +120,7 @@ impl Arguments {
                 None => one.get_short().is_some() && one.get_short() == short,
             })
         };
-        const EACH: [&str; 4] = ["workload", "trace", "seed", "jobs"];
+        const EACH: [&str; 5] = ["workload", "trace", "seed", "jobs", "junit"];
         let mut kept = Vec::new();
         let mut words = words.into_iter();
         // The program, its options for all commands, and `sim`.

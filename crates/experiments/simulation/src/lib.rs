@@ -23,7 +23,8 @@ use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{units, Fate};
 use stasis_models::{BuildContext, ModelSpec};
-use stasis_report::{DriveSummary, Ios, ResultsFolder, ResultsWriter, Summary};
+use stasis_report::thresholds::{self, Threshold};
+use stasis_report::{keep_inputs, DriveSummary, Ios, ResultsFolder, ResultsWriter, Summary};
 use stasis_run_events::{Ending, IoRecord, IoStatus, Outcome};
 use stasis_runner::engine;
 use stasis_runner::provenance::Provenance;
@@ -81,7 +82,19 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     if let Some(message) = &run.message {
         eprintln!("stasis: {message}");
     }
-    Ok(ExitCode::from(u8::try_from(run.summary.exit_status).unwrap_or(1)))
+    for threshold in thresholds::unmet(&run.summary) {
+        eprintln!("stasis: not met: {threshold}");
+    }
+    write_junit(arguments, &[("simulation", &run.summary)])?;
+    Ok(ExitCode::from(run.summary.status()))
+}
+
+/// Writes simulations with their names as tests, if that is wished.
+fn write_junit(arguments: &Arguments, runs: &[(&str, &Summary)]) -> Result<()> {
+    let Some(path) = &arguments.junit else { return Ok(()) };
+    keep_inputs(path, &arguments.inputs())?;
+    let title = format!("stasis sim {}", arguments.model.join(" "));
+    Ok(thresholds::to_junit(&title, runs).write(path)?)
 }
 
 /// Everything a simulation is made from, checked.
@@ -104,6 +117,7 @@ struct SimulationSetup {
     repeated_by: Option<Vec<String>>,
     path: Nanos,
     limit: Option<Nanos>,
+    thresholds: Vec<Threshold>,
     results: PathBuf,
     ios: Ios,
     timeline: bool,
@@ -173,6 +187,15 @@ impl SimulationSetup {
                 );
             }
         }
+        // One job is the drive.
+        let jobs = work.jobs().filter(|jobs| jobs.len() > 1).into_iter().flatten();
+        let jobs = jobs.map(|(name, _)| name.as_str());
+        let owners: Vec<&str> = std::iter::once(DRIVE).chain(jobs).collect();
+        let threshold = |text: &String| {
+            let threshold = Threshold::parse(text)?;
+            threshold.check(&owners).map(|()| threshold)
+        };
+        let thresholds = arguments.expect.iter().map(threshold).collect::<Result<_, _>>()?;
         let context = BuildContext {
             seed: stasis_runner::drive_seed(point.seed, work::drive_index(arguments, point)),
             capacity: capacity.unwrap_or(u64::MAX),
@@ -197,6 +220,7 @@ impl SimulationSetup {
             repeated_by: point.words(arguments),
             path,
             limit,
+            thresholds,
             results: point.results.clone(),
             ios: arguments.ios,
             timeline: arguments.timeline,
@@ -217,6 +241,7 @@ impl Ready {
         let drive = stasis_runner::describe(DRIVE.into(), &setup.spec, ENGINE, "none".into());
         let folder = ResultsFolder::claim(&setup.results, &setup.inputs)?;
         let mut writer = ResultsWriter::within(folder, vec![drive], setup.ios)?;
+        writer.expect(setup.thresholds);
         if let Some(jobs) = setup.work.jobs().filter(|jobs| jobs.len() > 1) {
             writer.by_job(jobs.to_vec());
         }

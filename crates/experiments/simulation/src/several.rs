@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use stasis_report::{
-    units, Column, ResultsFolder, Table, COMPRESSED_IOS_FILE, FIGURES_FILE, IOS_FILE, LIST_FILE,
-    PARQUET_IOS_FILE, REPORT_FILE, SUMMARY_FILE, TIMELINE_FILE,
+    thresholds, units, Column, ResultsFolder, Table, COMPRESSED_IOS_FILE, FIGURES_FILE, IOS_FILE,
+    LIST_FILE, PARQUET_IOS_FILE, REPORT_FILE, SUMMARY_FILE, TIMELINE_FILE,
 };
 use stasis_runner::batch::{self, Batch, Outcome};
 use stasis_terminal::progress::Steps;
@@ -18,7 +18,7 @@ use stasis_terminal::stop_on_signals;
 
 use crate::points::Point;
 use crate::Arguments;
-use crate::{Run, RunProgress, SimulationSetup};
+use crate::{write_junit, Run, RunProgress, SimulationSetup};
 
 /// The figures of all, for other programs.
 const TABLE_FILE: &str = "simulations.csv";
@@ -59,7 +59,10 @@ pub fn main(arguments: &Arguments, points: &[Point], quiet: bool) -> Result<Exit
         match outcome {
             Ok(run) => {
                 run.remark.iter().chain(&run.message).for_each(|say| eprintln!("{name}: {say}"));
-                status = status.max(u8::try_from(run.summary.exit_status).unwrap_or(1));
+                for threshold in thresholds::unmet(&run.summary) {
+                    eprintln!("stasis: {name}: not met: {threshold}");
+                }
+                status = status.max(run.summary.status());
             }
             Err(message) => {
                 eprintln!("stasis: {name}: {message}");
@@ -72,6 +75,9 @@ pub fn main(arguments: &Arguments, points: &[Point], quiet: bool) -> Result<Exit
     let file = folder.file(TABLE_FILE)?;
     std::fs::write(&file, csv(&runs))
         .with_context(|| format!("cannot write {}", file.display()))?;
+    let names: Vec<_> = runs.iter().map(|(point, run)| (name(point), &run.summary)).collect();
+    let named: Vec<_> = names.iter().map(|(name, summary)| (name.as_str(), *summary)).collect();
+    write_junit(arguments, &named)?;
     if !quiet {
         eprint!("{}", table(&runs).to_text());
         eprintln!("the figures: {}", file.display());

@@ -6,11 +6,14 @@
 //!   end.
 //! - A reader that closes the output early, such as `head`, is no error.
 //! - After [`progress::quiet`] there is no progress.
+//! - A page of a run that goes on is served to this machine alone, and no client of it holds up the
+//!   run.
 //! - A terminal that was given to a guest is restored at the program's end, of any kind but
 //!   SIGKILL.
 
 mod branched;
 mod interactive;
+pub mod live;
 pub mod progress;
 mod run;
 mod signals;

@@ -20,6 +20,16 @@ const INTERVAL: &str = "STASIS_PROGRESS_INTERVAL";
 const INTERVALS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 /// Minimum duration of a work before the time left is shown.
 const SURE: Duration = Duration::from_secs(2);
+/// How far estimates of a work's whole time may be apart, as a share of the last.
+const SAME: f64 = 0.2;
+/// The part of the time until now whose speed has to be that of the whole.
+const LATELY: f64 = 0.05;
+/// The share of the time until now for which a work may stand still before nobody knows its speed.
+const STILL: f64 = 0.2;
+/// Limit on the time left (s): more is not to be told.
+const MAX_LEFT: f64 = 1e9;
+/// Limit on the places of a work's course that are kept.
+const MAX_COURSE: usize = 256;
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 /// Whether another part of the program ends it after Ctrl-C.
@@ -42,8 +52,8 @@ struct Line {
     text: String,
     fraction: Option<f64>,
     began: Instant,
-    /// The time left as last shown.
-    told: Option<Duration>,
+    /// How far it was when, in rising order.
+    course: Vec<(Duration, f64)>,
     shown: Shown,
 }
 
@@ -64,8 +74,13 @@ impl Line {
         } else {
             Shown::Plain { _ends: plain_lines() }
         };
-        let mut line =
-            Self { text: String::new(), fraction: None, began: Instant::now(), told: None, shown };
+        let mut line = Self {
+            text: String::new(),
+            fraction: None,
+            began: Instant::now(),
+            course: Vec::new(),
+            shown,
+        };
         line.show(text, fraction);
         line
     }
@@ -74,9 +89,13 @@ impl Line {
         text.clone_into(&mut self.text);
         if fraction < self.fraction {
             // Something else has begun.
-            self.told = None;
+            self.began = Instant::now();
+            self.course.clear();
         }
         self.fraction = fraction;
+        if let Some(fraction) = fraction {
+            record(&mut self.course, self.began.elapsed(), fraction);
+        }
         // Only one time is shown: the time left, if that is known.
         let left = self.left().map(|left| format!("{left} left"));
         let Shown::Bar(bar) = &self.shown else { return };
@@ -96,23 +115,16 @@ impl Line {
         }
     }
 
-    /// Estimates the time left from the speed until now. The estimate never rises: parts of a work
-    /// are not equally quick, and a rising time is of no use.
-    fn left(&mut self) -> Option<String> {
-        let (fraction, passed) = (self.fraction?, self.began.elapsed());
-        if passed < SURE || fraction < 0.01 {
-            return None;
-        }
-        let left = passed.mul_f64((1.0 - fraction).max(0.0) / fraction);
-        let left = self.told.map_or(left, |told| told.min(left));
-        self.told = Some(left);
-        Some(rounded(left))
+    /// Estimates the time left from the speed until now. There is none where the same estimate halfway
+    /// until now was off: then the speed changes, and nobody knows.
+    fn left(&self) -> Option<String> {
+        left(&self.course, self.began.elapsed()).map(rounded)
     }
 
     /// The line for an output that is no terminal.
-    fn plain(&mut self) -> String {
+    fn plain(&self) -> String {
         let left = self.left();
-        let text = &self.text;
+        let text = self.text.replace('\n', ",");
         match (self.fraction, left) {
             (Some(fraction), Some(left)) => {
                 format!("progress: {text}, {:.0} %, {left} left", fraction * 100.0)
@@ -131,8 +143,50 @@ impl Drop for Line {
     }
 }
 
+/// Appends how far a work is; of many every second is forgotten.
+fn record(course: &mut Vec<(Duration, f64)>, at: Duration, fraction: f64) {
+    if course.len() >= MAX_COURSE {
+        let mut index = 0;
+        course.retain(|_| {
+            index += 1;
+            index % 2 == 1
+        });
+    }
+    course.push((at, fraction));
+}
+
+/// The time left of a work of this course that has begun so long ago, if it can be told.
+fn left(course: &[(Duration, f64)], passed: Duration) -> Option<Duration> {
+    let &(last, fraction) = course.last()?;
+    if passed < SURE || fraction < 0.01 {
+        return None;
+    }
+    // A work that stands still has no speed any more.
+    if passed - last.min(passed) > passed.mul_f64(STILL) {
+        return None;
+    }
+    let total = |at: Duration, fraction: f64| at.as_secs_f64() / fraction.max(f64::MIN_POSITIVE);
+    let now = total(last, fraction);
+    // Each estimate since halfway has to have been the same.
+    let since = course.partition_point(|(at, _)| *at < last / 2).saturating_sub(1);
+    let same = |&(at, fraction): &(Duration, f64)| (total(at, fraction) / now - 1.0).abs() < SAME;
+    let known = course[since].0 <= last / 2 || course[since].1 <= fraction / 2.0;
+    if !known || !course[since..].iter().all(same) {
+        return None;
+    }
+    // So has the speed of the last while, by which a change is seen at once.
+    let lately = course.partition_point(|(at, _)| *at < last.mul_f64(1.0 - LATELY));
+    let (at, before) = course[lately.saturating_sub(1)];
+    let speed = (fraction - before) / (last - at).as_secs_f64().max(f64::MIN_POSITIVE);
+    if (speed * now - 1.0).abs() > SAME {
+        return None;
+    }
+    let seconds = (now - passed.as_secs_f64()).clamp(0.0, MAX_LEFT).round();
+    Some(Duration::from_secs_f64(seconds))
+}
+
 /// Whole seconds, or minutes with seconds, or hours with minutes.
-fn rounded(time: Duration) -> String {
+pub(crate) fn rounded(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..60 => format!("{seconds} s"),
         seconds @ 60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
@@ -158,7 +212,7 @@ fn plain_lines() -> Sender<()> {
     std::thread::spawn(move || {
         while ends.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
             // The line may have ended just now.
-            let text = line().as_mut().map(Line::plain);
+            let text = line().as_ref().map(Line::plain);
             if let Some(text) = text {
                 eprintln!("{text}");
             }
@@ -243,24 +297,94 @@ impl Drop for Steps {
 mod tests {
     use super::*;
 
+    /// A work that has gone on at one speed.
     fn at(text: &str, fraction: Option<f64>, seconds: u64) -> Line {
         let (_ends, _) = channel();
-        let began = Instant::now() - Duration::from_secs(seconds);
-        Line { text: text.into(), fraction, began, told: None, shown: Shown::Plain { _ends } }
+        let passed = Duration::from_secs(seconds);
+        let began = Instant::now() - passed;
+        let mut course = Vec::new();
+        for step in 1..=100 {
+            if let Some(fraction) = fraction {
+                record(&mut course, passed * step / 100, fraction * f64::from(step) / 100.0);
+            }
+        }
+        Line { text: text.into(), fraction, began, course, shown: Shown::Plain { _ends } }
+    }
+
+    /// A work of stretches, each of so long and so large a share: what is shown on its way is right
+    /// within a third, or not shown. Returns the share of its time for which it was.
+    fn shown_of(stretches: &[(f64, f64)]) -> f64 {
+        let (time, work) = stretches.iter().fold((0.0, 0.0), |(t, w), (dt, dw)| (t + dt, w + dw));
+        let (mut course, mut shown, mut steps) = (Vec::new(), 0, 0);
+        let (mut began, mut done) = (0.0, 0.0);
+        for &(length, share) in stretches {
+            for step in 0..200 {
+                let part = f64::from(step) / 200.0;
+                let at = Duration::from_secs_f64(began + part * length);
+                record(&mut course, at, (done + part * share) / work);
+                steps += 1;
+                let Some(told) = left(&course, at) else { continue };
+                shown += 1;
+                let right = time - at.as_secs_f64();
+                // A change is seen within a moment.
+                if part * length < at.as_secs_f64() / 20.0 {
+                    continue;
+                }
+                // The future alone can make it wrong: as long as the speed is one, it is right.
+                let rest = told.as_secs_f64();
+                let uniform = (1.0 - (done + part * share) / work) * length * work / share;
+                let near = |right: f64| (rest - right).abs() <= right / 3.0 + 2.0;
+                assert!(
+                    near(right) || near(uniform),
+                    "{stretches:?} at {at:?}: {rest} for {right}"
+                );
+            }
+            began += length;
+            done += share;
+        }
+        f64::from(shown) / f64::from(steps)
     }
 
     #[test]
-    fn the_time_left_never_rises() {
+    fn the_time_left_is_right_or_not_shown() {
+        assert!(shown_of(&[(60.0, 1.0)]) > 0.9);
+        assert!(shown_of(&[(3600.0, 1.0)]) > 0.9);
+        // Too short for an estimate.
+        assert_eq!(shown_of(&[(1.9, 1.0)]), 0.0);
+        // A quick beginning and a slow rest, the other way round, and a work of many speeds.
+        let speeds = [0.01, 0.1, 0.5, 0.9, 1.0, 1.1, 2.0, 10.0, 100.0];
+        for first in speeds {
+            for second in speeds {
+                for third in speeds {
+                    shown_of(&[(20.0, 20.0 * first), (60.0, 60.0 * second), (30.0, 30.0 * third)]);
+                }
+            }
+        }
+    }
+
+    /// 90 % in three seconds, and then minutes: no time is shown while it stands still.
+    #[test]
+    fn a_work_that_stands_still_has_no_time_left() {
+        let mut course = Vec::new();
+        for step in 0..=90u32 {
+            record(
+                &mut course,
+                Duration::from_millis(u64::from(step) * 40),
+                f64::from(step) / 100.0,
+            );
+        }
+        let told = |seconds: f64| left(&course, Duration::from_secs_f64(seconds));
+        assert!(told(3.6).is_some_and(|rest| rest < Duration::from_secs(1)));
+        assert!([5.0, 10.0, 60.0, 300.0].into_iter().all(|seconds| told(seconds).is_none()));
+    }
+
+    #[test]
+    fn another_work_has_a_time_of_its_own() {
         let mut line = at("installing", Some(0.5), 60);
         assert_eq!(line.left().unwrap(), "1 min 0 s");
-        // A slow part: half is done still, a minute later.
-        line.began -= Duration::from_secs(60);
-        assert_eq!(line.left().unwrap(), "1 min 0 s");
-        line.show("installing", Some(0.9));
-        assert_eq!(line.left().unwrap(), "13 s");
-        // Another work has a separate time.
         line.show("checking", Some(0.25));
-        assert_eq!(line.left().unwrap(), "6 min 0 s");
+        assert_eq!(line.left(), None);
+        assert!(line.began.elapsed() < Duration::from_secs(60));
     }
 
     #[test]
@@ -270,6 +394,10 @@ mod tests {
         assert_eq!(at("cuts", Some(0.001), 60).plain(), "progress: cuts, 0 %");
         assert_eq!(at("cuts", Some(0.5), 1).plain(), "progress: cuts, 50 %");
         assert_eq!(at("cuts", Some(0.01), 120).left().unwrap(), "3 h 18 min");
+        let of_a_run = at("1 s of virtual time\n  3 I/Os\n  no fault", None, 75);
+        assert!(of_a_run
+            .plain()
+            .starts_with("progress: 1 s of virtual time,  3 I/Os,  no fault, "));
     }
 
     #[test]

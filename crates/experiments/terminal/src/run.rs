@@ -9,7 +9,7 @@ use stasis_run_events::Stage;
 use stasis_runner::{Event, Observer};
 
 use crate::heard;
-use crate::progress::Steps;
+use crate::progress::{rounded, Steps};
 
 /// Shows a run.
 #[derive(Debug)]
@@ -19,6 +19,10 @@ pub struct Terminal {
     stage: Stage,
     since: Instant,
     started_virtual: Option<Nanos>,
+    /// The run's I/Os and faults, a line each, of one with a page.
+    so_far: Option<[String; 2]>,
+    /// Most virtual time of the commands (ns).
+    limit: Option<Nanos>,
 }
 
 impl Terminal {
@@ -30,7 +34,16 @@ impl Terminal {
             stage: Stage::Preparing,
             since: Instant::now(),
             started_virtual: None,
+            so_far: None,
+            limit: None,
         }
+    }
+
+    /// The commands have so much virtual time at most (ns).
+    #[must_use]
+    pub fn until(mut self, limit: Option<Nanos>) -> Self {
+        self.limit = limit;
+        self
     }
 
     fn stage(&mut self, stage: Stage) {
@@ -55,8 +68,17 @@ impl Terminal {
         let started = *self.started_virtual.get_or_insert(now);
         let passed = Duration::from_nanos(now - started).as_secs_f64();
         let speed = passed / self.since.elapsed().as_secs_f64().max(1e-3);
-        let speed = units::significant(speed, 2);
-        self.steps.step(&format!("{passed:.3} s of virtual time, {speed} s a second"), None);
+        let rate = units::significant(speed, 2);
+        let mut text = format!("{passed:.3} s of virtual time, {rate} s a second");
+        if let Some(lines) = &self.so_far {
+            if let Some(limit) = self.limit.filter(|_| speed > 0.0) {
+                let rest = (Duration::from_nanos(limit).as_secs_f64() - passed).max(0.0) / speed;
+                let rest = Duration::from_secs_f64(rest.min(1e9));
+                text.push_str(&format!(", at most {} left until its limit", rounded(rest)));
+            }
+            text = format!("{text}\n  {}\n  {}", lines[0], lines[1]);
+        }
+        self.steps.step(&text, None);
     }
 
     /// Writes to the terminal in place of the progress.
@@ -74,6 +96,7 @@ impl Observer for Terminal {
             Event::Prepared | Event::Ended => self.steps.done(),
             Event::Stage(stage) => self.stage(stage),
             Event::VirtualTime(now) => self.virtual_time(now),
+            Event::SoFar(so_far) => self.so_far = Some(so_far.lines()),
             Event::Output(bytes) => self.write(bytes, &mut io::stdout().lock())?,
             Event::ErrorOutput(bytes) => self.write(bytes, &mut io::stderr().lock())?,
             Event::Console(bytes) if self.console => {

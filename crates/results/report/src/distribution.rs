@@ -105,6 +105,11 @@ impl Distribution {
         }
     }
 
+    /// All values together.
+    pub(crate) fn sum(&self) -> u128 {
+        self.totals().sum
+    }
+
     pub(crate) fn method(&self) -> Method {
         match self.values {
             Values::Exact(_) => Method::Exact,

@@ -7,6 +7,7 @@
 //!   [`KeptMoments`] what its machines said and sent.
 //! * [`text_summary`] has the same in a few lines of text; [`why`] has one I/O's.
 //! * [`figures`] sets measured figures beside published ones.
+//! * [`thresholds`] are what a run is expected to keep.
 //! * [`junit`] has results as tests, for continuous integration.
 //! * [`page`] and [`plot`] are the page and the plots, for any report.
 //!
@@ -33,6 +34,7 @@ mod files;
 mod flash_page;
 mod folder;
 mod guest_ios;
+mod history;
 mod inputs;
 mod ios;
 mod jobs;
@@ -53,12 +55,14 @@ mod run_page;
 mod sample_file;
 mod shared_page;
 mod slowest;
+mod so_far;
 mod spans;
 mod statistics;
 mod summary;
 mod symbols;
 mod table;
 mod text;
+pub mod thresholds;
 mod timeline;
 pub mod trust;
 pub mod units;
@@ -71,8 +75,10 @@ pub use cluster::{KeptMoments, Moment, MomentKind};
 pub use commands::{ToldCommand, ToldCommands};
 pub use distribution::EXACT_BOUND;
 pub use error::ReportError;
+pub use faults::{FaultCourse, FaultInterval, FaultSummary, PlannedFault};
 pub use folder::{folder_of, ResultsFolder, LIST_FILE};
 pub use guest_ios::GuestTimes;
+pub use history::{is_of_history, Witnessed};
 pub use inputs::keep_inputs;
 pub use ios::{Ios, IosAsCsv, KeptIos};
 pub use jobs::JobSummary;
@@ -82,6 +88,7 @@ pub use repeat::{InputFile, Repeat};
 pub use results_writer::ResultsWriter;
 pub use sample_file::{KeptSample, KeptSamples};
 pub use slowest::{SlowIo, Waits};
+pub use so_far::SoFar;
 pub use spans::KeptSpans;
 pub use summary::{
     comparable, exit_status, DriveSummary, FirstError, OperationSummary, Summary, INCIDENTAL_FIELDS,
@@ -110,6 +117,8 @@ pub const PROFILE_FILE: &str = "profile.folded";
 pub const SAMPLES_FILE: &str = "profile.parquet";
 /// Name of the file of what machines of a cluster said and sent, and what befell them, by column.
 pub const CLUSTER_FILE: &str = "cluster.parquet";
+/// Name of the file of the operations of clients, a JSON object a line.
+pub const HISTORY_FILE: &str = "history.jsonl";
 /// Name of the file with the run's figures.
 pub const SUMMARY_FILE: &str = "summary.json";
 /// Name of the page.
@@ -128,7 +137,7 @@ pub struct Changes {
 }
 
 /// A drive as results describe it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drive {
     /// Its name in the experiment.
     pub name: String,

@@ -9,11 +9,11 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Span, Track};
-use stasis_run_events::{FaultRecord, GuestIo, IoRecord, Outcome, PacketRecord, Sample};
+use stasis_run_events::{Ending, FaultRecord, GuestIo, IoRecord, Outcome, PacketRecord, Sample};
 
 use crate::cluster::Cluster;
 use crate::distribution::EXACT_BOUND;
-use crate::faults::FaultFile;
+use crate::faults::{FaultFile, PlannedFault};
 use crate::files::write_whole;
 use crate::folder::ResultsFolder;
 use crate::guest_ios::{self, GuestIoFile};
@@ -23,10 +23,12 @@ use crate::page::{self, Page};
 use crate::pcapng::PacketFile;
 use crate::profile::Profile;
 use crate::sample_file::{KeptSamples, SampleFile};
+use crate::so_far::{SoFar, RUNNING};
 use crate::spans::SpanFile;
 use crate::statistics::DriveStatistics;
 use crate::summary::{DriveSummary, Summary};
 use crate::symbols::Symbols;
+use crate::thresholds::Threshold;
 use crate::{late, run_page, trust, Drive, ReportError, REPORT_FILE, SUMMARY_FILE};
 
 /// Facts about its origin that `ios.parquet` leaves out: they would differ from one run to the
@@ -61,6 +63,9 @@ pub struct ResultsWriter {
     samples: Option<SampleFile>,
     /// `None` where the time of I/Os in the guest is not kept.
     guest_ios: Option<GuestIoFile>,
+    thresholds: Vec<Threshold>,
+    /// The run as it was when it was last asked for.
+    before: Option<SoFar>,
 }
 
 impl std::fmt::Debug for ResultsWriter {
@@ -136,6 +141,8 @@ impl ResultsWriter {
             profile: None,
             samples: None,
             guest_ios: None,
+            thresholds: Vec::new(),
+            before: None,
         };
         for drive in drives {
             writer.add_drive(drive);
@@ -163,6 +170,11 @@ impl ResultsWriter {
         self.jobs = Some(Jobs::new(jobs, self.bound));
     }
 
+    /// The run is expected to keep these.
+    pub fn expect(&mut self, thresholds: Vec<Threshold>) {
+        self.thresholds = thresholds;
+    }
+
     /// The I/Os are those of a guest: its figures are looked through for what is not to be trusted
     /// ([`crate::trust`]). `quantum`: how far one of its processors may be ahead of another (ns).
     pub fn of_guest(&mut self, quantum: Nanos) {
@@ -182,6 +194,19 @@ impl ResultsWriter {
     ) -> Result<(), ReportError> {
         let path = self.folder.file(crate::CLUSTER_FILE)?;
         self.cluster = Some(Cluster::new(names, drives, path)?);
+        Ok(())
+    }
+
+    /// Commands of [several machines](Self::of_machines) write operations of clients, which are kept in
+    /// [`crate::HISTORY_FILE`].
+    ///
+    /// # Errors
+    /// Where the folder has a file of that name that is not a run's.
+    pub fn keep_history(&mut self) -> Result<(), ReportError> {
+        let path = self.folder.file(crate::HISTORY_FILE)?;
+        if let Some(cluster) = &mut self.cluster {
+            cluster.keep_history(path);
+        }
         Ok(())
     }
 
@@ -276,12 +301,11 @@ impl ResultsWriter {
         self.packets.iter_mut().flatten().try_for_each(PacketFile::flush)
     }
 
-    /// The run has faults, of which these are kind and target: those that happen are kept in
-    /// [`crate::FAULTS_FILE`].
+    /// The run can have these faults: those that happen are kept in [`crate::FAULTS_FILE`].
     ///
     /// # Errors
     /// Where the file cannot be written.
-    pub fn keep_faults(&mut self, faults: Vec<(String, String)>) -> Result<(), ReportError> {
+    pub fn keep_faults(&mut self, faults: Vec<PlannedFault>) -> Result<(), ReportError> {
         let path = self.folder.file(crate::FAULTS_FILE)?;
         if let Some(cluster) = &mut self.cluster {
             let drives = self.drives.iter().map(|drive| drive.drive.name.clone());
@@ -391,6 +415,61 @@ impl ResultsWriter {
         spans.iter().try_for_each(|span| file.row(span))
     }
 
+    /// Figures of a run that goes on, whose commands began at `begin`, at the time `now` (ns).
+    pub fn so_far(&mut self, begin: Nanos, now: Nanos) -> SoFar {
+        let happened = self.faults.as_ref().map_or(0, FaultFile::happened);
+        let mut so_far = SoFar::of(&self.drives, happened, now.saturating_sub(begin));
+        if let Some(before) = &self.before {
+            so_far = so_far.after(before);
+        }
+        self.before = Some(so_far.clone());
+        so_far
+    }
+
+    /// The page of a run that goes on, whose commands began at the first of two times, at the second
+    /// (ns); the others as [`Self::finish`] has them.
+    pub fn page_so_far(
+        &mut self,
+        engine: &str,
+        (begin, now): (Nanos, Nanos),
+        wall: Duration,
+        mut extra: Map<String, Value>,
+    ) -> String {
+        let outcome = Outcome {
+            boot_virtual_ns: begin,
+            virtual_ns: now.saturating_sub(begin),
+            ..Outcome::of(Ending::Exited(0))
+        };
+        let mut faults =
+            self.faults.as_ref().map(|file| file.so_far((begin, now))).unwrap_or_default();
+        let witnessed =
+            self.cluster.as_mut().and_then(|cluster| cluster.settle(&mut faults, (begin, now)));
+        if let Some(Ok(history)) = witnessed.map(serde_json::to_value) {
+            extra.insert("history".into(), history);
+        }
+        if let (false, Ok(faults)) = (faults.is_empty(), serde_json::to_value(faults)) {
+            extra.insert("faults".into(), faults);
+        }
+        let happened = self.faults.as_ref().map_or(0, FaultFile::happened);
+        let so_far = SoFar::of(&self.drives, happened, outcome.virtual_ns);
+        let so_far = self.before.as_ref().map_or(so_far.clone(), |before| match before.lately {
+            // What was told last is newer than a page is old.
+            Some(_) if before.ios == so_far.ios => before.clone(),
+            _ => so_far.after(before),
+        });
+        self.drives.iter_mut().for_each(DriveStatistics::sort);
+        let drives = self.drives.iter().map(DriveStatistics::summary).collect();
+        let mut summary = Summary::new(&outcome, engine, wall, drives, extra);
+        summary.ending = RUNNING.to_owned();
+        summary.message = Some(so_far.lines().join("; "));
+        let judged = self.thresholds.iter().map(|one| one.judge(&summary));
+        summary.thresholds = judged.collect();
+        Page::within_limit(|resolution| {
+            let more = (self.cluster.as_ref(), None);
+            run_page::page(&summary, &self.drives, more, begin, resolution)
+        })
+    }
+
     /// Ends the files of a run that has failed, so that what they have can be read.
     ///
     /// # Errors
@@ -399,7 +478,8 @@ impl ResultsWriter {
         let footer = Footer::new();
         // One that fails keeps none of the others from its end.
         let rows = self.rows.take().map_or(Ok(()), |rows| rows.finish(&footer));
-        let faults = self.faults.take().map_or(Ok(()), |file| file.finish(&footer).map(drop));
+        let faults = self.faults.take();
+        let faults = faults.map_or(Ok(()), |file| file.finish(&footer, (0, 0)).map(drop));
         let cluster = self.cluster.as_mut().map_or(Ok(()), |file| file.finish_file(&footer));
         let spans = self.spans.take().map_or(Ok(()), |file| file.abandon(&footer));
         let samples = self.samples.take().map_or(Ok(()), |file| file.finish(&footer));
@@ -430,13 +510,18 @@ impl ResultsWriter {
         if let Some(rows) = self.rows.take() {
             rows.finish(&footer)?;
         }
-        let faults = match self.faults.take() {
-            Some(faults) => Some(faults.finish(&footer)?),
+        let begin = outcome.boot_virtual_ns;
+        let ends = (begin, begin.saturating_add(outcome.virtual_ns));
+        let mut faults = match self.faults.take() {
+            Some(faults) => Some(faults.finish(&footer, ends)?),
             None => None,
         };
         if let Some(cluster) = &mut self.cluster {
             cluster.finish_file(&footer)?;
         }
+        let none = &mut Vec::new();
+        let faulty = faults.as_mut().unwrap_or(none);
+        let witnessed = self.cluster.as_mut().and_then(|cluster| cluster.settle(faulty, ends));
         if let Some(samples) = self.samples.take() {
             samples.finish(&footer)?;
         }
@@ -456,6 +541,9 @@ impl ResultsWriter {
         }
         if let Some(Ok(faults)) = faults.map(serde_json::to_value) {
             summary.extra.insert("faults".into(), faults);
+        }
+        if let Some(Ok(history)) = witnessed.map(serde_json::to_value) {
+            summary.extra.insert("history".into(), history);
         }
         if let Some(count) = guest_ios {
             summary.extra.insert("guest_ios".into(), count.into());
@@ -482,12 +570,13 @@ impl ResultsWriter {
         if let Some(quantum) = self.quantum {
             summary.warnings = trust::warnings(&summary, quantum);
         }
+        let judged = self.thresholds.iter().map(|one| one.judge(&summary));
+        summary.thresholds = judged.collect();
         let path = self.folder.path().join(SUMMARY_FILE);
         let mut json = serde_json::to_vec_pretty(&summary)
             .map_err(|error| ReportError::Write { path: path.clone(), source: error.into() })?;
         json.push(b'\n');
         write_whole(&path, &json)?;
-        let begin = outcome.boot_virtual_ns;
         let html = Page::within_limit(|resolution| {
             let more = (self.cluster.as_ref(), self.profile.as_ref());
             run_page::page(&summary, &self.drives, more, begin, resolution)

@@ -11,9 +11,10 @@ use serde_json::Value;
 use crate::cluster::{self, Cluster};
 use crate::page::{Block, Page, Resolution, Section};
 use crate::profile::Profile;
+use crate::so_far::RUNNING;
 use crate::statistics::DriveStatistics;
 use crate::summary::{DriveSummary, Summary};
-use crate::{faults, flash_page, jobs_page, networks_page, shared_page, units};
+use crate::{faults, flash_page, jobs_page, networks_page, shared_page, thresholds, units};
 use drive::{Extent, MIN_POINTS};
 use kind::Kind;
 pub(crate) use kind::Time;
@@ -34,12 +35,19 @@ pub(crate) fn page(
 ) -> Page {
     let kind = Kind::of(summary);
     let time = Time::of(summary, drives, kind, begin);
-    let head = Some(verdict::head(summary, kind, &time));
+    let answer = cluster.map(|cluster| cluster::Answer::of(cluster, summary, &time));
+    let of_cluster = answer.is_some();
+    let head = Some(verdict::head(summary, kind, &time, answer));
     // Of a shared drive the tenants come first: who got what, and who suffered when.
     let mut sections = shared_page::sections(summary, &time, resolution);
-    sections.extend(cluster::sections(cluster, summary, &time, resolution));
+    sections.extend(thresholds::section(summary));
     sections.extend(faults::section(summary, begin));
+    sections.extend(cluster::sections(cluster, summary, &time, resolution));
     sections.extend(networks_page::sections(summary));
+    let (caption, table) = verdict::drives(summary, kind);
+    if of_cluster && !table.rows.is_empty() {
+        sections.push(Section::new("Drives").with(Block::Table(caption, table)));
+    }
     let series = summary.drives.iter().flat_map(DriveSummary::used).count();
     let points = (resolution.of(POINTS, 0) / series.max(1))
         .max(resolution.of(MIN_TIMELINE_POINTS, MIN_POINTS));
@@ -66,6 +74,9 @@ pub(crate) fn page(
         }
         "exited" if kind == Kind::Simulation => "A simulation without a guest.".to_owned(),
         "exited" => format!("The command ended with status {}.", summary.exit_status),
+        RUNNING => {
+            format!("The run goes on: {}.", summary.message.as_deref().unwrap_or_default())
+        }
         other => {
             let message = summary.message.as_deref().unwrap_or_default();
             let whole = format!("The run did not end with its command: {other}: {message}");

@@ -39,24 +39,19 @@ const NOTABLE: f64 = 0.05;
 const MIN_STEPS: usize = 12;
 const STEPS: usize = 64;
 
-/// The sections of a run of several machines; none for any other.
+/// The sections of shared drives.
 pub(crate) fn sections(summary: &Summary, time: &Time, resolution: Resolution) -> Vec<Section> {
-    let machines: Vec<Machine> = rows(summary, "machines");
     let shared: Vec<SharedOutcome> = rows(summary, "shared");
-    let first = (!machines.is_empty()).then(|| {
-        let table = Block::Table(String::new(), ends(&machines));
-        Section::new("Machines").with(table)
-    });
-    first
-        .into_iter()
-        .chain(shared.iter().map(|one| drive(summary, one, time, resolution)))
-        .collect()
+    shared.iter().map(|one| drive(summary, one, time, resolution)).collect()
 }
 
-fn ends(machines: &[Machine]) -> Table {
+/// The machines of a run of several, with the last line that each wrote.
+pub(crate) fn machines(summary: &Summary, last_line: impl Fn(&str) -> Option<String>) -> Table {
+    let machines: Vec<Machine> = rows(summary, "machines");
     let columns = ["status", "command began", "it took"].map(Column::right);
     let named = [Column::left("machine"), Column::left("ended")];
-    let mut table = Table::new(named.into_iter().chain(columns).collect());
+    let columns = named.into_iter().chain(columns).chain([Column::left("its last line")]);
+    let mut table = Table::new(columns.collect());
     let time = |seconds: Option<f64>| seconds.map_or("–".into(), |s| units::duration(s * 1e9));
     for machine in machines {
         table.push(vec![
@@ -68,6 +63,7 @@ fn ends(machines: &[Machine]) -> Table {
             machine.exit_status.map_or("–".to_owned(), |status| status.to_string()),
             time(machine.started_seconds),
             time(machine.virtual_seconds),
+            last_line(&machine.name).unwrap_or_else(|| "–".to_owned()),
         ]);
     }
     table

@@ -96,6 +96,11 @@ impl OperationStatistics {
         self.timeline.record(Point { at: record.delivered, latency, offset, bytes, order });
     }
 
+    /// I/Os that failed.
+    pub(crate) fn errors(&self) -> u64 {
+        self.errors
+    }
+
     /// Brings the latencies in order, as every figure wants them.
     pub(crate) fn sort(&mut self) {
         self.latencies.sort();

@@ -17,6 +17,7 @@ use crate::folder::folder_of;
 use crate::jobs::JobSummary;
 use crate::latency::{Latency, Method};
 use crate::slowest::{self, SlowIo};
+use crate::thresholds::{Judgement, UNMET};
 use crate::{Drive, SUMMARY_FILE};
 
 /// Fields of a summary that depend on the wall clock, the machine or the build. All others
@@ -124,6 +125,9 @@ pub struct Summary {
     /// Reasons not to trust the result, see [`crate::trust`].
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub warnings: Vec<String>,
+    /// The run's thresholds, in the order of the experiment.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub thresholds: Vec<Judgement>,
     /// Fields that the caller added.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -151,7 +155,7 @@ pub struct ProcessorSummary {
 }
 
 /// A drive's I/Os after boot.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // the operations are what their names say
 pub struct DriveSummary {
     /// The drive.
@@ -243,7 +247,7 @@ pub struct FirstError {
 }
 
 /// One operation on one drive. Failed I/Os count in every field.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OperationSummary {
     /// How many I/Os.
     pub count: u64,
@@ -351,8 +355,17 @@ impl Summary {
             drives,
             jobs: Vec::new(),
             warnings: Vec::new(),
+            thresholds: Vec::new(),
             extra,
         }
+    }
+
+    /// The exit status for the run: the command's, or [`UNMET`] where it succeeded and a threshold was
+    /// not met.
+    pub fn status(&self) -> u8 {
+        let unmet = self.thresholds.iter().any(|one| !one.met);
+        let status = if self.exit_status == 0 && unmet { UNMET } else { self.exit_status };
+        u8::try_from(status).unwrap_or(1)
     }
 
     /// I/Os of all drives after boot.
@@ -381,7 +394,7 @@ const CANCELLED: &str =
                          recorded until then is kept";
 
 /// The names of [`Summary`]'s own fields, which a caller's may not replace.
-const OWN_FIELDS: &[&str] = &[
+pub(crate) const OWN_FIELDS: &[&str] = &[
     "engine",
     "ending",
     "message",
@@ -409,6 +422,7 @@ const OWN_FIELDS: &[&str] = &[
     "drives",
     "jobs",
     "warnings",
+    "thresholds",
 ];
 
 /// To the thousandth.
@@ -513,6 +527,15 @@ mod tests {
         let extra = OWN_FIELDS.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
         let mut summary = Summary::new(&outcome, "kvm", Duration::ZERO, Vec::new(), extra);
         summary.warnings.push("late".into());
+        summary.thresholds.push(Judgement {
+            that: "exits == 0".into(),
+            name: None,
+            met: true,
+            figure: "exits".into(),
+            value: Some(0.0),
+            limit: 0.0,
+            unit: crate::thresholds::Unit::Number,
+        });
         summary.jobs.push(JobSummary {
             name: "job".into(),
             virtual_seconds: 0.0,

@@ -3,6 +3,7 @@
 use crate::latency::carried;
 use crate::summary::Summary;
 use crate::table::{Column, Table};
+use crate::thresholds;
 use crate::units;
 use crate::Latency;
 
@@ -10,8 +11,12 @@ use crate::Latency;
 /// lengths together, and the mean, p50, p99 and p99.9 of target and delivered latency. The two
 /// share a line where they are the same. A percentile that so few I/Os do not carry is
 /// left out. `error` is the largest deviation of
-/// the percentiles p1 to p99.9.
+/// the percentiles p1 to p99.9. Thresholds that were met follow.
 pub fn text_summary(summary: &Summary) -> String {
+    ios(summary) + &thresholds::lines(summary)
+}
+
+fn ios(summary: &Summary) -> String {
     let mut table = Table::new(
         [Column::left("drive"), Column::left("operation")]
             .into_iter()
@@ -47,6 +52,9 @@ pub fn text_summary(summary: &Summary) -> String {
         }
     }
     if summary.drives.is_empty() {
+        return String::new();
+    }
+    if table.rows.is_empty() && summary.extra.contains_key("machines") {
         return String::new();
     }
     if table.rows.is_empty() {

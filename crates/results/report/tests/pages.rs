@@ -9,7 +9,7 @@ use stasis_block::inside::Inside;
 use stasis_block::{Command, Operation};
 use stasis_report::page::{Block, Page, Section};
 use stasis_report::published_vs_measured::{self, Figure, Relation};
-use stasis_report::{Drive, ResultsWriter, REPORT_FILE};
+use stasis_report::{Drive, FaultCourse, PlannedFault, ResultsWriter, REPORT_FILE};
 use stasis_run_events::{Ending, Exits, FaultRecord, IoRecord, Outcome, PacketRecord};
 
 use browser::Browser;
@@ -180,13 +180,19 @@ fn frame(number: u64) -> Vec<u8> {
     frame
 }
 
+/// Pauses of a machine of this length (ns).
+fn pause(machine: &str, length: Option<u64>) -> PlannedFault {
+    let course = FaultCourse::Each { length };
+    PlannedFault { kind: "pause".into(), target: machine.into(), course }
+}
+
 /// Its page and summary are not there, and its rows are.
 #[test]
 fn the_rows_of_a_run_that_fails_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = ResultsWriter::create(folder.path(), vec![drive()]).unwrap();
     writer.of_machines(["a", "b"].map(str::to_owned).into(), vec![None]).unwrap();
-    writer.keep_faults(vec![("pause".into(), "a".into())]).unwrap();
+    writer.keep_faults(vec![pause("a", None)]).unwrap();
     writer.keep_timeline().unwrap();
     writer.record_output(1, BEGIN, false, b"ready\n").unwrap();
     let fault = FaultRecord { fault: 0, at: BEGIN + 1, order: None, offset: 0, length: 0 };
@@ -206,7 +212,7 @@ fn a_cluster_is_lanes_with_messages_output_and_faults() {
     let mut writer = ResultsWriter::create(folder.path(), vec![drive(); 2]).unwrap();
     writer.of_machines(names().into(), vec![None, Some(1)]).unwrap();
     writer.add_network("lan", &names(), false).unwrap();
-    writer.keep_faults(vec![("pause".into(), "client".into())]).unwrap();
+    writer.keep_faults(vec![pause("client", Some(400_000_000))]).unwrap();
     let record = |index| IoRecord { drive: (index % 2) as u16, ..mixed(index) };
     writer.record(&(0..1500).map(record).collect::<Vec<_>>()).unwrap();
     let packet = |number: u64, port: u16, outgoing: bool| PacketRecord {
@@ -232,14 +238,16 @@ fn a_cluster_is_lanes_with_messages_output_and_faults() {
         "&lt;server&gt; to client, TCP 2379, 60 bytes: sent at 10 ms, there after 50 µs",
         "300 of 300 are shown",
         "7 ms: ready &amp; &lt;waiting&gt;",
-        "pause of client at 9 ms",
+        "pause of client from 9 ms to 409 ms: 400 ms",
+        "Pause of client for 400 ms from 9 ms on",
         "What the machines wrote",
         "2 of 2 lines",
     ] {
         assert!(page.contains(part), "{part}");
     }
     let lines = |class: &str| page.matches(&format!("<line class=\"{class} ")).count();
-    assert_eq!((lines("message"), lines("moment")), (300, 3));
+    assert_eq!((lines("message"), lines("moment")), (300, 2));
+    assert_eq!(page.matches("<rect class=\"fill shade c1\"").count(), 1);
     let Some(browser) = Browser::installed() else { return };
     let seen = browser.used(&folder.path().join(REPORT_FILE));
     assert_eq!(seen["errors"], serde_json::json!([]), "{seen:#}");

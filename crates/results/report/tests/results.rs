@@ -365,6 +365,7 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = ResultsWriter::create(folder.path(), vec![drive("a")]).unwrap();
     writer.by_job(vec![("log".into(), 1), ("table".into(), 2)]);
+    writer.of_machines(vec!["desk".into()], vec![None]).unwrap();
     let io =
         |queue, index| IoRecord { drive: 0, queue, operation: Operation::Read, ..record(index) };
     writer.record(&[io(0, 100), io(1, 101), io(2, 102), io(2, 103)]).unwrap();

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use serde_json::json;
 use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind, What};
 use stasis_block::{Command, Health, Operation};
-use stasis_report::{KeptMoments, KeptSamples, KeptSpans, ResultsWriter, Summary, Symbols};
+use stasis_report::{
+    FaultCourse, KeptMoments, KeptSamples, KeptSpans, PlannedFault, ResultsWriter, Summary, Symbols,
+};
 use stasis_run_events::{FaultRecord, IoRecord, Outcome, PacketRecord, Sample, NAMED};
 use stasis_trace_export::{counters, perfetto, ClusterMoments, Counter, Inside};
 
@@ -325,7 +327,9 @@ fn a_cluster_has_a_track_for_each_machine_and_a_flow_for_each_message() {
     let names = ["a", "b"].map(str::to_owned);
     writer.of_machines(names.to_vec(), Vec::new()).unwrap();
     writer.add_network("lan", &names, false).unwrap();
-    writer.keep_faults(vec![("kill".into(), "b".into())]).unwrap();
+    let course = FaultCourse::Each { length: Some(0) };
+    let kill = PlannedFault { kind: "kill".into(), target: "b".into(), course };
+    writer.keep_faults(vec![kill]).unwrap();
     let packet = |port, outgoing, at| PacketRecord {
         network: 0,
         port,

@@ -33,8 +33,8 @@ Examples:
   stasis sweep study.toml --on slurm --workers 32 --verify 20
   stasis sweep study.toml --list        says which points there are
 
-Exit status: 0 if all points are finished; 1 if some failed, or do not repeat; 125 if the study
-cannot be run; 130 if it was stopped. What is finished stays, and the same command goes on.
+Exit status: 0 if all points are finished; 1 if some failed, or do not repeat; 99 if a threshold was
+not met; 125 if the study cannot be run; 130 if it was stopped. What is finished stays, and the same command goes on.
 """
 
 
@@ -92,7 +92,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         )
         if not words.quiet:
             _tell(result)
-        return 0 if result.ok else 1
+        if result.failures or result.differences:
+            return 1
+        return 99 if result.unmet else 0
 
     return _ended("sweep", run)
 
@@ -180,6 +182,8 @@ def _tell(result: StudyResult) -> None:
         print(f"failed: {each.point}: {each.message}", file=sys.stderr)
     for each in result.differences:
         print(f"does not repeat: {each.point}: {each.message}", file=sys.stderr)
+    for each in result.unmet:
+        print(f"not met: {each.point}: {each.message}", file=sys.stderr)
     print(f"{len(result.finished):,} of {result.total:,} points are finished, {result.computed:,} of them now")
     if result.verified:
         same = result.verified - len(result.differences)

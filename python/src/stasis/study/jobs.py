@@ -15,7 +15,7 @@ __all__ = ["SIMULATE", "placed", "with_value", "with_variables"]
 #: The keys of ``[simulate]``: the options of ``stasis sim``.
 SIMULATE = (
     "model", "workload", "trace", "trace-drive", "scale", "closed", "exact-times",
-    "think-times", "wrap", "size", "block-size", "seed", "path", "limit",
+    "think-times", "wrap", "size", "block-size", "seed", "path", "limit", "expect",
 )  # fmt: skip
 #: Tables whose keys only the program checks.
 _FREE = ("model", "medium", "scheduler", "variable")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
@@ -77,10 +77,21 @@ class StudyResult:
         """``report.html``, a self-contained page."""
         return self.folder / "report.html"
 
+    @functools.cached_property
+    def unmet(self) -> list[Failure]:
+        """The thresholds that finished points did not meet."""
+        points = zip(self.finished, self.results())
+        judged = ((point, one) for point, result in points for one in result.thresholds if not one["met"])
+        return [
+            Failure(point.label(), point.key, f"{one['that']}: {one['figure']} is {_value(one)}")
+            for point, one in judged
+        ]
+
     @property
     def ok(self) -> bool:
-        """Whether all points are finished, and all that were compared had equal results."""
-        return not self.failures and not self.differences
+        """Whether all points are finished and met their thresholds, and all that were compared had
+        equal results."""
+        return not self.failures and not self.differences and not self.unmet
 
     def results(self) -> Sequence[Result]:
         """Each finished point's results."""
@@ -119,3 +130,9 @@ class StudyResult:
         except (ProgramError, ProgramNotFound):
             # Without a program to draw plots, a notebook shows the line above.
             return None
+
+
+def _value(threshold: Mapping[str, Any]) -> str:
+    """The value of a threshold's figure with its unit."""
+    value = threshold["value"]
+    return "not there" if value is None else f"{value:,.10g} {threshold['unit']}".rstrip()

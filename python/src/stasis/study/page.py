@@ -58,6 +58,7 @@ def _page(result: StudyResult, rows: Sequence[dict[str, Any]], level: int) -> Pa
         sections.append(Section("", [{"prose": f"{left_out:,} more effects are in `figures`."}]))
     failures = _failures("Points that failed", result.failures, level)
     failures += _failures("Points that do not repeat", result.differences, level)
+    failures += _failures("Thresholds that were not met", result.unmet, level)
     if failures:
         sections.insert(0, Section("What went wrong", failures))
     subtitle = f"A study of {', '.join(result.axes) or 'one point'}."
@@ -70,6 +71,9 @@ def _head(result: StudyResult, rows: Sequence[dict[str, Any]], level: int) -> He
         verdict, tone = f"{len(result.failures):,} failed", "bad"
     elif result.differences:
         verdict, tone = f"{len(result.differences):,} do not repeat", "bad"
+    elif result.unmet:
+        count = len({each.key for each in result.unmet})
+        verdict, tone = f"{count:,} points miss thresholds", "bad"
     elif len(result.finished) < result.total:
         verdict, tone = "unfinished", "neutral"
     else:

@@ -250,6 +250,9 @@ def simulation_words(job: Mapping[str, Any], folder: Path) -> list[str]:
         if key == "workload" and "[" in value:
             (folder / "job.fio").write_text(value, encoding="utf-8")
             words += ["--workload", "job.fio"]
+        elif key == "expect":
+            for that in [value] if isinstance(value, str) else value:
+                words += ["--expect", str(that)]
         elif key in ("exact-times", "think-times", "wrap"):
             words += [f"--{key}"] * bool(value)
         elif key != "model":

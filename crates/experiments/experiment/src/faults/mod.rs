@@ -1,5 +1,6 @@
 //! Faults of drives, machines and guests: those of an experiment, and whether each can be.
 
+mod course;
 mod guests;
 mod kinds;
 mod machines;

@@ -6,9 +6,12 @@ mod lines;
 mod messages;
 mod moments;
 mod section;
+mod verdict;
 
 use std::path::PathBuf;
 
+use crate::faults::{FaultCourse, FaultSummary, PlannedFault};
+use crate::history::{History, Witnessed};
 use crate::ios::Footer;
 use crate::ReportError;
 use stasis_block::clock::Nanos;
@@ -20,6 +23,7 @@ use messages::Messages;
 use moments::MomentFile;
 pub use moments::{KeptMoments, Moment, MomentKind};
 pub(crate) use section::sections;
+pub(crate) use verdict::Answer;
 
 /// Limit on the faults of a machine that are marked.
 const MAX_MARKS: usize = 200;
@@ -31,8 +35,20 @@ struct Machine {
     /// I/Os of its drives, by their completion.
     ios: Density,
     lines: Lines,
-    /// Faults of the machine and its drives: when, and which.
+    /// Commands of its drives and moments that faults befell: when, and which.
     faults: Vec<(Nanos, String)>,
+    /// Times in which it had a fault: from, to, and which.
+    spans: Vec<(Nanos, Nanos, String)>,
+}
+
+/// A fault that can happen.
+#[derive(Debug)]
+struct Fault {
+    /// The machines that it befalls.
+    machines: Vec<usize>,
+    /// Its name for a reader.
+    name: String,
+    course: FaultCourse,
 }
 
 /// The machines of a run, of which there are several.
@@ -43,9 +59,10 @@ pub(crate) struct Cluster {
     drives: Vec<Option<usize>>,
     /// The machine at each port of each network.
     ports: Vec<Vec<Option<usize>>>,
-    /// The machine that each fault befalls, and how it is named.
-    faults: Vec<(Option<usize>, String)>,
+    faults: Vec<Fault>,
     messages: Messages,
+    /// The operations of clients, if their commands write them.
+    history: Option<History>,
     /// Every moment, on disk.
     file: Option<MomentFile>,
 }
@@ -66,9 +83,41 @@ impl Cluster {
         Ok(Self { machines, drives, file, ..Self::default() })
     }
 
-    /// Ends the file.
+    /// Lines of output are looked at for operations of clients, which are kept at `path`.
+    pub(crate) fn keep_history(&mut self, path: PathBuf) {
+        self.history = Some(History::new(path));
+    }
+
+    /// Ends the files.
     pub(crate) fn finish_file(&mut self, footer: &Footer) -> Result<(), ReportError> {
-        self.file.take().map_or(Ok(()), |file| file.finish(footer))
+        let history = self.history.as_mut().map_or(Ok(()), History::finish);
+        self.file.take().map_or(Ok(()), |file| file.finish(footer)).and(history)
+    }
+
+    /// Gives faults what clients saw in their time, of a run from `begin` to `end` (ns), and the machines
+    /// their times. Returns what clients saw in all of the run.
+    pub(crate) fn settle(
+        &mut self,
+        faults: &mut [FaultSummary],
+        (begin, end): (Nanos, Nanos),
+    ) -> Option<Witnessed> {
+        self.machines.iter_mut().for_each(|machine| machine.spans.clear());
+        for (fault, planned) in faults.iter_mut().zip(&self.faults) {
+            for one in &mut fault.intervals {
+                let ends = (one.begin_ns, one.end_ns);
+                let history = self.history.as_ref();
+                one.operations = history.and_then(|history| history.witnessed(ends, end));
+                if planned.course == FaultCourse::Befalls {
+                    continue;
+                }
+                for machine in &planned.machines {
+                    if let Some(machine) = self.machines.get_mut(*machine) {
+                        machine.spans.push((one.begin_ns, one.end_ns, planned.name.clone()));
+                    }
+                }
+            }
+        }
+        self.history.as_ref()?.witnessed((begin, end), end)
     }
 
     fn place(&self, name: &str) -> Option<usize> {
@@ -81,16 +130,22 @@ impl Cluster {
         self.ports.push(ports);
     }
 
-    /// The run's faults: kind and target each; `drives`: the drives' names, by their numbers.
-    pub(crate) fn faults(&mut self, faults: &[(String, String)], drives: &[String]) {
-        let machine_of = |target: &str| {
-            let drive = drives.iter().position(|name| name == target);
-            let owner = drive.and_then(|drive| self.drives.get(drive).copied().flatten());
+    /// The run's faults; `drives`: the drives' names, by their numbers.
+    pub(crate) fn faults(&mut self, faults: &[PlannedFault], drives: &[String]) {
+        let machines_of = |target: &str| {
             // Of a network, the machines on the one side.
-            target.split(',').find_map(|name| self.place(name)).or(owner)
+            let named: Vec<usize> = target.split(',').filter_map(|name| self.place(name)).collect();
+            if !named.is_empty() {
+                return named;
+            }
+            let drive = drives.iter().position(|name| name == target);
+            drive.and_then(|drive| self.drives.get(drive).copied().flatten()).into_iter().collect()
         };
-        let named =
-            |(kind, target): &(String, String)| (machine_of(target), format!("{kind} of {target}"));
+        let named = |PlannedFault { kind, target, course }: &PlannedFault| Fault {
+            machines: machines_of(target),
+            name: format!("{kind} of {target}"),
+            course: *course,
+        };
         self.faults = faults.iter().map(named).collect();
     }
 
@@ -122,15 +177,18 @@ impl Cluster {
 
     pub(crate) fn happened(&mut self, faults: &[FaultRecord]) -> Result<(), ReportError> {
         for record in faults {
-            let Some((Some(owner), name)) = self.faults.get(usize::from(record.fault)) else {
-                continue;
-            };
+            let Some(fault) = self.faults.get(usize::from(record.fault)) else { continue };
+            let Some(&owner) = fault.machines.first() else { continue };
             if let Some(file) = &mut self.file {
-                file.row(*owner, MomentKind::Fault, record.at, name.as_bytes(), None)?;
+                file.row(owner, MomentKind::Fault, record.at, fault.name.as_bytes(), None)?;
             }
-            if let Some(machine) = self.machines.get_mut(*owner) {
+            // Others are shown as the time that they last.
+            if fault.course != FaultCourse::Befalls {
+                continue;
+            }
+            if let Some(machine) = self.machines.get_mut(owner) {
                 if machine.faults.len() < MAX_MARKS {
-                    machine.faults.push((record.at, name.clone()));
+                    machine.faults.push((record.at, fault.name.clone()));
                 }
             }
         }
@@ -152,8 +210,11 @@ impl Cluster {
             if let Some(file) = &mut self.file {
                 file.row(machine, kind, at, line, None)?;
             }
-            if let Some(machine) = self.machines.get_mut(machine) {
-                machine.lines.add(at, error, line);
+            let Some(of) = self.machines.get_mut(machine) else { continue };
+            let history = self.history.as_mut();
+            let operation = history.map(|history| history.line((machine, &of.name), at, line));
+            if !operation.transpose()?.unwrap_or(false) {
+                of.lines.add(at, error, line);
             }
         }
         Ok(())

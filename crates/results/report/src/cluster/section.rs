@@ -1,8 +1,9 @@
 //! The part of `report.html` about a cluster: its machines as lanes.
 
 use super::{Cluster, Machine};
+use crate::history::{History, Operation, Outcome};
 use crate::page::{thinned, Block, Resolution, Section};
-use crate::plot::{Arrow, Lane, Lanes, Mark, Strip};
+use crate::plot::{Arrow, Lane, Lanes, Mark, Stretch, Strip};
 use crate::run_page::Time;
 use crate::summary::Summary;
 use crate::table::{Column, Table};
@@ -16,10 +17,20 @@ const MIN_LINES: usize = 40;
 /// Kinds of messages with a colour each, the most frequent.
 const KINDS: usize = 4;
 
-/// Series of the legend: marks of output and faults, then messages.
+/// Operations of a machine's clients that are shown, and those in the coarsest resolution.
+const OPERATIONS: usize = 1200;
+const MIN_OPERATIONS: usize = 60;
+
+/// Series of the legend: marks of output and faults, operations by their outcome, then messages.
 const OUTPUT: usize = 0;
 const FAULTS: usize = 1;
-const MESSAGES_FROM: usize = 2;
+const OPERATIONS_FROM: usize = 2;
+/// Colours of marks of output and of faults, of operations by outcome, and of messages.
+const MARKS: [usize; 2] = [4, 1];
+const OUTCOMES: [usize; Outcome::ALL.len()] = [2, 3, 5];
+const MESSAGE_COLOURS: [usize; KINDS + 1] = [0, 3, 5, 2, 4];
+/// Kinds of messages with a colour each where operations have theirs.
+const KINDS_BESIDE: usize = 1;
 
 /// The sections of a run of several machines; none for any other.
 pub(crate) fn sections(
@@ -42,12 +53,22 @@ fn lanes(cluster: &Cluster, summary: &Summary, time: &Time, resolution: Resoluti
     let mut kinds: Vec<(usize, &(String, u64))> =
         cluster.messages.kinds().iter().enumerate().collect();
     kinds.sort_by_key(|(_, (_, count))| std::cmp::Reverse(*count));
+    let mut series =
+        vec![("a line of output".to_owned(), MARKS[OUTPUT]), ("a fault".to_owned(), MARKS[FAULTS])];
+    let history = cluster.history.as_ref().filter(|history| !history.operations().is_empty());
+    if history.is_some() {
+        let outcomes = Outcome::ALL.into_iter().zip(OUTCOMES);
+        let named = outcomes.map(|(one, colour)| (format!("operation, {}", one.name()), colour));
+        series.extend(named);
+    }
+    let messages_from = series.len();
+    let own = if history.is_some() { KINDS_BESIDE } else { KINDS };
     let series_of =
-        |kind: usize| kinds.iter().position(|(of, _)| *of == kind).unwrap_or(0).min(KINDS);
-    let mut series = vec!["a line of output".to_owned(), "a fault".to_owned()];
-    series.extend(kinds.iter().take(KINDS).map(|(_, (name, _))| format!("message, {name}")));
-    if kinds.len() > KINDS {
-        series.push("other messages".to_owned());
+        |kind: usize| kinds.iter().position(|(of, _)| *of == kind).unwrap_or(0).min(own);
+    let coloured = kinds.iter().take(own).zip(MESSAGE_COLOURS);
+    series.extend(coloured.map(|((_, (name, _)), colour)| (format!("message, {name}"), colour)));
+    if kinds.len() > own {
+        series.push(("other messages".to_owned(), MESSAGE_COLOURS[KINDS]));
     }
     let machine_at = |network: u16, port: u16| {
         cluster.ports.get(usize::from(network))?.get(usize::from(port)).copied().flatten()
@@ -68,13 +89,19 @@ fn lanes(cluster: &Cluster, summary: &Summary, time: &Time, resolution: Resoluti
                 units::duration(sent),
                 units::duration(arrived - sent)
             );
-            let series = MESSAGES_FROM + series_of(message.kind);
+            let series = messages_from + series_of(message.kind);
             Some(Arrow { from, to, sent, arrived, series, text })
         })
         .filter(|arrow| arrow.sent >= 0.0)
         .collect();
     let lanes = cluster.machines.iter().enumerate();
-    let lanes = lanes.map(|(number, machine)| lane(machine, number, summary, time)).collect();
+    let most = resolution.of(OPERATIONS, MIN_OPERATIONS);
+    let with_work = |(number, machine): (usize, &Machine)| {
+        let mut lane = lane(machine, number, summary, time);
+        lane.work = history.map(|all| work(all, number, time, most)).unwrap_or_default();
+        lane
+    };
+    let lanes = lanes.map(with_work).collect();
     let figure = Lanes {
         title: "What each machine did when".to_owned(),
         x: time.whole(),
@@ -93,14 +120,45 @@ fn lanes(cluster: &Cluster, summary: &Summary, time: &Time, resolution: Resoluti
             units::count(count)
         ),
     };
+    let of_operations = match history {
+        Some(_) => {
+            " A thin bar is an operation of a client there, from its beginning to its end; of many \
+             those that were not done and some of the others are shown."
+        }
+        None => "",
+    };
     let text = format!(
         "Each machine has a lane. The darker its upper strip, the more its processors ran; the bars \
-         below are I/Os of its drives. Draw a box to look at a part, click on an entry to hide \
-         it.{of_messages}"
+         below are I/Os of its drives. A pale band is a fault of the machine. Draw a box to look at a part, click on an \
+         entry to hide it.{of_operations}{of_messages}"
     );
     Section::new("The cluster over time")
         .with(Block::Prose(text))
         .with(Block::Plots(vec![figure.draw()]))
+}
+
+/// The operations of a machine's clients: all that were not done, and others between them, which
+/// lie below.
+fn work(history: &History, machine: usize, time: &Time, most: usize) -> Vec<Stretch> {
+    let own = history.operations().iter().filter(|one| one.machine == machine);
+    let (done, others): (Vec<_>, Vec<_>) = own.partition(|one| one.outcome == Outcome::Ok);
+    let kinds = history.kinds();
+    let stretch = |one: &&Operation| {
+        let from = time.since(one.invoked as f64);
+        let to = one.ended.map_or(time.end(), |at| time.since(at as f64));
+        let (kind, outcome) = (kinds.get(one.kind).map_or("", String::as_str), one.outcome);
+        let length = match one.ended {
+            Some(_) => format!("after {}", units::duration(to - from)),
+            None => "without an end".to_owned(),
+        };
+        let text = format!("{kind} at {}: {} {length}", units::duration(from), outcome.name());
+        let series =
+            OPERATIONS_FROM + Outcome::ALL.iter().position(|all| *all == outcome).unwrap_or(0);
+        Stretch { from, to, series, text }
+    };
+    let others = thinned(&others, most);
+    let done = thinned(&done, most.saturating_sub(others.len()).max(most / 4));
+    done.iter().chain(&others).map(stretch).collect()
 }
 
 fn lane(machine: &Machine, number: usize, summary: &Summary, time: &Time) -> Lane {
@@ -132,12 +190,24 @@ fn lane(machine: &Machine, number: usize, summary: &Summary, time: &Time) -> Lan
         series: FAULTS,
         text: format!("{name} at {}", units::duration(time.since(*at as f64))),
     };
-    let marks = machine.lines.kept().map(line).chain(machine.faults.iter().map(fault));
+    let moments = machine.spans.iter().filter(|(from, to, _)| from == to);
+    let moments: Vec<_> = moments.map(|(at, _, name)| (*at, name.clone())).collect();
+    let faults = machine.faults.iter().chain(&moments).map(fault);
+    let marks = machine.lines.kept().map(line).chain(faults);
+    let band = |(from, to, name): &(u64, u64, String)| {
+        let [from, to] = [from, to].map(|at| time.since(*at as f64));
+        let ends = [from, to].map(units::duration);
+        let text =
+            format!("{name} from {} to {}: {}", ends[0], ends[1], units::duration(to - from));
+        Stretch { from, to, series: FAULTS, text }
+    };
     Lane {
         name: machine.name.clone(),
         load,
         bars: ios,
         marks: marks.filter(|mark| mark.at >= 0.0).collect(),
+        bands: machine.spans.iter().filter(|(from, to, _)| from < to).map(band).collect(),
+        work: Vec::new(),
     }
 }
 

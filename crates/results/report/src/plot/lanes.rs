@@ -26,6 +26,19 @@ pub struct Mark {
     pub text: String,
 }
 
+/// Something that lasted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stretch {
+    /// When it began.
+    pub from: f64,
+    /// When it ended.
+    pub to: f64,
+    /// Its entry of the legend.
+    pub series: usize,
+    /// Its description.
+    pub text: String,
+}
+
 /// One lane.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lane {
@@ -37,6 +50,10 @@ pub struct Lane {
     pub bars: Strip,
     /// Moments.
     pub marks: Vec<Mark>,
+    /// Times that are shaded, over the whole lane.
+    pub bands: Vec<Stretch>,
+    /// Work, as thin bars; later ones lie above.
+    pub work: Vec<Stretch>,
 }
 
 /// A message from one lane to another.
@@ -63,8 +80,8 @@ pub struct Lanes {
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
-    /// Entries of the legend.
-    pub series: Vec<String>,
+    /// Entries of the legend, with their colours; lines of the first are short.
+    pub series: Vec<(String, usize)>,
     /// The lanes, from the top.
     pub lanes: Vec<Lane>,
     /// The messages.
@@ -83,16 +100,16 @@ const AROUND: f64 = 56.0;
 const SHADES: f64 = 10.0;
 /// Colour of the bars.
 const BARS_COLOUR: usize = 2;
-/// Colours of the legend's entries: grey for marks that are many, then those that stand out.
-const COLOURS_OF: [usize; 7] = [4, 1, 0, 3, 5, 2, 4];
+/// Height of a bar of work, and its least width.
+const WORK: f64 = 7.0;
+const MIN_WORK: f64 = 1.5;
 
 impl Lanes {
     /// Draws them.
     pub fn draw(&self) -> Markup {
-        let colour = |series: usize| COLOURS_OF[series % COLOURS_OF.len()];
-        let named = self.series.iter().enumerate();
-        let keys: Vec<Key<'_>> =
-            named.map(|(series, name)| (name.as_str(), colour(series), "")).collect();
+        let colour = |series: usize| self.series.get(series).map_or(0, |(_, colour)| *colour);
+        let named = self.series.iter();
+        let keys: Vec<Key<'_>> = named.map(|(name, colour)| (name.as_str(), *colour, "")).collect();
         let labels = Labels::of(self.lanes.iter().map(|lane| lane.name.as_str()));
         let step = labels.above + LANE;
         let height = AROUND + self.lanes.len().max(1) as f64 * step;
@@ -130,8 +147,19 @@ impl Lanes {
         for (index, lane) in self.lanes.iter().enumerate() {
             let top = top(index);
             labels.draw(&mut canvas, &lane.name, top - labels.above, LANE);
+            for band in lane.bands.iter().filter(|band| band.is_shown()) {
+                let [left, right] = [band.from, band.to].map(|at| place(&canvas, at));
+                let box_ = [left, top, (right - left).max(1.0), LANE - GAP];
+                canvas.shade(box_, band.span(), colour(band.series), &band.text);
+            }
             self.load(&mut canvas, lane, top + GAP, &place);
             self.bars(&mut canvas, lane, top + GAP + LOAD + GAP, &place);
+            for work in lane.work.iter().filter(|work| work.is_shown()) {
+                let [left, right] = [work.from, work.to].map(|at| place(&canvas, at));
+                let y = top + GAP + LOAD + GAP + BARS + GAP;
+                let box_ = [left, y, (right - left).max(MIN_WORK), WORK];
+                canvas.bar(box_, work.span(), colour(work.series), &work.text);
+            }
             for mark in lane.marks.iter().filter(|mark| mark.at.is_finite() && mark.at >= 0.0) {
                 let x = place(&canvas, mark.at);
                 let span =
@@ -152,7 +180,9 @@ impl Lanes {
         let strips = strips.map(|strip| strip.origin + strip.width * strip.values.len() as f64);
         let marks = self.lanes.iter().flat_map(|lane| lane.marks.iter().map(|mark| mark.at));
         let arrows = self.arrows.iter().map(|arrow| arrow.arrived);
-        [0.0].into_iter().chain(strips).chain(marks).chain(arrows)
+        let lasting = self.lanes.iter().flat_map(|lane| lane.bands.iter().chain(&lane.work));
+        let lasting = lasting.map(|one| one.to);
+        [0.0].into_iter().chain(strips).chain(marks).chain(arrows).chain(lasting)
     }
 
     fn load(&self, canvas: &mut Canvas, lane: &Lane, y: f64, place: &impl Fn(&Canvas, f64) -> f64) {
@@ -191,6 +221,16 @@ impl Lanes {
             let box_ = [left, y + BARS - tall, (right - left).max(0.5), tall];
             canvas.bar(box_, span, BARS_COLOUR, &text);
         }
+    }
+}
+
+impl Stretch {
+    fn is_shown(&self) -> bool {
+        self.from.is_finite() && self.to.is_finite() && self.to >= 0.0
+    }
+
+    fn span(&self) -> Span {
+        Span { from: self.from, to: self.to, series: Some(self.series), row: None }
     }
 }
 

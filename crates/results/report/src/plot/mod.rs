@@ -29,7 +29,7 @@ pub use cdf::{Cdf, CdfSeries};
 pub use dots::{Dot, Dots, Row};
 pub use grid::Grid;
 pub use heat::Heat;
-pub use lanes::{Arrow, Lane, Lanes, Mark, Strip};
+pub use lanes::{Arrow, Lane, Lanes, Mark, Stretch, Strip};
 pub use lines::{Line, Lines};
 pub use scatter::{Detail, Scatter, ScatterSeries};
 

@@ -61,11 +61,14 @@ proptest! {
         let detail = Detail { name: "LBA", quantity: Quantity::Bytes, values: figures };
         let strip = |origin| Strip { origin, width: 1e3, values: figures_of(&points) };
         let mark = |&(at, _): &(f64, f64)| Mark { at, series: 7, text: name.clone() };
+        let stretch = |&(from, to): &(f64, f64)| Stretch { from, to, series: 1, text: name.clone() };
         let lane = Lane {
             name: name.clone(),
             load: strip(0.0),
             bars: strip(-5e3),
             marks: points.iter().map(mark).collect(),
+            bands: points.iter().map(stretch).collect(),
+            work: points.iter().map(stretch).collect(),
         };
         let arrow = |(number, &(sent, arrived)): (usize, &(f64, f64))| Arrow {
             from: number % 3,
@@ -78,7 +81,7 @@ proptest! {
         check(&Lanes {
             title: title.clone(),
             x: x.clone(),
-            series: vec![name.clone(); points.len() % 9],
+            series: vec![(name.clone(), 7); points.len() % 9],
             lanes: vec![lane; points.len() % 4],
             arrows: points.iter().enumerate().map(arrow).collect(),
         }.draw());

@@ -66,6 +66,11 @@ impl Time {
         at - self.begin as f64
     }
 
+    /// The end of the run, or of its last I/O, on the axis.
+    pub(crate) fn end(&self) -> f64 {
+        self.length as f64
+    }
+
     /// Whether a place on the axis is within what all plots show.
     pub(crate) fn holds(&self, place: f64) -> bool {
         (0.0..=self.length as f64).contains(&place)

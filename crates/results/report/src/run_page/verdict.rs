@@ -5,13 +5,20 @@ use stasis_block::inside::Inside;
 use stasis_block::Operation;
 
 use super::kind::{Kind, Time};
+use crate::cluster;
 use crate::page::Head;
+use crate::so_far::RUNNING;
 use crate::summary::{DriveSummary, OperationSummary, Summary};
 use crate::table::{Column, Table, Tone};
-use crate::{shared_page, text, units, Repeat, Waits};
+use crate::{shared_page, text, thresholds, units, Repeat, Waits};
 
 /// The head of the page.
-pub(super) fn head(summary: &Summary, kind: Kind, time: &Time) -> Head {
+pub(super) fn head(
+    summary: &Summary,
+    kind: Kind,
+    time: &Time,
+    answer: Option<cluster::Answer>,
+) -> Head {
     let (tile, tone, sentence) = verdict(summary, kind);
     let seconds = |seconds: f64| units::duration(seconds * 1e9);
     let tiles = match kind {
@@ -23,20 +30,6 @@ pub(super) fn head(summary: &Summary, kind: Kind, time: &Time) -> Head {
             ("Wall-clock time", seconds(summary.wall_seconds)),
         ],
     };
-    let latency = match kind {
-        Kind::Guest => "Latency is what the guest got.",
-        Kind::Simulation => "Latency is the model's.",
-        Kind::Server => "Latency is what the client got.",
-    };
-    let caption = format!(
-        "{latency} Rates are over the time from a drive's first submission to its last completion."
-    );
-    let caption = match shared_page::loads(summary).is_empty() {
-        true => caption,
-        false => format!(
-            "{caption} Workloads of the host have their mean latency only, and rates over the time for which they ran."
-        ),
-    };
     // Who suffered is what a shared drive's reader asks first.
     let (tile, tone, sentence) = match shared_page::verdict(summary, time) {
         Some((suffered, of_tenants, told)) if tone != Tone::Bad => {
@@ -45,14 +38,48 @@ pub(super) fn head(summary: &Summary, kind: Kind, time: &Time) -> Head {
         Some((.., told)) => (tile, tone, format!("{sentence} {told}")),
         None => (tile, tone, sentence),
     };
-    let mut head = Head::new((tile, tone), sentence, tiles).with(caption, drives(summary, kind));
-    head.notes = branch(summary).into_iter().chain(slowest(summary)).collect();
+    // Of several machines, what their commands said is the answer.
+    let (tile, tone, sentence) = match &answer {
+        Some(answer) => {
+            let succeeded = summary.ending == "exited" && summary.exit_status == 0;
+            let (tile, tone) = match tone {
+                Tone::Bad => (tile, tone),
+                _ if succeeded => ("succeeded".to_owned(), Tone::Good),
+                tone => (tile, tone),
+            };
+            let drives = if succeeded && summary.ios() == 0 { String::new() } else { sentence };
+            let told = format!("{} {drives}", answer.sentence.trim_end());
+            let told = if told.trim().is_empty() { SUCCEEDED } else { told.trim() };
+            (tile, tone, told.to_owned())
+        }
+        None => (tile, tone, sentence),
+    };
+    // What the user asked of the run comes before all that nobody asked.
+    let (tile, tone, sentence) = match thresholds::verdict(summary) {
+        Some((met, Tone::Good, told)) => {
+            (format!("{met}; {tile}"), tone, format!("{told} {sentence}"))
+        }
+        Some((unmet, of_them, told)) => (unmet, of_them, format!("{told} {sentence}")),
+        None => (tile, tone, sentence),
+    };
+    let mut head = Head::new((tile, tone), sentence, tiles);
+    let (clients, table) = answer.map(|answer| (answer.clients, answer.table)).unzip();
+    let (caption, table) = match table {
+        Some(table) => (String::new(), table),
+        None => drives(summary, kind),
+    };
+    head = head.with(caption, table);
+    head.notes =
+        clients.flatten().into_iter().chain(branch(summary)).chain(slowest(summary)).collect();
     head.notes.extend(ways(summary));
     head.repeat = Repeat::of(&summary.extra);
     let untrusted = |warning: &String| format!("Not to be trusted: {warning}.");
     head.remarks = summary.warnings.iter().map(untrusted).collect();
     head
 }
+
+/// The answer of several machines that said nothing and made no I/O.
+const SUCCEEDED: &str = "The commands succeeded.";
 
 /// Of a branch, which run it was until when, and what it has changed.
 fn branch(summary: &Summary) -> Option<String> {
@@ -90,7 +117,8 @@ fn branch(summary: &Summary) -> Option<String> {
 /// The verdict in a word or two, whether it is good, and in a sentence.
 fn verdict(summary: &Summary, kind: Kind) -> (String, Tone, String) {
     let ios = summary.ios();
-    if summary.ending != "exited" {
+    let goes_on = summary.ending == RUNNING;
+    if summary.ending != "exited" && !goes_on {
         let message = summary.message.as_deref().unwrap_or_default();
         let sentence = format!(
             "The run did not end with its command: {}: {message}",
@@ -110,6 +138,9 @@ fn verdict(summary: &Summary, kind: Kind) -> (String, Tone, String) {
     let errors: u64 = used(summary).map(|(.., figures)| figures.errors).sum();
     let busiest = used(summary).max_by_key(|(.., figures)| figures.count);
     let Some((drive, operation, figures)) = busiest else {
+        if goes_on {
+            return (RUNNING.to_owned(), Tone::Neutral, "The run goes on.".to_owned());
+        }
         let sentence = "No I/O reached a modelled drive.".to_owned();
         return ("no I/O".to_owned(), Tone::Neutral, sentence);
     };
@@ -126,6 +157,9 @@ fn verdict(summary: &Summary, kind: Kind) -> (String, Tone, String) {
         0 => String::new(),
         _ => format!(" {} of them failed.", units::count(errors)),
     };
+    if goes_on {
+        return (RUNNING.to_owned(), Tone::Neutral, format!("The run goes on: {rate}.{failed}"));
+    }
     if kind == Kind::Simulation {
         let (tile, tone) = match errors {
             0 => ("simulated", Tone::Neutral),
@@ -208,8 +242,22 @@ fn ways(summary: &Summary) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// All drives and operations, a row each; of shared drives the host's workloads too.
-fn drives(summary: &Summary, kind: Kind) -> Table {
+/// All drives and operations, a row each; of shared drives the host's workloads too. With a caption.
+pub(super) fn drives(summary: &Summary, kind: Kind) -> (String, Table) {
+    let latency = match kind {
+        Kind::Guest => "Latency is what the guest got.",
+        Kind::Simulation => "Latency is the model's.",
+        Kind::Server => "Latency is what the client got.",
+    };
+    let caption = format!(
+        "{latency} Rates are over the time from a drive's first submission to its last completion."
+    );
+    let caption = match shared_page::loads(summary).is_empty() {
+        true => caption,
+        false => format!(
+            "{caption} Workloads of the host have their mean latency only, and rates over the time for which they ran."
+        ),
+    };
     let figures = ["IOPS", "bandwidth", "mean", "p50", "p99", "p99.9", "I/Os", "amount"];
     let named = ["drive", "operation"].map(Column::left);
     let mut table = Table::new(named.into_iter().chain(figures.map(Column::right)).collect());
@@ -259,5 +307,5 @@ fn drives(summary: &Summary, kind: Kind) -> Table {
         row.resize(table.columns.len(), dash());
         table.push(row);
     }
-    table
+    (caption, table)
 }

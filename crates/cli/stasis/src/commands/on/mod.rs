@@ -47,8 +47,8 @@ Examples:
   stasis on samsung-980-pro,optane-p4800x -- fio --name=r --filename=/dev/nvme0n1 --rw=randread --direct=1 --number_ios=1000
   stasis on fixed:100us,fixed:1ms experiment.toml --results slower
 
-Exit status: 0 if every command succeeded, else the greatest of theirs; 125 if a run failed, 130 if
-it was stopped."
+Exit status: 0 if every command succeeded, else the greatest of theirs; 99 if a threshold of the file
+([[expect]]) was not met, 125 if a run failed, 130 if it was stopped."
 )]
 pub struct Arguments {
     /// The models
@@ -262,6 +262,10 @@ impl Run {
     fn failure(&self, folder: &Path) -> String {
         if let Some(message) = &self.message {
             return message.clone();
+        }
+        if self.summary.exit_status == 0 {
+            let unmet: Vec<_> = stasis_report::thresholds::unmet(&self.summary).collect();
+            return format!("not met: {}", unmet.join("; "));
         }
         let output = std::fs::read(folder.join(OUTPUT_FILE)).unwrap_or_default();
         let end = String::from_utf8_lossy(&output[output.len().saturating_sub(LAST_WORDS)..]);

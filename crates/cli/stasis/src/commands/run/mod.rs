@@ -12,8 +12,9 @@ use std::sync::Arc;
 use anyhow::{anyhow, ensure, Result};
 use stasis_block::units;
 use stasis_crash_test::power_cut;
-use stasis_experiment::{Engine, Experiment, ExperimentError};
-use stasis_runner::{Debugged, Profiled, Results, Runner, Snapshotted};
+use stasis_experiment::{Engine, Expectation, Experiment, ExperimentError};
+use stasis_report::{keep_inputs, thresholds};
+use stasis_runner::{Debugged, LivePage, Profiled, Results, Runner, Snapshotted};
 use stasis_terminal::{stop_on_signals, Terminal};
 
 use super::symbols;
@@ -62,6 +63,7 @@ fn whole(
     let file: Vec<_> = arguments.experiment.iter().cloned().collect();
     let interval = arguments.profile.as_deref().map(interval).transpose()?;
     let guest_times = arguments.guest_times;
+    let (junit, live) = (arguments.expect.junit.clone(), arguments.live);
     ensure!(!arguments.snapshots.has_branches(), "a branch has no debugger: leave --branch out");
     let snapshots = arguments.snapshots.snapshotted()?;
     let (mut experiment, base) = joined(arguments)?;
@@ -88,21 +90,47 @@ fn whole(
     };
     let given = kept.filter(|_| experiment.guest.stdin.is_none());
     experiment.guest.stdin = experiment.guest.stdin.take().or_else(|| given.clone());
-    let terminal = &mut Terminal::new(show_console);
+    if let Some(path) = &junit {
+        let inputs = stasis_runner::input::paths(&experiment, &base).into_iter();
+        keep_inputs(path, &inputs.chain(file.iter().cloned()).collect::<Vec<_>>())?;
+    }
+    let page = live.map(|port| live_page(port, quiet)).transpose()?;
+    let limit = experiment.virtual_limit;
+    let terminal = &mut Terminal::new(show_console).until(limit);
     let run = match power_cut {
         Some(when) => {
             power_cut::run(&experiment, &base, (file, given), &stop, ios, when, terminal)?
         }
         None => {
             let mut runner = Runner::new(&experiment).base(&base).stop(&stop).ios(ios);
-            runner = runner.profiled(profiled.as_ref()).snapshots(snapshots);
+            runner = runner.profiled(profiled.as_ref()).snapshots(snapshots).live(page);
             if let Some(debugged) = debugged {
                 runner = runner.debugged(debugged);
             }
             runner.reading(file).given(given).timeline(timeline).run(terminal)?
         }
     };
+    if let Some(path) = junit {
+        let title = format!("stasis run: {}", experiment.command.join(" "));
+        thresholds::to_junit(&title, &[("run", &run.summary)]).write(&path)?;
+    }
     Ok(finished(&run, quiet))
+}
+
+/// A page of the run while it goes on, at a port of this machine; 0 for a free one.
+fn live_page(port: u16, quiet: bool) -> Result<Arc<LivePage>> {
+    let begins = stasis_report::page::Page {
+        title: "A run that begins".to_owned(),
+        subtitle: "The guest boots; the page follows.".to_owned(),
+        ..Default::default()
+    };
+    let page = Arc::new(LivePage::new(begins.to_html()));
+    let address = stasis_terminal::live::serve(&page, port)?;
+    // Without the address nobody finds it.
+    if !quiet || port == 0 {
+        eprintln!("live: http://{address}/");
+    }
+    Ok(page)
 }
 
 /// Tells of a run that has ended.
@@ -113,6 +141,9 @@ fn finished(run: &Results, quiet: bool) -> ExitCode {
     }
     for warning in &run.summary.warnings {
         eprintln!("stasis: not to be trusted: {warning}");
+    }
+    for threshold in thresholds::unmet(&run.summary) {
+        eprintln!("stasis: not met: {threshold}");
     }
     if let Some(message) = &run.message {
         eprintln!("stasis: {message}");
@@ -152,8 +183,9 @@ fn profiled(
 
 /// The experiment of `stasis run`: the words and the file, joined.
 pub(super) fn joined(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
-    let RunArguments { cpu_speed, rewind, virtual_limit, wall_limit, check, command, .. } =
-        arguments;
+    let RunArguments {
+        cpu_speed, rewind, expect, virtual_limit, wall_limit, check, command, ..
+    } = arguments;
     let duration = |word: &Option<String>, option: &str| {
         let read = word.as_deref().map(units::parse_duration).transpose();
         read.map_err(|error| anyhow!("{option}: {error}"))
@@ -164,6 +196,7 @@ pub(super) fn joined(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
     experiment(file, arguments.machine, results, |experiment| {
         experiment.machine.cpu_speed = cpu_speed.or(experiment.machine.cpu_speed);
         experiment.machine.rewind |= rewind;
+        experiment.expectations.extend(expect.expect.into_iter().map(Expectation::of));
         experiment.virtual_limit = virtual_limit.or(experiment.virtual_limit);
         experiment.wall_limit = wall_limit.or(experiment.wall_limit);
         if check.is_some() {

@@ -1,0 +1,168 @@
+//! The page of a cluster, from what was recorded: last words, faults from begin to end, operations
+//! of clients by their outcome.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use stasis_report::{FaultCourse, PlannedFault, ResultsWriter};
+use stasis_run_events::{Ending, FaultRecord, MachineOutcome, Outcome};
+
+/// When the commands begin (ns), and a millisecond.
+const BEGIN: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+
+struct Run {
+    folder: tempfile::TempDir,
+    summary: Value,
+    page: String,
+}
+
+/// A client that writes to a server for a second, from which it is parted for 400 ms.
+fn run(status: i32, last: &str) -> Run {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = ResultsWriter::create(folder.path(), Vec::new()).unwrap();
+    writer.of_machines(["server", "client"].map(str::to_owned).into(), Vec::new()).unwrap();
+    writer.keep_history().unwrap();
+    let fault = |kind: &str, target: &str, course| PlannedFault {
+        kind: kind.into(),
+        target: target.into(),
+        course,
+    };
+    let window = FaultCourse::Window { begin: 200 * MS, end: Some(600 * MS) };
+    let cut = FaultCourse::Each { length: Some(50 * MS) };
+    writer
+        .keep_faults(vec![
+            fault("partition", "server", window),
+            fault("power-cut", "server", cut),
+            fault("kill", "server", FaultCourse::Each { length: Some(0) }),
+        ])
+        .unwrap();
+    let mut line = |at: u64, text: &str| {
+        let text = format!("{text}\n");
+        writer.record_output(1, BEGIN + at * MS, false, text.as_bytes()).unwrap();
+    };
+    // One each 100 ms, of 10 ms; the third waits for the partition's end, and the last never ends.
+    for number in 0..10u64 {
+        let at = number * 100;
+        let (ends, kind) = match number {
+            2 => (Some(605), "info"),
+            // Nobody is there meanwhile.
+            3..=6 => continue,
+            7 => (Some(at + 10), "fail"),
+            9 => (None, "ok"),
+            _ => (Some(at + 10), "ok"),
+        };
+        let text =
+            |kind: &str| format!(r#"{{"type":"{kind}","process":0,"f":"set","value":{number}}}"#);
+        line(at, &text("invoke"));
+        if let Some(ends) = ends {
+            line(ends, &text(kind));
+        }
+    }
+    line(950, last);
+    // Frames that the partition has lost.
+    let at = [250, 300, 350, 590].map(|at| (0, at));
+    let records = at.into_iter().chain([(1, 820), (2, 900)]).map(|(fault, at)| FaultRecord {
+        fault,
+        at: BEGIN + at * MS,
+        order: None,
+        offset: 0,
+        length: 0,
+    });
+    writer.record_faults(&records.collect::<Vec<_>>()).unwrap();
+    let machine = |name: &str, ending: Option<Ending>| MachineOutcome {
+        name: name.into(),
+        ending,
+        started_ns: Some(BEGIN),
+        virtual_ns: Some(1_000 * MS),
+        refused_help: 0,
+        refused_calls: 0,
+    };
+    let outcome = Outcome {
+        virtual_ns: 1_000 * MS,
+        boot_virtual_ns: BEGIN,
+        machines: vec![machine("server", None), machine("client", Some(Ending::Exited(status)))],
+        ..Outcome::of(Ending::Exited(status))
+    };
+    writer.finish(&outcome, "exact", Duration::from_secs(1), Map::new()).unwrap();
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let summary = serde_json::from_str(&read("summary.json")).unwrap();
+    Run { page: read("report.html"), summary, folder }
+}
+
+#[test]
+fn a_page_begins_with_last_words_faults_and_what_clients_saw() {
+    let run = run(0, "9 of 10 acknowledged, none lost");
+    let first = run.page.split("<p class=\"sentence\">").nth(1).unwrap();
+    let first = first.split("</p>").next().unwrap();
+    assert_eq!(
+        first,
+        "client: “9 of 10 acknowledged, none lost”. Partition of server for 400 ms from 200 ms on; \
+         power-cut of server for 50 ms from 820 ms on; kill of server at 900 ms."
+    );
+    let note =
+        "Clients began 6 operations: 3 were done, 1 failed, of 2 nobody knows. The longest took \
+                405 ms; for 700 ms at most none was done, around partition of server at 200 ms.";
+    assert!(run.page.contains(note), "{note}");
+    assert!(!run.page.contains("No I/O reached"));
+    // The parts are in their order.
+    let place = |part: &str| run.page.find(part).unwrap_or_else(|| panic!("there is no {part}"));
+    let parts = ["client: “", "its last line", ">Faults<", "The cluster over time"].map(place);
+    assert!(parts.is_sorted(), "{parts:?}");
+}
+
+#[test]
+fn a_partition_is_one_interval_however_many_frames_it_has_lost() {
+    let run = run(0, "done");
+    let faults = run.summary["faults"].as_array().unwrap();
+    let happened: Vec<_> = faults.iter().map(|fault| fault["happened"].as_u64().unwrap()).collect();
+    assert_eq!(happened, [4, 1, 1]);
+    let intervals = |fault: usize| {
+        let all = faults[fault]["intervals"].as_array().unwrap().iter();
+        let ends = |one: &Value| ["begin_ns", "end_ns"].map(|key| one[key].as_u64().unwrap());
+        all.map(|one| ends(one).map(|at| (at - BEGIN) / MS)).collect::<Vec<_>>()
+    };
+    assert_eq!([0, 1, 2].map(intervals), [[[200, 600]], [[820, 870]], [[900, 900]]]);
+    let seen = &faults[0]["intervals"][0]["operations"];
+    assert_eq!((&seen["count"], &seen["info"], &seen["ok"]), (&1.into(), &1.into(), &0.into()));
+    assert_eq!(seen["longest_ns"], 405 * MS);
+    // Two bands, and a mark for what has no length; the frames are none.
+    assert_eq!(run.page.matches("<rect class=\"fill shade c1\"").count(), 2);
+    assert_eq!(run.page.matches("kill of server at 900 ms</title>").count(), 1);
+    assert_eq!(
+        run.page.matches("partition of server from 200 ms to 600 ms: 400 ms</title>").count(),
+        1
+    );
+}
+
+#[test]
+fn operations_are_bars_by_their_outcome_and_no_lines() {
+    let run = run(0, "done");
+    let bars = |text: &str| run.page.matches(text).count();
+    assert_eq!(bars(": ok after 10 ms</title>"), 3);
+    assert_eq!(bars("set at 700 ms: failed after 10 ms</title>"), 1);
+    assert_eq!(bars("set at 200 ms: unknown after 405 ms</title>"), 1);
+    assert_eq!(bars("set at 900 ms: unknown without an end</title>"), 1);
+    // Each outcome has a colour of its own, and an entry of the legend, after output and faults.
+    for (colour, series, count) in [(2, 2, 3), (3, 3, 1), (5, 4, 2)] {
+        let class = format!("<rect class=\"fill c{colour}\" data-s=\"{series}\"");
+        assert_eq!(bars(&class), count, "{class}");
+    }
+    assert!(run.page.contains("1 of 1 lines"), "operations are no lines for a reader");
+    let history = std::fs::read_to_string(run.folder.path().join("history.jsonl")).unwrap();
+    let lines: Vec<Value> =
+        history.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 11);
+    assert_eq!((&lines[4]["time"], &lines[4]["value"]), (&(BEGIN + 200 * MS).into(), &2.into()));
+    let whole = &run.summary["history"];
+    assert_eq!((&whole["count"], &whole["ok"], &whole["fail"]), (&6.into(), &3.into(), &1.into()));
+}
+
+#[test]
+fn a_command_that_fails_is_quoted_before_all_else() {
+    let run = run(3, "key5 lost");
+    let first = run.page.split("<p class=\"sentence\">").nth(1).unwrap();
+    assert!(first.starts_with("client: “key5 lost”. "), "{first:.100}");
+    assert!(first.contains("The command failed with status 3."), "{first:.300}");
+    assert!(run.page.contains(">status 3<"));
+}
