@@ -568,7 +568,7 @@ mod tests {
             ]
         );
         let text = found.text(95);
-        for word in ["flush that was acknowledged at 40ns", "step 1", "cut: step 2", "at 0x200"] {
+        for word in ["flush that was acknowledged at 40 ns", "step 1", "cut: step 2", "at 0x200"] {
             assert!(text.contains(word), "{word}: {text}");
         }
         // The cut came before any line that relied on it; then before the flush had ended.
@@ -607,7 +607,7 @@ mod tests {
         let promise = least(&trace, 90, Some((0, 0))).promise.unwrap();
         assert_eq!((promise.promised, promise.lag), (70, 30));
         assert_eq!(promise.step, Some(line(80, "step 2")));
-        assert!(promise.words().contains("largest lag after it, 30ns, at 70ns"));
+        assert!(promise.words().contains("largest lag after it, 30 ns, at 70 ns"));
     }
 
     fn line(at: Nanos, text: &str) -> Line {

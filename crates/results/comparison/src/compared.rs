@@ -79,7 +79,7 @@ impl Comparison {
         Some(Self { candidates, differences, apart, setup, inputs, renamed, least, works })
     }
 
-    /// What is slower than the first candidate's by more than `percent`: commands that take longer
+    /// Returns the figures that are worse than the first candidate's by more than `percent`: commands that take longer
     /// or fail, and the significant latencies of candidates that did the same I/Os.
     pub fn slower_by(&self, percent: f64) -> Vec<Slower<'_>> {
         let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! What differs between two texts, line by line.
+//! Differences between two texts, line by line.
 
 /// Equal lines that are shown around those that differ.
 const AROUND: usize = 3;

@@ -143,7 +143,7 @@ fn flatten(into: &mut BTreeMap<String, String>, name: &str, value: &Value) {
     }
 }
 
-/// What is known of a run's set-up; with the experiment where that is `told` of all runs.
+/// The set-up of a run as far as it is known; with the experiment where that is `told` of all runs.
 fn setups(run: &Run, told: bool) -> impl Iterator<Item = &BTreeMap<String, String>> {
     let experiment = run.experiment.as_ref().filter(|_| told);
     [Some(&run.setup), experiment].into_iter().flatten().map(|setup| &setup.0)

@@ -9,7 +9,7 @@ use stasis_comparison::{
 use stasis_report::{InputFile, SlowIo};
 
 /// The smallest difference that matters (%).
-const LEAST: f64 = 1.0;
+const MIN_DIFFERENCE: f64 = 1.0;
 
 /// A sequence that is spread evenly (Weyl), for tests that need no randomness.
 fn spread(seed: u64, count: u64) -> Vec<u64> {
@@ -83,10 +83,10 @@ fn what_is_the_same_differs_in_nothing_and_what_is_slower_is_found() {
     let slower: Vec<u64> = values.iter().map(|value| value + value / 5).collect();
     let [a, b, c] = [("a", &values), ("b", &values), ("c", &slower)]
         .map(|(name, values)| candidate(name, &[values]));
-    let same = Comparison::of(vec![a.clone(), b], LEAST).unwrap();
+    let same = Comparison::of(vec![a.clone(), b], MIN_DIFFERENCE).unwrap();
     assert!(same.differences.len() >= 4);
     assert!(same.differences.iter().all(|one| one.percent == 0.0 && !one.significant));
-    let other = Comparison::of(vec![a.clone(), c], LEAST).unwrap();
+    let other = Comparison::of(vec![a.clone(), c], MIN_DIFFERENCE).unwrap();
     let found = other.slower_by(10.0);
     let mean = |one: &Slower| matches!(one, Slower::Latency(one) if one.statistic == "mean");
     assert!(found.iter().any(mean), "{found:?}");
@@ -110,7 +110,7 @@ fn what_is_the_same_differs_in_nothing_and_what_is_slower_is_found() {
     }
     let html = same.to_html(None);
     assert!(html.contains("<dd>no difference</dd>") && !html.contains("<td class=\"figure bad"));
-    assert!(Comparison::of(vec![a], LEAST).is_none());
+    assert!(Comparison::of(vec![a], MIN_DIFFERENCE).is_none());
 }
 
 /// A run's slowest I/Os spent their time where the page says.
@@ -143,7 +143,7 @@ fn of_several_the_fastest_and_the_slowest_are_named_and_why() {
         one.runs[0].slowest.insert("drive".into(), slowest);
         one
     });
-    let comparison = Comparison::of(vec![a, b, c], LEAST).unwrap();
+    let comparison = Comparison::of(vec![a, b, c], MIN_DIFFERENCE).unwrap();
     let html = comparison.to_html(None);
     let sentence = html.split("<p class=\"sentence\">").nth(1).unwrap().split("</p>").next();
     let sentence = sentence.unwrap();
@@ -180,7 +180,7 @@ fn many_results_make_a_page_of_less_than_two_megabytes() {
         }
         one
     });
-    let html = Comparison::of(candidates.collect(), LEAST).unwrap().to_html(None);
+    let html = Comparison::of(candidates.collect(), MIN_DIFFERENCE).unwrap().to_html(None);
     assert!(html.len() < 2_000_000, "{} bytes", html.len());
     assert_eq!(html.matches("<figcaption>Upper tail").count(), 5);
 }
@@ -190,7 +190,7 @@ fn what_only_one_has_is_told() {
     let a = candidate("a", &[&[1, 2, 3]]);
     let mut b = candidate("b", &[&[1, 2, 3]]);
     b.runs[0].ios.insert(("drive".into(), Operation::Write), ios(&[1, 2]));
-    let comparison = Comparison::of(vec![a, b], LEAST).unwrap();
+    let comparison = Comparison::of(vec![a, b], MIN_DIFFERENCE).unwrap();
     assert_eq!(comparison.apart, [("drive".into(), Operation::Write, vec!["b".into()])]);
 }
 
@@ -214,7 +214,7 @@ fn a_command_that_is_faster_by_other_work_is_no_slower_one() {
     use Operation::{Flush, Write};
     let one = command("one", 1.0972, &[(Write, 1700, 19_000), (Flush, 500, 1_000_000)]);
     let lazy = command("lazy", 0.0513, &[(Write, 700, 190_000), (Flush, 25, 1_100_000)]);
-    let comparison = Comparison::of(vec![one.clone(), lazy.clone()], LEAST).unwrap();
+    let comparison = Comparison::of(vec![one.clone(), lazy.clone()], MIN_DIFFERENCE).unwrap();
     let verdict = comparison.verdict();
     assert_eq!(verdict.word, "faster");
     for part in ["21.4 times as fast", "not do the same I/Os", "700 writes in place of 1,700"] {
@@ -223,7 +223,7 @@ fn a_command_that_is_faster_by_other_work_is_no_slower_one() {
     assert!(comparison.differences.iter().all(|one| !one.significant && !one.comparable));
     assert!(comparison.slower_by(5.0).is_empty());
     // The other way round it takes longer, and that fails.
-    let slower = Comparison::of(vec![lazy, one], LEAST).unwrap();
+    let slower = Comparison::of(vec![lazy, one], MIN_DIFFERENCE).unwrap();
     let found = slower.slower_by(5.0);
     assert!(
         matches!(found[..], [Slower::Time(one, more)] if one.name == "one" && more > 2000.0),
@@ -237,7 +237,7 @@ fn a_command_that_is_faster_by_other_work_is_no_slower_one() {
 #[test]
 fn a_nanosecond_is_no_difference_that_matters() {
     let [a, b] = [100_000, 100_001].map(|ns| candidate("x", &[&vec![ns; 1000]]));
-    let comparison = Comparison::of(vec![a.clone(), b.clone()], LEAST).unwrap();
+    let comparison = Comparison::of(vec![a.clone(), b.clone()], MIN_DIFFERENCE).unwrap();
     assert!(comparison.differences.iter().all(|one| !one.significant));
     assert!(comparison.verdict().sentence.contains("by 1 % or more"), "{:?}", comparison.verdict());
     // Unless it is asked for.
@@ -251,7 +251,7 @@ fn identical_runs_of_several_seeds_are_one_run() {
     let several = candidate("seeds", &[&values, &values, &values]);
     assert_eq!((several.runs.len(), several.distinct().len()), (3, 1));
     let slower = candidate("slower", &[&vec![120_000; 1000]]);
-    let comparison = Comparison::of(vec![several, slower], LEAST).unwrap();
+    let comparison = Comparison::of(vec![several, slower], MIN_DIFFERENCE).unwrap();
     let sentence = comparison.verdict().sentence;
     let said = "The seed changes nothing here: the 3 runs of seeds are identical and count as one.";
     assert!(sentence.contains(said), "{sentence}");
@@ -265,14 +265,14 @@ fn more_of_the_same_in_the_same_time_is_compared() {
     use Operation::{Read, Write};
     let one = command("one", 1.0, &[(Read, 700, 100_000), (Write, 300, 20_000)]);
     let two = command("two", 1.001, &[(Read, 1400, 50_000), (Write, 600, 10_000)]);
-    let comparison = Comparison::of(vec![one.clone(), two], LEAST).unwrap();
+    let comparison = Comparison::of(vec![one.clone(), two], MIN_DIFFERENCE).unwrap();
     let verdict = comparison.verdict();
     assert_eq!(verdict.word, "faster");
     let said = "In the same time two did 2 times as many I/Os as one, of the same kinds and sizes.";
     assert!(verdict.sentence.contains(said), "{}", verdict.sentence);
     assert!(comparison.differences.iter().any(|one| one.significant));
     let other = command("mix", 1.0, &[(Read, 1400, 50_000), (Write, 300, 10_000)]);
-    let comparison = Comparison::of(vec![one, other], LEAST).unwrap();
+    let comparison = Comparison::of(vec![one, other], MIN_DIFFERENCE).unwrap();
     assert!(comparison.verdict().sentence.contains("not do the same I/Os"));
 }
 
@@ -293,7 +293,7 @@ fn other_inputs_are_told_with_what_differs_in_them() {
     let job = || read("a.fio", "bs=4k\n");
     let one = with("one", vec![read("full.sh", "set -eu\nfull\n"), job()]);
     let two = with("two", vec![job(), read("lazy.sh", "set -eu\nnormal\n")]);
-    let comparison = Comparison::of(vec![one.clone(), two], LEAST).unwrap();
+    let comparison = Comparison::of(vec![one.clone(), two], MIN_DIFFERENCE).unwrap();
     assert_eq!(comparison.inputs.len(), 1);
     assert_eq!(comparison.inputs[0].name, "full.sh / lazy.sh");
     assert_eq!(
@@ -309,7 +309,7 @@ fn other_inputs_are_told_with_what_differs_in_them() {
         "more",
         vec![read("full.sh", "set -eu\nfull\n"), read("b/a.fio", "bs=16k\n"), read("new", "x")],
     );
-    let comparison = Comparison::of(vec![one, more], LEAST).unwrap();
+    let comparison = Comparison::of(vec![one, more], MIN_DIFFERENCE).unwrap();
     let names: Vec<_> = comparison.inputs.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["a.fio / b/a.fio", "new"]);
     assert_eq!(comparison.inputs[1].values[0], "–");
@@ -325,7 +325,7 @@ proptest! {
         mean(&values);
         let other: Vec<u64> = values.iter().map(|value| value / 2).collect();
         let both = vec![candidate("a", &[&values]), candidate("b", &[&other, &values])];
-        let comparison = Comparison::of(both, LEAST);
+        let comparison = Comparison::of(both, MIN_DIFFERENCE);
         comparison.unwrap().to_html(None);
     }
 }

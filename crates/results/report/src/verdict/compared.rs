@@ -293,7 +293,7 @@ impl Compared<'_> {
         }
     }
 
-    /// What the seeds change, after the other sentences.
+    /// The effect of the seeds, after the other sentences.
     fn with_seeds(&self, sentence: String) -> String {
         let [base, other] = [0, 1].map(|place| {
             let runs = self.runs[place];
@@ -402,7 +402,7 @@ impl Several<'_> {
         sentences.push(failed);
         sentences.push(match (&self.work, self.latency.is_some()) {
             (Work::Other(_), true) => {
-                "They did not do the same I/Os, so that latencies are not compared.".to_owned()
+                "Not all did the same I/Os, so that their latencies are not ranked.".to_owned()
             }
             (Work::Nothing, _) => "No I/O reached a modelled drive.".to_owned(),
             _ => String::new(),
@@ -564,7 +564,7 @@ mod tests {
         all
     }
 
-    /// What was the same, what differed, by how much, and how sure that is: every combination. The
+    /// Every combination of what was the same, what differed, by how much, and how sure that is. The
     /// word and the sentence never contradict the facts.
     #[test]
     fn all_cases_of_two_have_a_verdict_that_the_facts_allow() {

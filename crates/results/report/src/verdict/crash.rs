@@ -19,11 +19,11 @@ pub struct CrashTest {
     pub is_stopped: bool,
     /// How many states a check looked at in a guest; 0 without one.
     pub checked: u64,
-    /// What is broken; none where nothing was found.
+    /// The findings; none where nothing was found.
     pub broken: Option<Broken>,
 }
 
-/// What a crash test found.
+/// The findings of a crash test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
     /// Findings, and their causes.

@@ -19,7 +19,7 @@ pub struct Scenarios {
 /// The least and the greatest figure of a kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Range {
-    /// What they are, such as `starts take`.
+    /// Their kind in words, such as `starts take`.
     pub kind: &'static str,
     /// Each with its scenario, such as `1.2 s (idle)`.
     pub ends: [String; 2],

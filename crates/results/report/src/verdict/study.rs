@@ -8,7 +8,7 @@ use crate::table::{Column, Table, Tone};
 use crate::units;
 
 /// The smallest effect that matters (%).
-const LEAST: f64 = 1.0;
+const MIN_EFFECT: f64 = 1.0;
 /// Effects that are told in the sentence; all are in the table.
 const TOLD: usize = 3;
 
@@ -51,7 +51,7 @@ pub struct StudyPoint {
     pub figure: f64,
 }
 
-/// What an axis changes.
+/// The effect of an axis.
 #[derive(Debug, Clone, PartialEq)]
 struct Effect<'a> {
     axis: &'a str,
@@ -79,7 +79,7 @@ enum Found {
 impl Effect<'_> {
     fn found(&self) -> Found {
         match self.interval {
-            _ if self.factor < 1.0 + LEAST / 100.0 => Found::None,
+            _ if self.factor < 1.0 + MIN_EFFECT / 100.0 => Found::None,
             Some([low, _]) if low <= 1.0 => Found::Unsure,
             _ => Found::Sure,
         }
@@ -225,8 +225,10 @@ impl Study {
         let axes: Vec<_> = none.iter().map(|effect| effect.axis.to_owned()).collect();
         match &axes[..] {
             [] => {}
-            [one] => told.push(format!("{one} has no effect (less than {LEAST} %)")),
-            many => told.push(format!("{} have no effect (less than {LEAST} %)", listed(many))),
+            [one] => told.push(format!("{one} has no effect (less than {MIN_EFFECT} %)")),
+            many => {
+                told.push(format!("{} have no effect (less than {MIN_EFFECT} %)", listed(many)))
+            }
         }
         match told.is_empty() {
             true => String::new(),
@@ -234,7 +236,7 @@ impl Study {
         }
     }
 
-    /// What the seeds change.
+    /// The differences between seeds.
     fn seeds(&self) -> String {
         let mut by_design: BTreeMap<&[String], Vec<f64>> = BTreeMap::new();
         for point in &self.points {

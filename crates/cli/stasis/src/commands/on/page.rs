@@ -20,7 +20,7 @@ const TABLE_FILE: &str = "drives.csv";
 const COMPARISON_FILE: &str = "comparison.html";
 
 /// The smallest difference between two drives that matters (%).
-const LEAST: f64 = 1.0;
+const MIN_DIFFERENCE: f64 = 1.0;
 
 /// A run: the model's name and the figures.
 pub type Run<'a> = (&'a str, &'a Summary);
@@ -84,7 +84,7 @@ fn verdict(runs: &[Run]) -> Verdict {
             false => Work::Same,
         },
         latency: None,
-        least: LEAST,
+        least: MIN_DIFFERENCE,
         seeds_change_nothing: false,
     }
     .verdict()
@@ -224,5 +224,5 @@ fn compared(folder: &Path, runs: &[Run]) -> Result<Option<Comparison>> {
         anyhow::Ok(candidate)
     };
     let candidates = with_ios.map(read).collect::<Result<_>>()?;
-    Ok(Comparison::of(candidates, LEAST).filter(|one| !one.differences.is_empty()))
+    Ok(Comparison::of(candidates, MIN_DIFFERENCE).filter(|one| !one.differences.is_empty()))
 }
