@@ -58,7 +58,6 @@ mod tests {
             assert_eq!(kept, Some(&*line(named.name, &named.spec(), &sheet)));
         }
         assert_eq!(KEPT.lines().count(), NAMED.len());
-        let other = "{ base = 'flash-tlc', buffer = '0' }";
-        assert_eq!(find(&ModelSpec::parse(other).unwrap()), None);
+        assert_eq!(find(&ModelSpec::parse("fixed:100us").unwrap()), None);
     }
 }
