@@ -19,7 +19,7 @@ use stasis_runner::leave_zones;
 use crate::disks::{after_cut, StateDisk};
 use crate::evidence::Evidence;
 
-/// The promises of a state that was inspected, and its contents.
+/// What distinguishes a state: the number of each drive's promises, and prints of the contents.
 type Inspected = (Vec<(usize, usize)>, Vec<u128>);
 
 /// A trace that was read, and the disks of its drives.
@@ -31,7 +31,7 @@ pub struct Session {
     folder: PathBuf,
     // Whether the disks have been states.
     used: bool,
-    // States that were inspected: their promises and contents.
+    // States that were inspected.
     inspected: HashSet<Inspected>,
     // States that a check inspected: the number of lines, and contents.
     checked: HashSet<(usize, Vec<u128>)>,
