@@ -95,7 +95,7 @@ fn what_cannot_begin_leaves_earlier_results() {
         let output = stasis(folder.path(), words);
         assert!(!output.status.success(), "{words:?}");
         let _ = std::fs::remove_dir_all(folder.path().join("s"));
-        assert_eq!(below(folder.path()), before, "{words:?}: {output:?}");
+        assert!(below(folder.path()) == before, "{words:?}: {output:?}");
     }
 }
 

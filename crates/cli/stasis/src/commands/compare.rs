@@ -7,6 +7,7 @@ use anyhow::{bail, Context, Result};
 use stasis_comparison::{Candidate, Comparison, Slower};
 use stasis_report::{keep_inputs, units, ResultsFolder};
 use stasis_runner::provenance::Provenance;
+use stasis_terminal::answer;
 
 /// The page's file.
 const PAGE: &str = "comparison.html";
@@ -96,17 +97,20 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     std::fs::write(&file, json).with_context(|| format!("cannot write {}", file.display()))?;
     stasis_report::page::write(&arguments.folder, PAGE, &comparison.to_html(Some(&repeat)))?;
     folder.finished()?;
+    answer::put("results", &arguments.folder)?;
+    answer::put("differences", &comparison.differences)?;
     if let Some(path) = &arguments.junit {
         comparison.to_junit(arguments.fail_above).write(path)?;
     }
     if !quiet {
-        stasis_terminal::print(&format!("{}\n", comparison.verdict().sentence))?;
+        answer::text(&format!("{}\n", comparison.verdict().sentence))?;
         let table = comparison.table(false);
         if !table.rows.is_empty() {
-            stasis_terminal::print(&format!("\n{}", table.to_text()))?;
+            answer::text(&format!("
+{}", table.to_text()))?;
         }
         let least = units::significant(comparison.least, 3);
-        eprintln!("Differences below {least} % do not count (--least).");
+        stasis_terminal::say!("Differences below {least} % do not count (--least).");
         eprintln!("comparison: {}", page.display());
     }
     let Some(limit) = arguments.fail_above else { return Ok(ExitCode::SUCCESS) };

@@ -84,7 +84,8 @@ impl Results {
         let open = Open { records: IoRecords::default(), writer, names: Vec::new() };
         let writing = Writing(Arc::new(Mutex::new(open)));
         let (go_on, end) = channel();
-        let writer = writing.clone();
+        // What nobody else has any more, as where the server does not begin, is given up.
+        let writer = Arc::downgrade(&writing.0);
         let thread = std::thread::Builder::new()
             .name("results".into())
             .spawn(move || {
@@ -92,7 +93,8 @@ impl Results {
                 loop {
                     // The write after the end takes the records that came before the end.
                     let over = end.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Disconnected);
-                    writer.lock().write(&mut records).inspect_err(|error| {
+                    let Some(open) = writer.upgrade().map(Writing) else { return Ok(()) };
+                    open.lock().write(&mut records).inspect_err(|error| {
                         let message = format!("{error}; no more I/Os are written down");
                         stasis_serve::log::warn("results", &message);
                     })?;
