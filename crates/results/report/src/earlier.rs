@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::{ResultsFolder, IOS_FILE, SUMMARY_FILE};
 
-    /// All below a folder, with contents; none of a folder.
+    /// All below a folder, with contents, but lists, which may name a file twice; none of a folder.
     fn below(path: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
         let mut all = BTreeMap::new();
         for entry in fs::read_dir(path).unwrap() {
@@ -161,7 +161,9 @@ mod tests {
             if path.is_dir() {
                 all.extend(below(&path));
             }
-            all.insert(path.clone(), fs::read(path).ok());
+            if !path.ends_with(LIST_FILE) {
+                all.insert(path.clone(), fs::read(path).ok());
+            }
         }
         all
     }
@@ -250,7 +252,6 @@ mod tests {
             .keys()
             .filter(|name| !name.ends_with("mine"))
             .map(|name| name.strip_prefix(&path).unwrap().to_string_lossy().into_owned())
-            .filter(|name| name != LIST_FILE)
             .collect();
         for count in 0..=names.len() {
             let moving = path.join(MOVING);
@@ -258,11 +259,7 @@ mod tests {
             fs::write(moving.join(LIST_FILE), names.join("\n")).unwrap();
             move_all(&path, &moving, &names[..count]).unwrap();
             drop(ResultsFolder::claim(&path, &[]).unwrap());
-            let same = |all: &BTreeMap<PathBuf, Option<Vec<u8>>>| -> Vec<_> {
-                let all = all.clone().into_iter();
-                all.filter(|(name, _)| *name != path.join(LIST_FILE)).collect()
-            };
-            assert_eq!(same(&below(&path)), same(&before), "{count} had moved");
+            assert_eq!(below(&path), before, "{count} had moved");
         }
         // Once the new ones are whole, the old ones are not taken for them.
         fs::create_dir(path.join(OBSOLETE)).unwrap();

@@ -345,7 +345,8 @@ mod tests {
         let joined = ResultsFolder::join(&path).unwrap();
         assert!(path.join("ios.csv").exists(), "nothing is removed");
         drop(joined);
-        let _second = ResultsFolder::claim(&path, &[]).unwrap();
+        let mut second = ResultsFolder::claim(&path, &[]).unwrap();
+        second.finished().unwrap();
         let mut left: Vec<_> =
             fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
@@ -410,7 +411,9 @@ mod tests {
         let summary = folder.path().join(SUMMARY_FILE);
         fs::write(&summary, "{\"boot_virtual_seconds\": 0.1}").unwrap();
         fs::write(folder.path().join(IOS_FILE), "").unwrap();
-        ResultsFolder::claim(folder.path(), &[]).unwrap().file(IOS_FILE).unwrap();
+        let mut results = ResultsFolder::claim(folder.path(), &[]).unwrap();
+        results.file(IOS_FILE).unwrap();
+        results.finished().unwrap();
         assert!(!summary.exists());
     }
 }

@@ -78,7 +78,10 @@ mod tests {
         }
         assert_eq!(fs::read(at("r/ios.csv")).unwrap(), IOS_FILE.as_bytes());
         // Nothing of the run, so nothing is lost.
-        ResultsFolder::claim(&at("r"), &[at("r/job.fio"), at("none"), all.path().into()]).unwrap();
+        let mut claimed =
+            ResultsFolder::claim(&at("r"), &[at("r/job.fio"), at("none"), all.path().into()])
+                .unwrap();
+        claimed.finished().unwrap();
         assert_eq!(fs::read(at("r/job.fio")).unwrap(), b"mine");
         assert!(!at("r/ios.csv").exists());
     }
