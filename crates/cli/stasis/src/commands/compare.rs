@@ -106,11 +106,7 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
         answer::text(&format!("{}\n", comparison.verdict().sentence))?;
         let table = comparison.table(false);
         if !table.rows.is_empty() {
-            answer::text(&format!(
-                "
-{}",
-                table.to_text()
-            ))?;
+            answer::text(&format!("\n{}", table.to_text()))?;
         }
         let least = units::significant(comparison.least, 3);
         stasis_terminal::say!("Differences below {least} % do not count (--least).");
