@@ -18,7 +18,7 @@ pub fn experiment(file: Option<&Path>, drives: &[String]) -> Result<(Experiment,
     Ok((experiment, base))
 }
 
-/// Where the paths of words begin, for an experiment whose own begin elsewhere.
+/// Folder at which the paths of words begin, for an experiment whose own begin elsewhere.
 pub struct Here {
     /// The current folder; none where the experiment's is the same.
     folder: Option<PathBuf>,

@@ -148,8 +148,8 @@ pub mod dashboard {
         query.split(move |c| !is_of_a_name(c)).filter(|word| word.starts_with("stasis_"))
     }
 
-    /// Whether the queries name every metric of `text`, as Prometheus gets it, and no other; and
-    /// select by labels only that it has.
+    /// Returns whether the queries name every metric of `text`, as Prometheus gets it, and no
+    /// other; and select by labels only that it has.
     pub fn check(queries: &[String], text: &str) {
         let known: BTreeSet<_> = text
             .lines()

@@ -274,7 +274,7 @@ fn every_link_leads_somewhere() {
     assert!(seen > 60, "{seen} links");
 }
 
-/// Where a link of `page` to `path` leads, without `..`.
+/// Returns the target of a link of `page` to `path`, without `..`.
 fn joined(page: &Path, path: &str) -> PathBuf {
     let mut to = page.parent().unwrap().to_owned();
     for part in Path::new(path).components() {

@@ -79,7 +79,8 @@ fn zones_are_where_the_last_server_left_them() {
     assert_eq!(write(&mut host, 256 + 3, 9), ZONE_INVALID_WRITE, "it is written already");
     assert_eq!(write(&mut host, 256 + 4, 5), 0);
 
-    // Where they end after the host was started anew is not known: the file may be an older one.
+    // The place where they end after the host was started anew is not known: the file may be an
+    // older one.
     process.kill();
     let text = std::fs::read_to_string(&state).unwrap();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();

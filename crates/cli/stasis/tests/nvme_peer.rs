@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use stasis_qemu_vm::{Config, Vm};
 
-/// Whether a drive has a code of a kind, by the status of its answer.
+/// Returns whether a drive has a code of a kind, by the status of its answer.
 fn is_there(drive: &str, kind: &str, status: u16) -> bool {
     // Status code type and code (NVMe 1.4 section 4.6.1).
     let refusal = match kind {

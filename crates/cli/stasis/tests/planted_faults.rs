@@ -23,7 +23,7 @@ struct Fault {
     new: String,
     /// Package, name of the test's program (`lib` for unit tests), and the test.
     test: [String; 3],
-    /// When the test last found it; `None` for a fault that has not been tried.
+    /// Date on which the test last found it; `None` for a fault that has not been tried.
     found: Option<String>,
 }
 

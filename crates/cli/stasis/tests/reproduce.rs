@@ -21,7 +21,7 @@ const PUBLICATIONS: [(&str, usize); 5] = [
 /// Its figures are wall-clock times of this machine: two runs here differ by up to 3 times.
 const OF_THE_MACHINE: &str = "controller";
 
-/// How far a figure may be beyond those that are recorded: Debian's kernels change within a release.
+/// Largest distance of a figure from a recorded one: Debian's kernels change within a release.
 const TOLERANCE: f64 = 0.05;
 
 /// The same for differences and shares that are nothing but rounding.
@@ -32,7 +32,7 @@ const NOTHING: f64 = 1e-3;
 /// agent or kernel in the guest's memory meets others.
 const TAIL_FACTOR: f64 = 4.0;
 
-/// Whether a figure is one of the tail.
+/// Returns whether a figure is one of the tail.
 fn is_of_the_tail(what: &str) -> bool {
     let word = what.rsplit([',', ' ']).next().unwrap_or(what);
     word == "max" || word == "stddev" || word.starts_with("p99")
@@ -44,8 +44,8 @@ fn versions(figure: &Value) -> Vec<f64> {
     figure["measured"].as_array().unwrap().iter().map(|one| one.as_f64().unwrap()).collect()
 }
 
-/// Whether a figure of this name agrees with the recorded ones: it lies among them, or no farther
-/// outside than [`TOLERANCE`] and half of what they differ by.
+/// Returns whether a figure of this name agrees with the recorded ones: it lies among them, or no
+/// farther outside than [`TOLERANCE`] and half of what they differ by.
 fn agrees(what: &str, now: f64, recorded: &[f64]) -> bool {
     let least = recorded.iter().copied().fold(f64::INFINITY, f64::min);
     let most = recorded.iter().copied().fold(f64::NEG_INFINITY, f64::max);

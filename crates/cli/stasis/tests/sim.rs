@@ -252,7 +252,7 @@ fn blkparse() -> String {
 #[test]
 fn traces_are_replayed_at_their_times_or_as_fast_as_possible() {
     let bench = Bench::new();
-    // Of the 60 requests all were issued: 20 reads, 29 writes, 6 discards and separate flushes.
+    // All of the 60 requests were issued: 20 reads, 29 writes, 6 discards and separate flushes.
     let trace = blkparse();
     let summary = bench.sim(&["fixed:100us", "--trace", &trace]);
     let drive = &summary["drives"][0];
@@ -527,7 +527,7 @@ fn a_job_that_can_never_end_is_named() {
 fn rates_are_over_the_time_in_which_the_drive_is_active() {
     let bench = Bench::new();
     bench.file("job.fio", "[a]\nrw=read\nsize=4m\nnumber_ios=100\nstartdelay=1\n");
-    // Of one, and of several in a table.
+    // One model, and several in a table.
     for models in [&["fixed:100us"][..], &["fixed:100us", "fixed:200us"]] {
         let output = bench.call(&[models, &["--workload", "job.fio"]].concat());
         let told = String::from_utf8_lossy(&output.stderr);

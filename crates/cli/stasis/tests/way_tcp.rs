@@ -1,4 +1,4 @@
-//! What the way to an NVMe/TCP target's host takes is measured, and in the results.
+//! The time that the way to an NVMe/TCP target's host takes is measured, and in the results.
 
 mod server;
 #[path = "../../../realtime/serve/tests/support/tcp_host.rs"]

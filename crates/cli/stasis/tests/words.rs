@@ -9,23 +9,31 @@ use pages::{all, below, root};
 
 /// Columns of a line of prose outside tables.
 const COLUMNS: usize = 100;
-/// Limit on comments that begin with "What": descriptions of arguments, and code that documents
+/// Limit on comments that begin with a clause: descriptions of arguments, and code that documents
 /// quote.
-const CLAUSES: usize = 40;
+const CLAUSES: usize = 220;
+/// Words with which a clause begins.
+const CONJUNCTIONS: [&str; 8] = ["What", "Whose", "Whether", "How", "Where", "Of", "That", "When"];
 
 /// A comment begins with a noun or a verb: "Returns the invalid field", not "What is invalid".
 #[test]
 fn few_comments_begin_with_a_clause() {
     let mut found = Vec::new();
     for path in below(&root().join("crates"), "rs") {
+        let mut is_comment = false;
         for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
             let text = line.trim_start();
             let comment = ["///", "//!", "//"].iter().find_map(|mark| text.strip_prefix(mark));
-            let clause = comment.is_some_and(|comment| comment.starts_with(" What "));
+            let words = comment.and_then(|comment| comment.strip_prefix(' ')).map(str::to_owned);
+            let clause = words.is_some_and(|words| {
+                let first = words.split(' ').next().unwrap_or_default();
+                CONJUNCTIONS.contains(&first)
+            });
             // The first line of a comment only: others continue a sentence.
-            if clause && !found.last().is_some_and(|(last, at)| *last == path && at + 1 == number) {
+            if clause && !is_comment {
                 found.push((path.clone(), number));
             }
+            is_comment = comment.is_some_and(|comment| !comment.is_empty());
         }
     }
     let places = found.iter().map(|(path, number)| format!("{}:{}", path.display(), number + 1));

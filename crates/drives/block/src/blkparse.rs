@@ -27,13 +27,13 @@ pub struct Event<'a> {
     pub action: &'a str,
     /// Requested operation.
     pub operation: Operation,
-    /// Whether it had to be durable before it was acknowledged.
+    /// True if it had to be durable before it was acknowledged.
     pub fua: bool,
     /// First sector.
     pub sector: u64,
     /// Length in sectors; 0 for a flush.
     pub sectors: u64,
-    /// Whether it completed with an error.
+    /// True if it completed with an error.
     pub failed: bool,
 }
 
@@ -71,7 +71,7 @@ pub fn parse(line: &str) -> Result<Option<Event<'_>>, &'static str> {
     Ok(Some(Event { device, cpu, at, process, action, operation, fua, sector, sectors, failed }))
 }
 
-/// Whether a field is `major,minor`.
+/// Returns whether a field is `major,minor`.
 fn is_device(field: &str) -> bool {
     let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     field.split_once(',').is_some_and(|(major, minor)| number(major) && number(minor))

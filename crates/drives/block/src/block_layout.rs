@@ -1,5 +1,5 @@
-//! How a host's logical blocks lie on a drive where some of them have metadata: each such block is
-//! followed by a sector for it.
+//! Layout of a host's logical blocks on a drive where some of them have metadata: each such block
+//! is followed by a sector for it.
 //!
 //! Whoever keeps bytes sees both, in one request, so that no layer can part them. A model sees the
 //! host's data alone, as a drive's flash has room for metadata beside each page.
@@ -30,14 +30,15 @@ pub struct BlockLayout {
 }
 
 impl Default for BlockLayout {
-    /// That of a drive of sectors.
+    /// The layout of a drive of sectors.
     fn default() -> Self {
         Self { largest: SECTOR as u32, parts: Vec::new(), zones: ZoneLayout::default() }
     }
 }
 
 impl BlockLayout {
-    /// That of a drive whose largest blocks have `largest` bytes of data; `parts` do not overlap.
+    /// The layout of a drive whose largest blocks have `largest` bytes of data; `parts` do not
+    /// overlap.
     pub fn new(largest: u32, mut parts: Vec<Interleaved>) -> Self {
         parts.sort_unstable_by_key(|part| part.start);
         Self { largest, parts, zones: ZoneLayout::default() }
@@ -59,7 +60,7 @@ impl BlockLayout {
         self.largest
     }
 
-    /// Whether nothing has metadata.
+    /// Returns whether nothing has metadata.
     pub fn is_plain(&self) -> bool {
         self.parts.is_empty()
     }

@@ -14,7 +14,7 @@ use crate::Operation;
 #[derive(Debug)]
 pub struct CommandSpans {
     track: u32,
-    /// When the last command of each lane ended (ns).
+    /// Time at which the last command of each lane ended (ns).
     lanes: Vec<Nanos>,
     spans: Spans,
 }

@@ -1,8 +1,8 @@
-//! How a controller tells its host that a command has ended: well, or by a fault of its own.
+//! Delivery of a command's end to the host: well, or by a fault of the controller.
 
 use serde::{Deserialize, Serialize};
 
-/// How a completion comes to the host.
+/// Delivery of a completion to the host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Delivery {

@@ -16,31 +16,31 @@ use crate::{Health, Operation};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Inside {
-    /// Of a disk image.
+    /// A disk image.
     Image {
         /// Its own.
         image: ImageCounters,
-        /// That of the drive below.
+        /// The drive below.
         below: Option<Box<Inside>>,
     },
-    /// Of a flash SSD.
+    /// A flash SSD.
     Flash(Box<FlashInside>),
-    /// Of a drive whose parts have flash of their own.
+    /// A drive whose parts have flash of their own.
     Parts {
         /// The parts, in the order of bytes.
         parts: Vec<PartInside>,
     },
-    /// Of a model that only tells where the time of its slowest commands went.
+    /// A model that reports only where the time of its slowest commands went.
     Slowest {
         /// The host's slowest commands of each operation, the slowest first.
         slowest: Vec<SlowCommand>,
     },
-    /// Of a kind that this version does not report: read from a file of another version.
+    /// A kind that this version does not report: read from a file of another version.
     Other(Value),
 }
 
 impl Inside {
-    /// That of a flash SSD, if the drive at the bottom is one.
+    /// Returns the part of a flash SSD, if the drive at the bottom is one.
     pub fn flash(&self) -> Option<&FlashInside> {
         match self {
             Self::Flash(flash) => Some(flash),
@@ -101,7 +101,7 @@ impl Inside {
         Self::Parts { parts: parts.into_iter().map(part).collect() }
     }
 
-    /// That of a disk image, if one is on top.
+    /// Returns the counters of a disk image, if one is on top.
     pub fn image(&self) -> Option<&ImageCounters> {
         match self {
             Self::Image { image, .. } => Some(image),
@@ -146,7 +146,7 @@ pub struct ImageCounters {
     pub host_writes: u64,
     /// Bytes that they covered.
     pub host_write_bytes: u64,
-    /// Of them, bytes of tables.
+    /// Bytes of tables among them.
     pub table_write_bytes: u64,
     /// Maximum number of the guest's flushes that had ended and that a crash could have undone, at
     /// any instant.
@@ -209,11 +209,11 @@ pub struct Parts<T> {
     pub buffer: T,
     /// Waiting for the write buffer while housekeeping holds up the programs that empty it.
     pub buffer_gc: T,
-    /// Of a disk, the arm's seek and the wait for the sector.
+    /// The arm's seek and the wait for the sector, of a disk.
     #[serde(skip_serializing_if = "is_none")]
     pub positioning: T,
-    /// Of a disk, the bytes pass under the head; of a drive by its data sheet, the bytes beyond the
-    /// rated length.
+    /// The bytes' pass under the head, of a disk; the bytes beyond the rated length, of a drive by
+    /// its data sheet.
     #[serde(skip_serializing_if = "is_none")]
     pub transfer: T,
     /// The latency that a model without parts gives a command by itself.
@@ -223,7 +223,7 @@ pub struct Parts<T> {
     pub other: T,
 }
 
-/// Whether a part is nothing.
+/// Returns whether a part is nothing.
 fn is_none<T: Default + PartialEq>(part: &T) -> bool {
     *part == T::default()
 }
@@ -321,7 +321,7 @@ impl<T: Copy> Parts<T> {
     }
 }
 
-/// Where the time of the host's commands of one kind went (ns, means).
+/// Parts of the time of the host's commands of one kind (ns, means).
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct LatencyMeans {
     /// Commands.
@@ -342,15 +342,15 @@ pub struct SlowCommand {
     pub offset: u64,
     /// Length in bytes.
     pub bytes: u64,
-    /// When the drive got it (ns).
+    /// Time at which the drive got it (ns).
     pub begin: Nanos,
-    /// When the drive completed it (ns).
+    /// Time at which the drive completed it (ns).
     pub end: Nanos,
-    /// Where its time went (ns).
+    /// Parts of its time (ns).
     pub parts: Parts<Nanos>,
 }
 
-/// How busy each of several resources was over time.
+/// Use of each of several resources over time.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Usages {
     /// The width of a bucket of time (ns); the first begins at 0.

@@ -31,14 +31,14 @@ pub trait Medium: Send {
 
     /// Number of I/Os submitted and not yet handed back.
     fn in_flight(&self) -> usize;
-    /// Whether a discarded range reads as zeroes afterwards. Otherwise a
-    /// discard changes nothing. Never changes.
+    /// Returns whether a discarded range reads as zeroes afterwards. Otherwise a discard changes
+    /// nothing. Never changes.
     fn discard_zeroes(&self) -> bool {
         true
     }
 
-    /// Whether [`Medium::submit`] does nothing that takes time, so that how long it
-    /// takes need not be measured. Never changes.
+    /// Returns whether [`Medium::submit`] does nothing that takes time, so that how long it takes
+    /// need not be measured. Never changes.
     fn is_immediate(&self) -> bool {
         false
     }

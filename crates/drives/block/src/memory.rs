@@ -52,8 +52,8 @@ pub trait Memory {
         self.write(address, &value.to_le_bytes())
     }
 
-    /// Whether the `length` bytes from `address` on, at least one, begin and
-    /// end in guest memory.
+    /// Returns whether the `length` bytes from `address` on, at least one, begin and end in guest
+    /// memory.
     fn contains(&self, address: u64, length: usize) -> bool {
         let Some(last) = (length as u64).checked_sub(1).and_then(|rest| address.checked_add(rest))
         else {

@@ -42,7 +42,7 @@ impl Fate {
 pub struct Completion {
     /// Tag of the completed command.
     pub tag: Tag,
-    /// When it completed (ns).
+    /// Time at which it completed (ns).
     pub at: Nanos,
     /// Outcome of the command.
     pub fate: Fate,
@@ -67,7 +67,7 @@ pub struct Health {
     /// Bytes of the medium's blocks that were erased.
     #[serde(default)]
     pub media_bytes_erased: u64,
-    /// Whether the medium can only be read any more.
+    /// True if the medium can only be read any more.
     pub read_only: bool,
 }
 
@@ -84,7 +84,7 @@ impl Default for Health {
 }
 
 impl Health {
-    /// That of two media together: as little spare and as much wear as the worse one.
+    /// Returns the health of two media together: as little spare and as much wear as the worse one.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self {
@@ -128,7 +128,7 @@ pub trait Model: Send {
     /// in flight.
     fn submit(&mut self, now: Nanos, tag: Tag, command: &Command);
 
-    /// When something next happens inside the drive, a completion among other
+    /// Returns the time at which something next happens inside the drive, a completion among other
     /// things; `None` while nothing is under way.
     fn next_event(&self) -> Option<Nanos>;
 

@@ -69,7 +69,7 @@ impl PowerLoss {
         }
     }
 
-    /// Whether acknowledged data is safe without a flush.
+    /// Returns whether acknowledged data is safe without a flush.
     pub fn keeps_acknowledged(&self) -> bool {
         matches!(self.cache, CacheKind::Protected | CacheKind::None)
     }

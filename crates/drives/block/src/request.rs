@@ -10,7 +10,7 @@ pub struct Request {
     pub tag: Tag,
     /// The queue it came by; 0 if no guest sent it.
     pub queue: u16,
-    /// Whether the sender prefers it to its others: a shared drive's scheduler can do so as well.
+    /// True if the sender prefers it to its others: a shared drive's scheduler can do so as well.
     pub urgent: bool,
     /// The command, in bytes of the layer that gets it.
     pub command: Command,

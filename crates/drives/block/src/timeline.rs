@@ -30,7 +30,7 @@ pub enum TrackKind {
     Command,
     /// A virtual processor.
     Vcpu,
-    /// When the guest's time stood still for a drive's medium.
+    /// A time for which the guest stood still for a drive's medium.
     Freeze,
 }
 
@@ -452,9 +452,9 @@ pub struct Span {
     pub step: Step,
     /// On whose behalf.
     pub cause: Cause,
-    /// When it began (ns).
+    /// Time at which it began (ns).
     pub begin: Nanos,
-    /// When it ended (ns).
+    /// Time at which it ended (ns).
     pub end: Nanos,
     /// Of a NAND operation, its number in the order of submission: its spans have the same number.
     /// Of a request, its number among its owner's. Of a freeze, its duration on the wall clock

@@ -116,7 +116,7 @@ struct Kind {
     example: &'static str,
     largest: &'static str,
     units: Units,
-    // Whether a bare number counts the smallest unit.
+    // True if a bare number counts the smallest unit.
     bare: bool,
 }
 

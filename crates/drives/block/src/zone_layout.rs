@@ -27,7 +27,7 @@ impl ZoneLayout {
         Self { parts }
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
@@ -45,7 +45,7 @@ impl ZoneLayout {
         Some((start, start.saturating_add(size).min(part.end)))
     }
 
-    /// Whether the command makes whole zones empty, and no other one in part.
+    /// Returns whether the command makes whole zones empty, and no other one in part.
     pub fn resets(&self, command: &Command) -> bool {
         let Command { operation, offset, length, .. } = *command;
         let end = offset.saturating_add(length);
@@ -56,7 +56,7 @@ impl ZoneLayout {
             && self.zone(end - 1).is_none_or(|(_, behind)| behind == end)
     }
 
-    /// Whether the command moves a write pointer.
+    /// Returns whether the command moves a write pointer.
     pub fn moves(&self, command: &Command) -> bool {
         let Command { operation, offset, length, .. } = *command;
         let writes =

@@ -17,7 +17,7 @@ pub trait AnyParameters: Any + Debug + Send + Sync {
     /// The same, to be kept.
     fn shared(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 
-    /// Whether `other` is of the same type and value.
+    /// Returns whether `other` is of the same type and value.
     fn equals(&self, other: &dyn Any) -> bool;
 
     /// The keys and their values.
@@ -49,7 +49,7 @@ impl<P: Any + Debug + PartialEq + Serialize + Send + Sync> AnyParameters for P {
 pub struct Erased<E: ?Sized>(Arc<E>);
 
 impl<E: AnyParameters + ?Sized> Erased<E> {
-    /// Of these parameters.
+    /// Reads these parameters.
     pub fn new(parameters: Arc<E>) -> Self {
         Self(parameters)
     }

@@ -107,13 +107,13 @@ impl ReadError {
         Self { path: Vec::new(), span: None, problem }
     }
 
-    /// Where a table is, there is `found`.
+    /// Returns the error where `found` is in place of a table.
     pub(crate) fn no_table(found: &Value, keys: &[&str]) -> Self {
         let expected = format!("a table with {}", listed(keys.iter().copied()));
         Self::new(Problem::Type { found: found.to_string(), expected })
     }
 
-    /// Where one of `words` has to be, there is `found`.
+    /// Returns the error where `found` is in place of one of `words`.
     pub(crate) fn no_word(found: &Value, words: &[&str]) -> Self {
         let words = words.iter().map(|word| (*word).to_owned()).collect();
         Self::new(Problem::Word { found: found.to_string(), words })

@@ -79,7 +79,7 @@ fn inner<'a>(
     }
 }
 
-/// Whether a table's words that select a schema, such as `kind`, are those of this one.
+/// Returns whether a table's words that select a schema, such as `kind`, are those of this one.
 fn is_of_kind(schema: &Json, tree: &Tree) -> bool {
     let Some(properties) = schema.get("properties").and_then(Json::as_object) else { return false };
     properties.iter().all(|(key, schema)| {
@@ -110,7 +110,7 @@ fn example<'a>(root: &'a Json, schema: &'a Json) -> Option<&'a str> {
     all.into_iter().find_map(|schema| schema.get("examples")?.get(0)?.as_str())
 }
 
-/// Whether a schema allows a type; `not` inverts it for schemas of one type.
+/// Returns whether a schema allows a type; `not` inverts it for schemas of one type.
 fn is_type(schema: &Json, word: &str, not: bool) -> bool {
     match schema.get("type") {
         Some(Json::String(one)) => (one == word) != not,

@@ -74,8 +74,8 @@ pub struct Tag<'a> {
     pub key: &'a str,
     /// The words that it has for this type.
     pub words: &'a [&'a str],
-    /// Whether keys that `T` requires may be left out, because the word stands for a table that
-    /// has them.
+    /// True if keys that `T` requires may be left out, because the word stands for a table that has
+    /// them.
     pub partial: bool,
 }
 

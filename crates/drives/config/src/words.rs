@@ -27,11 +27,11 @@ pub struct Key {
     pub summary: String,
     /// An example of its value, where the schema has one.
     pub example: Option<String>,
-    /// Whether it has to be there.
+    /// True if it has to be there.
     pub required: bool,
     // Keys from the outermost table on.
     path: Vec<String>,
-    // Whether it is a former name of another key.
+    // True if it is a former name of another key.
     older: bool,
 }
 
@@ -64,7 +64,7 @@ pub enum WordsProblem {
     Pair {
         /// The part.
         part: String,
-        /// How words are written.
+        /// Form of the words.
         example: String,
     },
     /// A key that there is not.
@@ -262,7 +262,7 @@ fn keys_of(error: &ReadError) -> impl Iterator<Item = &str> + Clone {
 #[derive(Default)]
 struct TablePath {
     path: Vec<String>,
-    // Whether a key on the way to it is a former name.
+    // True if a key on the way to it is a former name.
     older: bool,
 }
 
@@ -291,7 +291,7 @@ fn collect(root: &Json, table: &Json, place: &TablePath, keys: &mut Vec<Key>) {
             let key = Key::new(schema, resolve(root, schema), path.clone(), required(key));
             keys.push(Key { older, ..key });
         }
-        // Where a table can be of several kinds, its keys depend on the kind: those keys are for
+        // The keys of a table that can be of several kinds depend on the kind: those keys are for
         // files only.
         if let ([table], true) = (&tables[..], path.len() < DEPTH) {
             collect(root, table, &TablePath { path, older }, keys);
@@ -358,7 +358,7 @@ mod tests {
     #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields, rename_all = "kebab-case")]
     struct Size {
-        /// How wide it is.
+        /// Its width.
         #[schemars(extend("x-word" = "width"))]
         wide: u32,
         #[serde(default)]

@@ -16,7 +16,7 @@ use crate::{FaultChange, InFlight, Sampling, WritePointers};
 /// A part of a drive that a person looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// Where the byte at this offset lies.
+    /// Place of the byte at this offset.
     Entry(u64),
     /// The contents of the write cache or buffer.
     Cache,
@@ -27,7 +27,7 @@ pub enum Look {
 /// Health, a vendor's commands, and reports of internal activity. Every method is by default that
 /// of the layer below; below a drive there is nothing to ask.
 pub trait Control {
-    /// That of the layer below; `None` of a drive.
+    /// Returns the control of the layer below; `None` of a drive.
     fn lower(&mut self) -> Option<&mut dyn Control>;
 
     /// Content of the drive's SMART log.

@@ -32,15 +32,15 @@ pub struct Done {
     pub failed_at: u64,
     /// The buffer it was submitted with; for a read that ended well, filled.
     pub data: Vec<u8>,
-    /// When it was submitted (ns).
+    /// Time at which it was submitted (ns).
     pub submit: Nanos,
     /// Its number among the submissions to the layer, from 0.
     pub order: u64,
-    /// When it completed: its target time (ns).
+    /// Time at which it completed: its target time (ns).
     pub at: Nanos,
     /// Its time outside of the model.
     pub layers: LayerTimes,
-    /// How the guest learns of it.
+    /// Delivery to the guest.
     pub delivery: Delivery,
 }
 

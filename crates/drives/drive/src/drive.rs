@@ -87,7 +87,7 @@ impl Drive {
         }
     }
 
-    /// When something next happens inside any of the models.
+    /// Returns the time at which something next happens inside any of the models.
     fn next_of_models(&self) -> Option<Nanos> {
         let next = self.model.next_event();
         if self.retired.is_empty() {

@@ -22,7 +22,7 @@ pub struct FlushBarriers {
     held: VecDeque<Held>,
     /// The flush that held commands wait for: this layer's own, or a caller's that came next.
     flushing: Option<Tag>,
-    /// Whether anything was changed below since the last such flush.
+    /// True if anything was changed below since the last such flush.
     changed: bool,
     lost: bool,
     /// The caller's commands in flight: when each came, and its number.

@@ -41,9 +41,9 @@ pub struct InFlight {
     pub queue: u16,
     /// The command.
     pub command: Command,
-    /// When it came (ns).
+    /// Time at which it came (ns).
     pub submit: Nanos,
-    /// When it is delivered (ns), where the model has said so.
+    /// Time at which it is delivered (ns), once the model has said so.
     pub target: Option<Nanos>,
 }
 
@@ -91,7 +91,7 @@ impl<M: Medium + ?Sized> Join<M> {
     pub fn submit(&mut self, now: Nanos, request: Request) -> Tag {
         let slot = self.insert(now, &request, None);
         let mut request = Request { tag: slot, ..request };
-        // Of blocks that are verified with room for their data, the sender looks at that itself.
+        // The sender looks itself at blocks that are verified with room for their data.
         if request.command.operation == Operation::Verify && !request.data.is_empty() {
             request.command.operation = Operation::Read;
         }
@@ -131,7 +131,7 @@ impl<M: Medium + ?Sized> Join<M> {
         }
     }
 
-    /// Whether the medium has yet to finish a slot's command.
+    /// Returns whether the medium has yet to finish a slot's command.
     pub fn awaits_medium(&self, slot: Tag) -> bool {
         self.slots.get(slot as usize).is_some_and(|slot| slot.outcome.is_none())
     }

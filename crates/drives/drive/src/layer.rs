@@ -15,7 +15,7 @@ pub struct Properties {
     pub name: String,
     /// Its size in bytes.
     pub capacity: u64,
-    /// Whether a discarded range reads as zeroes afterwards; otherwise a discard changes nothing.
+    /// True if a discarded range reads as zeroes afterwards; otherwise a discard changes nothing.
     pub discard_zeroes: bool,
     /// Cost of a barrier (ns); `None` where it is not offered and ends with an error.
     pub barrier: Option<Nanos>,
@@ -36,8 +36,8 @@ pub trait Layer {
     /// Takes a command at `now` (ns), which is not before any earlier call's.
     fn submit(&mut self, now: Nanos, request: Request);
 
-    /// When something next happens (ns): the time at which to call
-    /// [`Layer::advance`]. May be in the past.
+    /// Returns the time (ns) at which to call [`Layer::advance`], as something next happens. May be
+    /// in the past.
     fn next_event(&self) -> Option<Nanos>;
 
     /// Appends the commands that complete by `now` (ns), in the order of their

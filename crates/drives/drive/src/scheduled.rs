@@ -58,7 +58,7 @@ pub struct Scheduled {
     // Weights of groups, and the scheduler's names for them.
     groups: Vec<(u32, GroupId)>,
     slots: Slab<Held>,
-    // Of each tenant.
+    // Number of each tenant.
     submitted: Vec<u64>,
     // Completed, and not yet handed out.
     due: Vec<(Tenant, Done)>,

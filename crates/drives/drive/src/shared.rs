@@ -38,11 +38,11 @@ struct Member {
     // Its place among the tails.
     tail: usize,
     weight: u32,
-    // Whether its owner asks for help.
+    // True if its owner asks for help.
     asks: bool,
     due: Vec<Done>,
     in_flight: usize,
-    // Whether a flush covers everything submitted before it, and not only the completed commands:
+    // True if a flush covers everything submitted before it, and not only the completed commands:
     // then it waits here for them.
     covers: bool,
     submitted: u64,
@@ -127,7 +127,7 @@ struct Inner {
     tails: Tails,
     done: Vec<(Tenant, Done)>,
     now: Nanos,
-    // Whether internal activity is reported.
+    // True if internal activity is reported.
     watched: bool,
 }
 
@@ -296,7 +296,7 @@ impl Inner {
         }
     }
 
-    /// When a workload next submits, and which.
+    /// Returns the time at which a workload next submits, and its number.
     fn next_submission(&self) -> Option<(Nanos, usize)> {
         let times = self.loads.iter().enumerate();
         times.filter_map(|(number, load)| Some((load.next_at()?.max(self.now), number))).min()

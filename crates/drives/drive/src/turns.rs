@@ -15,7 +15,7 @@ struct Turn {
 /// A request that the drive has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sent {
-    /// When it was sent (ns).
+    /// Time at which it was sent (ns).
     at: Nanos,
     /// Its number among all that were sent.
     number: u64,
@@ -26,17 +26,17 @@ pub(crate) struct Sent {
 /// The turns of a drive's tenants.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    // Of each tenant by its number: the tracks of its turns and of its requests.
+    // Tracks of each tenant's turns and of its requests, by its number.
     tracks: Vec<Option<(u32, u32)>>,
     turn: Option<Turn>,
-    // Whether each lane is taken.
+    // Lanes that are taken.
     lanes: Vec<bool>,
     sent: u64,
     ended: Spans,
 }
 
 impl Turns {
-    /// Of these tenants of a drive, by number and name.
+    /// Makes the turns of these tenants of a drive, by number and name.
     pub(crate) fn new(owner: &str, tenants: &[(usize, String)], tracks: &mut Tracks) -> Self {
         let places = tenants.iter().map(|(number, _)| number + 1).max().unwrap_or(0);
         let mut own = vec![None; places];

@@ -310,7 +310,7 @@ fn kinds() -> impl Strategy<Value = DriveFaultKind> {
 const TOUCHED: u64 = 20;
 /// Sectors that its full drives have room for.
 const ROOM: u64 = 11;
-/// When its stalls begin and end.
+/// Beginning and end of its stalls.
 const STALL: (u64, u64) = (400_000, 1_000_000);
 
 /// A fault of the random test.
@@ -446,7 +446,7 @@ proptest! {
                         rotten.remove(&sector);
                     }
                     (1 | 2, Some(DriveFaultKind::TornWrite)) if sector < at + count - 1 => {
-                        // Where it was written, nothing older can be read.
+                        // Nothing older can be read of a sector that was written.
                         if let Some(before) = before.get_mut(&sector) {
                             before.extend([&old[..], &[value]].concat());
                         }

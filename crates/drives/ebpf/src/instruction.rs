@@ -125,7 +125,7 @@ impl Instruction {
         }
     }
 
-    /// How far a jump or a local call goes, in basic instructions from the next one on.
+    /// Returns the distance of a jump or a local call, in basic instructions from the next one on.
     pub fn distance(self) -> i64 {
         let is_long = self.opcode == class::JMP32 | jump::JA || self.operation() == jump::CALL;
         if is_long {

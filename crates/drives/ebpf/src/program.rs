@@ -82,13 +82,13 @@ impl Program {
         Ok(Self { code })
     }
 
-    /// How many basic instructions it has.
+    /// Returns the number of basic instructions it has.
     pub fn instructions(&self) -> usize {
         self.code.len()
     }
 }
 
-/// Whether there is such an instruction; else the reason.
+/// Returns whether there is such an instruction; else the reason.
 fn check(one: Instruction) -> Result<(), &'static str> {
     const UNKNOWN: &str = "there is no such operation";
     if one.dst > FRAME_POINTER || one.src > FRAME_POINTER {
@@ -144,7 +144,7 @@ fn check(one: Instruction) -> Result<(), &'static str> {
     }
 }
 
-/// Whether there is such arithmetic (sections 4.1 and 4.2).
+/// Returns whether there is such arithmetic (sections 4.1 and 4.2).
 fn check_arithmetic(one: Instruction) -> bool {
     let is_wide = one.class() == class::ALU64;
     let plain = one.offset == 0;
@@ -156,7 +156,7 @@ fn check_arithmetic(one: Instruction) -> bool {
             _ => false,
         },
         alu::NEG => plain && !one.takes_register(),
-        // Of the wide class there is the unconditional swap alone.
+        // The wide class has the unconditional swap alone.
         alu::END => plain && matches!(one.imm, 16 | 32 | 64) && !(is_wide && one.takes_register()),
         operation => plain && operation <= alu::END,
     }

@@ -8,7 +8,7 @@ use crate::program::Program;
 pub const STACK: u64 = 1 << 40;
 /// Bytes of a function's frame on the stack.
 pub const FRAME_SIZE: usize = 512;
-/// How deep functions can call one another, the first one included.
+/// Largest depth of calls of functions, the first one included.
 pub const FRAMES: usize = 8;
 
 /// The memory that a program reaches beside its stack.
@@ -44,12 +44,12 @@ pub enum Fault {
     },
 }
 
-/// How a program has ended.
+/// End of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
     /// Its result (r0), or why it has none.
     pub result: Result<u64, Fault>,
-    /// How many instructions it has carried out; a 64-bit immediate load is one.
+    /// Number of instructions it has carried out; a 64-bit immediate load is one.
     pub instructions: u64,
 }
 
@@ -150,7 +150,7 @@ impl<M: Memory> Machine<'_, M> {
         self.registers[usize::from(one.dst)] = after;
     }
 
-    /// Whether a jump is taken (section 4.3).
+    /// Returns whether a jump is taken (section 4.3).
     fn decides(&self, one: Instruction) -> bool {
         let (left, right) = (self.registers[usize::from(one.dst)], self.operand(one));
         // Both of 32 bits, or both of 64: signed comparisons see their sign.

@@ -188,7 +188,7 @@ fn atomic_operations_read_and_write_at_once() {
     assert_eq!(done(0xe1, 9, 0), (9, 3));
     assert_eq!(done(0xf1, 4, 8), (9, 9 + 4), "it is 9");
     assert_eq!(done(0xf1, 4, 9), (4, 9 + 4));
-    // Of 32 bits nothing above is touched.
+    // An operation of 32 bits touches nothing above.
     bytes.bytes.copy_from_slice(&u64::MAX.to_le_bytes());
     run(&[one(0xb7, 2, 0, 0, 1), one(0xc3, 1, 2, 0, 0), EXIT], &mut bytes);
     assert_eq!(bytes.bytes, [0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);

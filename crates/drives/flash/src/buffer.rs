@@ -32,18 +32,18 @@ struct Entry {
     flying: bool,
     // A newer write is durable, or the unit was trimmed.
     dead: bool,
-    // Whether the write was acknowledged to the host.
+    // True if the write was acknowledged to the host.
     acknowledged: bool,
     sequence: u64,
     // Bytes of the unit that have not come: it waits for them, in no queue.
     lacks: u32,
 }
 
-/// How a unit's program ended.
+/// End of a unit's program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Landed {
     pub unit: u32,
-    /// Whether it is now the unit's content.
+    /// True if it is now the unit's content.
     pub alive: bool,
     /// The request that waited for it, or [`NONE`].
     pub waiter: RequestId,
@@ -100,7 +100,7 @@ impl Buffer {
         (self.oldest != NONE).then(|| self.entries[self.oldest as usize].sequence)
     }
 
-    /// Whether a read of the unit is served from here.
+    /// Returns whether a read of the unit is served from here.
     pub fn holds(&self, unit: u32) -> bool {
         self.used > 0 && self.table.get(unit).is_some()
     }
@@ -224,7 +224,7 @@ impl Buffer {
         self.entries[index as usize].sequence
     }
 
-    /// Whether a page of `slots` units of a stream goes to the cells now.
+    /// Returns whether a page of `slots` units of a stream goes to the cells now.
     pub fn wants_page(&mut self, stream: u16, slots: u32) -> bool {
         loop {
             let ready = &self.ready[usize::from(stream)];
@@ -356,7 +356,7 @@ impl Buffer {
         self.used -= 1;
     }
 
-    /// Whether something that was acknowledged is not in the cells.
+    /// Returns whether something that was acknowledged is not in the cells.
     pub fn owes(&self) -> bool {
         let mut index = self.oldest;
         while index != NONE {

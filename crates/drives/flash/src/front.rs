@@ -11,7 +11,7 @@ use crate::spec::Spec;
 /// A processor for a time, and for each unit.
 #[derive(Debug)]
 struct Processors {
-    // When each is free again.
+    // Times at which each is free again.
     free: Vec<Nanos>,
     command: Nanos,
     unit: Nanos,
@@ -26,7 +26,7 @@ struct Serial {
 }
 
 impl Serial {
-    /// When what is asked for at `now` is done.
+    /// Returns the time at which a request of `now` is done.
     fn take(&mut self, now: Nanos, bytes: u64) -> Nanos {
         let took = self.each.saturating_add(self.rate.time_long(bytes));
         self.free = now.max(self.free).saturating_add(took);
@@ -43,7 +43,7 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Of a checked description; none of a drive that has none of them.
+    /// Makes the front of a checked description; none of a drive that has none of them.
     pub fn new(spec: &Spec) -> Option<Box<Self>> {
         let rate = |rate: crate::spec::Rate| BusRate::per_second(rate.bytes_per_second());
         let processors = spec.processors.as_ref().map(|processors| Processors {
@@ -63,8 +63,8 @@ impl Front {
         any.then(|| Box::new(Self { processors, dram, trims }))
     }
 
-    /// When a command for so many units, which has arrived at `now`, has had its processor: the one
-    /// that is free first.
+    /// Returns the time at which a command for so many units, which has arrived at `now`, has had
+    /// its processor: the one that is free first.
     pub fn process(&mut self, now: Nanos, units: u64) -> Nanos {
         let Some(Processors { free, command, unit }) = &mut self.processors else { return now };
         let took = command.saturating_add(unit.saturating_mul(units));
@@ -73,13 +73,13 @@ impl Front {
         *first
     }
 
-    /// When data that the memory gets at `now` has gone through it.
+    /// Returns the time at which data that the memory gets at `now` has gone through it.
     pub fn pass(&mut self, now: Nanos, bytes: u64) -> Nanos {
         let Some((dram, passes)) = &mut self.dram else { return now };
         dram.take(now, bytes.saturating_mul(*passes))
     }
 
-    /// When a range that is to be discarded at `now` is forgotten.
+    /// Returns the time at which a range that is to be discarded at `now` is forgotten.
     pub fn trim(&mut self, now: Nanos, bytes: u64) -> Nanos {
         self.trims.as_mut().map_or(now, |trims| trims.take(now, bytes))
     }

@@ -56,7 +56,7 @@ impl Writer {
         numbers.for_each(|number| self.put(number));
     }
 
-    /// Of these bytes, for tests.
+    /// Takes these bytes, for tests.
     #[cfg(test)]
     pub(crate) fn of(bytes: Vec<u8>) -> Self {
         Self(bytes)
@@ -74,7 +74,7 @@ impl Writer {
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Of these bytes.
+    /// Reads these bytes.
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| self.within(range.clone(), what)).collect()
     }
 
-    /// Whether nothing is left.
+    /// Returns whether nothing is left.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

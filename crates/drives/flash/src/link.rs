@@ -19,7 +19,7 @@ impl Link {
         Self::of([rate, rate])
     }
 
-    /// Of one rate to the host, and another one to the drive.
+    /// Makes a link of one rate to the host, and another one to the drive.
     pub fn of(rates: [Option<Rate>; 2]) -> Self {
         let [out, into] = rates.map(|rate| {
             rate.map_or(BusRate::UNLIMITED, |rate| BusRate::per_second(rate.bytes_per_second()))
@@ -33,14 +33,14 @@ impl Link {
         (self.out, self.into) = (out, into);
     }
 
-    /// When data that is ready at `now` has reached the host.
+    /// Returns the time at which data that is ready at `now` has reached the host.
     pub fn send(&mut self, now: Nanos, bytes: u64) -> Nanos {
         let end = now.max(self.to_host).saturating_add(self.out.time_long(bytes));
         self.to_host = end;
         end
     }
 
-    /// When data that the host offers at `now` has reached the drive.
+    /// Returns the time at which data that the host offers at `now` has reached the drive.
     pub fn receive(&mut self, now: Nanos, bytes: u64) -> Nanos {
         let end = now.max(self.to_drive).saturating_add(self.into.time_long(bytes));
         self.to_drive = end;

@@ -20,7 +20,7 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Of a purpose that has no number.
+    /// Makes the owner of a purpose that has no number.
     pub(crate) fn of(purpose: Purpose) -> Self {
         Whom { purpose, ..Whom::default() }.into()
     }
@@ -33,7 +33,7 @@ impl Owner {
     /// Takes in the commands of another.
     fn add(&mut self, other: &Self) {
         other.numbers().for_each(|number| self.add_command(number));
-        // Of several at once, the host's commands are what is told.
+        // The host's commands are named if several are there at once.
         if self.whom.purpose == Purpose::None || other.whom.purpose == Purpose::Command {
             self.whom.purpose = other.whom.purpose;
         }
@@ -91,7 +91,7 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// Of an array of so many planes, whose next operation has the number `first`.
+    /// Makes the owners of an array of so many planes, whose next operation has the number `first`.
     pub(crate) fn new(planes: u32, first: u64) -> Self {
         Self {
             submitted: 0,

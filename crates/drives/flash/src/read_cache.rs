@@ -116,7 +116,7 @@ impl ReadCache {
         }
     }
 
-    /// When data next leaves the memory; `Nanos::MAX`: never.
+    /// Returns the time at which data next leaves the memory; `Nanos::MAX`: never.
     pub fn next_event(&self) -> Nanos {
         self.leaving.front().map_or(Nanos::MAX, |(at, _)| *at)
     }
@@ -144,7 +144,7 @@ impl ReadCache {
         }
     }
 
-    /// Whether the unit is there, or on its way.
+    /// Returns whether the unit is there, or on its way.
     pub fn has(&self, unit: u32) -> bool {
         self.table.get(unit).is_some()
     }

@@ -49,7 +49,7 @@ pub struct Ssd {
     // Its counts from before the measurement.
     pub(crate) read_cache_before: Counts,
     faults: LogicalFaults,
-    // When the last command had crossed the link and the controller.
+    // Time at which the last command had crossed the link and the controller.
     entered: Nanos,
     // Commands on their way to the translation layer, the next first.
     arriving: VecDeque<(Nanos, RequestId)>,
@@ -60,9 +60,9 @@ pub struct Ssd {
     /// Counts from before the measurement.
     before: Statistics,
     course: Course,
-    // When the next thing happens besides the array's and visits; `Nanos::MAX`: never.
+    // Time at which the next thing happens besides the array's and visits; `Nanos::MAX`: never.
     own_at: Nanos,
-    // When blocks are next visited; never where they are not.
+    // Time at which blocks are next visited; never where they are not.
     visit_at: Nanos,
     // Steps of the correction of bit errors; 0 where there is none.
     ecc_steps: usize,
@@ -463,7 +463,7 @@ fn resume(
     context.array.restore((used, submitted.min(least), wear?));
     ftl.restore(from, context)?;
     if !from.is_empty() {
-        // When each block was written, and its reads: not of a drive without bit errors.
+        // Time at which each block was written, and its reads: not of a drive without bit errors.
         let mut all = || -> Result<Vec<u32>, KeptError> {
             (0..blocks).map(|_| from.within(0..1 << 32, "the age of blocks")).collect()
         };

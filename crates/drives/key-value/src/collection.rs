@@ -21,7 +21,7 @@ pub enum Task {
         from: u64,
         /// Its new place.
         to: u64,
-        /// How many.
+        /// Number of units.
         length: u64,
     },
     /// Bytes are to be written that are of no use to the store, a page of the index or what stays
@@ -31,7 +31,7 @@ pub enum Task {
         writer: Writer,
         /// The first byte.
         offset: u64,
-        /// How many.
+        /// Number of units.
         length: u64,
     },
     /// All that was written is to be durable; then [`Store::flushed`]. Nothing is to be done where
@@ -41,7 +41,7 @@ pub enum Task {
     Discard {
         /// The first byte.
         offset: u64,
-        /// How many.
+        /// Number of units.
         length: u64,
     },
 }
@@ -281,7 +281,8 @@ impl Store {
         }
     }
 
-    /// Whether room can come without a host's doing: something is under way, or can be collected.
+    /// Returns whether room can come without a host's doing: something is under way, or can be
+    /// collected.
     pub fn can_make_room(&self) -> bool {
         self.collection.victim.is_some() || self.writes > 0 || self.log.emptiest().is_some()
     }

@@ -35,7 +35,7 @@ pub struct KeyValue {
     /// bytes for each of `max-keys` and a third more. By default memory holds all of the index.
     #[serde(with = "units::size_option", skip_serializing_if = "Option::is_none")]
     pub index_cache: Option<u64>,
-    /// Of the drive below: [`Layout::with_page`].
+    /// Page of the drive below: [`Layout::with_page`].
     #[serde(skip)]
     pub page: Option<u64>,
 }

@@ -50,7 +50,7 @@ pub struct PageRead {
     pub page: u32,
     /// Its first byte.
     pub offset: u64,
-    /// How many there are.
+    /// Number of blocks.
     pub length: u64,
 }
 
@@ -175,7 +175,7 @@ impl IndexPages {
         self.cached -= 1;
     }
 
-    /// Whether a page is to be written now.
+    /// Returns whether a page is to be written now.
     pub fn leaves(&mut self) -> bool {
         while let Some(&page) = self.leaving.front() {
             let Page { state, flies, .. } = *self.of(page);

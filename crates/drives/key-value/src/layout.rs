@@ -1,4 +1,4 @@
-//! How a store lies on its bytes.
+//! Layout of a store on its bytes.
 
 use crate::index_pages::{ENTRY, PAGE};
 
@@ -11,7 +11,7 @@ pub(crate) const RESERVE: usize = 2;
 /// Pages of a segment below which the log does not fill them up.
 const PAGES: u64 = 32;
 
-/// How a store lies on its bytes.
+/// Layout of a store on its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// Bytes of a segment.
@@ -72,7 +72,7 @@ pub enum LayoutError {
         bytes: u64,
         /// Bytes of a segment.
         segment: u64,
-        /// How many segments that is.
+        /// Number of segments.
         count: u64,
     },
     /// The pages of the index leave no room.

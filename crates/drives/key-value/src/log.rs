@@ -240,7 +240,7 @@ impl Log {
         self.segments[segment as usize].state = State::Victim;
     }
 
-    /// Whether a segment is being read.
+    /// Returns whether a segment is being read.
     pub fn is_read(&self, segment: u32) -> bool {
         self.segments[segment as usize].reads > 0
     }

@@ -9,7 +9,7 @@ use crate::key::Key;
 use crate::layout::Layout;
 use crate::log::{Log, Writer};
 
-/// Where a value is.
+/// Place of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Its first byte; of an empty value 0.
@@ -28,7 +28,7 @@ pub struct Value {
     pub read: Option<(u64, u64)>,
 }
 
-/// When a pair is stored.
+/// Condition under which a pair is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
     /// Always.
@@ -114,7 +114,7 @@ pub struct Store {
     pub(crate) index: BTreeMap<Key, Place>,
     // The log's contents, by first bytes; empty values are nowhere.
     pub(crate) values: BTreeMap<u64, Content>,
-    // Where memory does not hold all of the index.
+    // Pages of the index, where memory does not hold all of it.
     pub(crate) pages: Option<IndexPages>,
     // Bytes that pairs have, in units.
     pub(crate) live: u64,
@@ -141,7 +141,7 @@ impl Store {
         }
     }
 
-    /// How it lies on its bytes.
+    /// Returns the layout on its bytes.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -151,7 +151,7 @@ impl Store {
         self.index.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
@@ -166,7 +166,7 @@ impl Store {
         self.statistics
     }
 
-    /// Whether a key is there.
+    /// Returns whether a key is there.
     pub fn contains(&self, key: &Key) -> bool {
         self.index.contains_key(key)
     }

@@ -68,9 +68,9 @@ struct Machine {
     /// The pairs that are to be there.
     map: BTreeMap<Key, Vec<u8>>,
     random: Random,
-    /// Whether its controller ends, and another one goes on.
+    /// True if its controller ends, and another one goes on.
     ends: bool,
-    /// Of a hundred writes and copies, how many fail.
+    /// Number of failures among a hundred writes and copies.
     failures: u64,
     refused: u64,
 }
@@ -432,7 +432,7 @@ fn runs_fill_the_store_and_collect() {
     assert!(machine.used() > machine.store.layout().capacity * 9 / 10);
     assert!(machine.refused > 0, "no store was refused at its end");
     assert_eq!((statistics.index_read, statistics.index_written), (0, 0));
-    // Of four pages two are in memory.
+    // Two of four pages are in memory.
     let statistics = run(1, 6_000, 0, indexed(0, 2)).store.statistics();
     assert!(statistics.index_read > 100 * 4096, "{statistics:?}");
     assert!(statistics.index_written > 100 * 4096, "{statistics:?}");

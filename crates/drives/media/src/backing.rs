@@ -33,9 +33,9 @@ pub(crate) struct Backing {
     pub(crate) direct: bool,
     /// Bytes in which direct I/O and zeroed ranges are counted.
     pub(crate) block: u64,
-    /// Whether discards punch holes; otherwise they are ignored.
+    /// True if discards punch holes; otherwise they are ignored.
     pub(crate) punches: bool,
-    /// Whether the file may be shorter than `capacity`, and grows as it is written; the part behind
+    /// True if the file may be shorter than `capacity`, and grows as it is written; the part behind
     /// its end reads as zeroes.
     pub(crate) grows: bool,
     flush_failed: AtomicBool,
@@ -94,7 +94,7 @@ impl Backing {
         self.failed(command, source)
     }
 
-    /// Whether a flush that ended well can be believed.
+    /// Returns whether a flush that ended well can be believed.
     fn believed(&self) -> Result<(), MediumError> {
         match self.flush_failed.load(Ordering::Relaxed) {
             true => Err(MediumError::Lost { medium: self.label.clone() }),

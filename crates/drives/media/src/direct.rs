@@ -30,7 +30,7 @@ impl Bounce {
     }
 }
 
-/// Whether a range is made of whole blocks.
+/// Returns whether a range is made of whole blocks.
 pub(crate) fn is_whole(offset: u64, length: u64, block: u64) -> bool {
     offset.is_multiple_of(block) && length.is_multiple_of(block)
 }

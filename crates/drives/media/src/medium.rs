@@ -38,9 +38,8 @@ pub trait HostMedium: Medium {
         Err(OpenError::Fixed("this medium".into()))
     }
 
-    /// Whether [`Medium::poll`] has something to start or to hand back that no
-    /// descriptor announces: a caller that waits for [`HostMedium::descriptors`]
-    /// polls before.
+    /// Returns whether [`Medium::poll`] has something to start or to hand back that no descriptor
+    /// announces: a caller that waits for [`HostMedium::descriptors`] polls before.
     fn needs_poll(&self) -> bool {
         self.in_flight() > 0 && self.descriptors().is_empty()
     }
@@ -66,8 +65,8 @@ impl<M: HostMedium + ?Sized> HostMedium for Box<M> {
     }
 }
 
-/// Whether `command` with a buffer of `buffer` bytes is one that a medium of
-/// `capacity` bytes can carry out.
+/// Returns whether `command` with a buffer of `buffer` bytes is one that a medium of `capacity`
+/// bytes can carry out.
 pub(crate) fn check(command: &Command, buffer: usize, capacity: u64) -> Result<(), MediumError> {
     let Command { operation, offset, length, .. } = *command;
     if matches!(operation, Operation::Flush | Operation::Barrier) {

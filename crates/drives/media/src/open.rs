@@ -151,8 +151,8 @@ pub(crate) fn device(path: &Path, label: &str, direct: bool) -> Result<Backing, 
     Ok(Backing::new(file, Arc::from(label), size, direct, u64::from(block.max(1)), punches))
 }
 
-/// Whether a block device zeroes ranges by itself, as its discards then do
-/// (Linux: Documentation/ABI/stable/sysfs-block, `write_zeroes_max_bytes`).
+/// Returns whether a block device zeroes ranges by itself, as its discards then do (Linux:
+/// Documentation/ABI/stable/sysfs-block, `write_zeroes_max_bytes`).
 fn device_punches(number: u64) -> bool {
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     // A partition's queue is that of the whole device.

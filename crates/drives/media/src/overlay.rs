@@ -34,7 +34,7 @@ impl<L: Contents> Overlay<L> {
         Self { lower, label, blocks: BTreeMap::new(), zeroes: BTreeMap::new(), most }
     }
 
-    /// Whether a block without bytes of its own is one of zeroes.
+    /// Returns whether a block without bytes of its own is one of zeroes.
     fn is_zero(&self, block: u64) -> bool {
         self.zeroes.range(..=block).next_back().is_some_and(|(_, end)| block < *end)
     }

@@ -76,7 +76,7 @@ struct Slot {
     aligned: Option<Aligned>,
     /// Its number among the changes, if it is one.
     change: Option<u64>,
-    /// Whether others must not change anything meanwhile.
+    /// True if others must not change anything meanwhile.
     alone: bool,
 }
 
@@ -93,13 +93,13 @@ struct Uring {
     changes: Changes,
     /// Changes with the kernel or a thread.
     changing: usize,
-    /// Whether one of them must be alone.
+    /// True if one of them must be alone.
     alone: bool,
     /// I/Os with the kernel.
     in_kernel: u32,
-    /// Whether the ring has entries that the kernel has not taken yet.
+    /// True if the ring has entries that the kernel has not taken yet.
     unsubmitted: bool,
-    /// Whether the file system has reads, and writes, that never wait.
+    /// Kinds of I/O (reads, writes) that never wait in this file system.
     never_wait: (bool, bool),
     workers: Workers<Arc<Backing>>,
     buffers: Buffers,
@@ -155,7 +155,7 @@ impl Uring {
         }
     }
 
-    /// Whether an I/O that waits may begin; otherwise the end of another lets it.
+    /// Returns whether an I/O that waits may begin; otherwise the end of another lets it.
     fn can_begin(&self, slot: &Slot) -> bool {
         let held = slot.change.is_some() && (self.alone || slot.alone && self.changing > 0);
         let full = self.in_kernel >= DEPTH && self.is_quick(&slot.command);
@@ -170,7 +170,7 @@ impl Uring {
         }
     }
 
-    /// Whether the kernel does it as it is.
+    /// Returns whether the kernel does it as it is.
     fn is_quick(&self, command: &Command) -> bool {
         let Command { operation, offset, length, .. } = *command;
         let never_waits = match operation {

@@ -28,14 +28,14 @@ pub(crate) struct Cached<L> {
     full: Nanos,
     fua: Span,
     queued_flush: bool,
-    // When all data in the cache is written out.
+    // Time at which all data in the cache is written out.
     drained_at: Nanos,
-    // When the last of the commands submitted so far ends.
+    // Time at which the last of the commands submitted so far ends.
     ended_at: Nanos,
     // Commands wait until then for a flush that is not queued.
     held_until: Nanos,
     random: Random,
-    // Of the last command: its waits for a flush and for the cache.
+    // Waits of the last command for a flush and for the cache.
     held: Nanos,
     buffer: Nanos,
 }

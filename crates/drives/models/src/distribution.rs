@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 
-/// How latencies between two percentiles are filled in.
+/// Way of filling in the latencies between two percentiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Interpolation {
@@ -28,8 +28,8 @@ pub(crate) struct Distribution {
 }
 
 impl Distribution {
-    /// Of (percentile, ns) pairs that ascend and of which there is at least
-    /// one. Below the first and above the last the latency is constant.
+    /// Makes one of (percentile, ns) pairs that ascend and of which there is at least one. Below
+    /// the first and above the last the latency is constant.
     pub(crate) fn of_percentiles(points: &[(f64, f64)], interpolation: Interpolation) -> Self {
         let log = interpolation == Interpolation::Log;
         // 0 has no logarithm; 1 ns is the finest time there is.
@@ -41,7 +41,7 @@ impl Distribution {
         }
     }
 
-    /// Of ascending samples (ns) of which there is at least one.
+    /// Makes one of ascending samples (ns) of which there is at least one.
     pub(crate) fn of_samples(sorted: &[Nanos], interpolation: Interpolation) -> Self {
         let last = sorted.len().saturating_sub(1).max(1) as f64;
         let points: Vec<_> = sorted

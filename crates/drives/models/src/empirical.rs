@@ -20,7 +20,7 @@ const NS_PER_S: f64 = 1e9;
 pub struct Empirical {
     operations: [Source; Operation::ALL.len()],
     curves: Vec<Curve>,
-    // Of each operation; none where the drive is not bounded.
+    // Limit of each operation; none where the drive is not bounded.
     limits: Option<[Limit; Operation::ALL.len()]>,
     pipeline: Pipeline,
     // Ends of the commands in service, where the drive is bounded.
@@ -30,7 +30,7 @@ pub struct Empirical {
     random: Random,
 }
 
-/// Where an operation's latency comes from.
+/// Source of an operation's latency.
 #[derive(Debug, Clone, Copy)]
 enum Source {
     Span(Span),
@@ -39,7 +39,7 @@ enum Source {
     Refused(Status),
 }
 
-/// How long commands of one operation hold the drive's pipeline.
+/// Time for which commands of one operation hold the drive's pipeline.
 #[derive(Debug, Clone, Default)]
 struct Limit {
     ns_per_byte: f64,

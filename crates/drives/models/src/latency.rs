@@ -11,19 +11,19 @@ use stasis_block::{Command, Completion, Fate, Model, Operation, PowerLoss, Rando
 
 use crate::span::Span;
 
-/// How long a command takes, known when its service begins.
+/// The time that a command takes, known when its service begins.
 pub trait Latency: Send {
     /// The time (ns) from `now`, when the service of `command` begins, to its
     /// completion. Calls come in the order of submission.
     fn latency(&mut self, now: Nanos, command: &Command) -> Nanos;
 
-    /// Whether [`Latency::parts`] tells more than one part.
+    /// Returns whether [`Latency::parts`] tells more than one part.
     fn tells(&self) -> bool {
         false
     }
 
-    /// Where the time of the command of the last call of [`Latency::latency`] went, which is
-    /// `latency` ns altogether.
+    /// Returns the parts of the time of the command of the last call of [`Latency::latency`], which
+    /// is `latency` ns altogether.
     fn parts(&self, latency: Nanos) -> Parts<Nanos> {
         Parts { service: latency, ..Parts::default() }
     }
@@ -55,13 +55,13 @@ pub struct Independent<L> {
     servers: Option<Servers>,
     barrier: Option<Nanos>,
     power_loss: PowerLoss,
-    // Whether commands can wait, or the latency tells its parts.
+    // True if commands can wait, or the latency tells its parts.
     tells: bool,
     commands: CommandLog,
 }
 
-/// When each server is free again. Because the queue before them is first
-/// come, first served, a command's start is known at its submission.
+/// Times at which each server is free again. Because the queue before them is first come, first
+/// served, a command's start is known at its submission.
 #[derive(Debug)]
 struct Servers {
     limit: usize,

@@ -1,7 +1,7 @@
 //! The named models: what they are, their figures, their source.
 //!
-//! Where a source is silent, the figure that stands in for it is called an
-//! assumption in the model's `assumptions`.
+//! A figure that stands in where a source is silent is called an assumption in the model's
+//! `assumptions`.
 
 mod client;
 mod flash;
@@ -32,9 +32,9 @@ pub struct NamedModel {
     pub link: Option<Link>,
     /// Its size in bytes, where it has one.
     pub capacity: Option<u64>,
-    /// When it was first sold, or published where it is no product.
+    /// Year in which it was first sold, or published where it is no product.
     pub year: Option<u16>,
-    /// Where the figures are from.
+    /// Source of the figures.
     pub source: &'static str,
     /// Values that the source does not give, and the assumptions in their place.
     pub assumptions: &'static str,

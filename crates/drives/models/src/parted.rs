@@ -17,7 +17,8 @@ pub type Part = (u64, Box<dyn Model>);
 pub struct Parted(Vec<Part>);
 
 impl Parted {
-    /// Of these parts, in the order of bytes; at least one, the first from the drive's first byte on.
+    /// Joins these parts, in the order of bytes; at least one, the first from the drive's first
+    /// byte on.
     pub fn new(parts: Vec<Part>) -> Self {
         debug_assert!(parts.is_sorted_by(|one, other| one.0 < other.0) && !parts.is_empty());
         Self(parts)
@@ -51,7 +52,7 @@ impl Model for Parted {
         for (_, model) in &mut self.0 {
             model.advance(now, done);
         }
-        // Of equal times, those of the first parts come first.
+        // The first parts come first among equal times.
         done[before..].sort_by_key(|completion| completion.at);
     }
 

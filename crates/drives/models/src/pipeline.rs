@@ -10,7 +10,7 @@ use crate::latency::Latency;
 /// A pipeline that commands enter one after another.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Pipeline {
-    // When it takes the next command.
+    // Time at which it takes the next command.
     free_at: Nanos,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Throttled<L> {
     inner: L,
     time_per_byte: Option<TimePerByte>,
     pipeline: Pipeline,
-    // Of the last command: its wait, and the transfer's time beyond the inner latency.
+    // Parts of the last command's time: its wait, and the transfer's time beyond the inner latency.
     wait: Nanos,
     transfer: Nanos,
 }

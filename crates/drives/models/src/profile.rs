@@ -53,7 +53,7 @@ pub const FORMAT: &str = "stasis-profile";
 /// The version of the format that this crate reads and writes.
 pub const VERSION: u32 = 1;
 
-/// Where the times of a profile begin and end.
+/// Points at which the times of a profile begin and end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Observed {
@@ -74,10 +74,10 @@ pub struct Profile {
     pub version: u32,
     /// A short name.
     pub name: String,
-    /// Where the figures come from.
+    /// Source of the figures.
     #[serde(default)]
     pub source: String,
-    /// Where the times begin and end.
+    /// Points at which the times begin and end.
     #[serde(default)]
     pub observed: Observed,
     /// Between percentiles or samples.

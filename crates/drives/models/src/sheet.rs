@@ -35,9 +35,9 @@ pub struct Figures {
 /// The performance of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sheet {
-    /// Of reads.
+    /// Figures of reads.
     pub read: Figures,
-    /// Of writes.
+    /// Figures of writes.
     pub write: Figures,
 }
 

@@ -77,7 +77,7 @@ impl Span {
         self.max
     }
 
-    /// Whether there is only one duration in it.
+    /// Returns whether there is only one duration in it.
     pub fn is_fixed(self) -> bool {
         self.min == self.max
     }

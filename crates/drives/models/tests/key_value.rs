@@ -194,7 +194,7 @@ fn pages_of_the_index_are_read_and_written_by_the_drive() {
 #[ignore = "a million pairs and six million commands: make slow-test"]
 fn a_million_pairs_on_flash_are_as_written_and_collected_as_the_reference() {
     let rate = |phase: &PhaseCounts| phase.count as f64 / ((phase.until - phase.from) as f64 / 1e9);
-    // Of page mapping the segments that the default drive has.
+    // The segments of page mapping that the default drive has.
     let page = |plp| format!("ftl = 'page', plp = {plp}");
     let setups = [
         ("zones", 4 << 20, zones(4 << 20)),

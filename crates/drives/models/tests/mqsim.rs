@@ -23,7 +23,7 @@ struct Figure {
     iops: u64,
 }
 
-/// How far the model may be from the program (%).
+/// Largest distance of the model from the program (%).
 ///
 /// Of the mix, MQSim's programs begin while their data enter the cache's memory, not after it, and
 /// transfer only what was written of a page: at depth 1 that is 2.3 % (with it changed, MQSim has

@@ -100,8 +100,8 @@ proptest! {
         (0..SAMPLES).for_each(|tag| model.submit(0, tag, &command));
         model.advance(u64::MAX, &mut done);
         for (&percent, &value) in percents.iter().zip(&values) {
-            // Where the distribution is steep the sample's own error counts: five
-            // standard deviations of the rank.
+            // The sample's own error counts where the distribution is steep: five standard
+            // deviations of the rank.
             let share: f64 = percent / 100.0;
             if share == 0.0 || share == 1.0 {
                 // The sample comes near the ends, and never passes them.

@@ -37,9 +37,9 @@ pub struct Activity {
     pub at: PageAddress,
     /// Bytes that cross the channel.
     pub bytes: u32,
-    /// When it begins (ns).
+    /// Time at which it begins (ns).
     pub begin: Nanos,
-    /// When it ends (ns).
+    /// Time at which it ends (ns).
     pub end: Nanos,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Of so many units, whose current steps count from `now` on.
+    /// Makes one of so many units, whose current steps count from `now` on.
     pub(super) fn new(units: usize, now: Nanos) -> Self {
         let (kept, joined, began) = (Vec::new(), Vec::new(), vec![now; units]);
         Self { kept, lost: 0, joined, began }

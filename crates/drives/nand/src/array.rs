@@ -98,7 +98,7 @@ impl Array {
         self.touch(unit);
     }
 
-    /// When something next happens; `None` while nothing is under way.
+    /// Returns the time at which something next happens; `None` while nothing is under way.
     #[inline]
     pub fn next_event(&self) -> Option<Nanos> {
         if !self.finished.is_empty() {
@@ -310,12 +310,12 @@ impl Array {
         self.medium.geometry()
     }
 
-    /// How many operations have not been [popped](Array::pop).
+    /// Returns the number of operations that have not been [popped](Array::pop).
     pub fn in_flight(&self) -> usize {
         self.slots.len()
     }
 
-    /// How often a block was erased, up to 2^20 - 1.
+    /// Returns the number of times that a block was erased, up to 2^20 - 1.
     pub fn erases(&self, plane: PlaneId, block: u32) -> u32 {
         self.medium.erases(plane, block)
     }
@@ -361,13 +361,13 @@ impl Array {
         self.medium.set_slc(plane, block, true);
     }
 
-    /// How busy each channel was.
+    /// Returns the use of each channel.
     pub fn channel_usage(&self) -> &Usage {
         &self.channel_usage
     }
 
-    /// How busy each LUN was, counted through the array, until the last event: a
-    /// LUN is busy while any of its planes has an operation at its data register.
+    /// Returns the use of each LUN, counted through the array, until the last event: a LUN is busy
+    /// while any of its planes has an operation at its data register.
     pub fn lun_usage(&self) -> Usage {
         let mut usage = self.lun_usage.clone();
         for (lun, &(planes, since)) in self.busy.iter().enumerate() {
@@ -384,13 +384,13 @@ impl Array {
         self.log.get_or_insert_with(log);
     }
 
-    /// How many parts there are that do one thing at a time: planes, or where planes work in
+    /// Returns the number of parts that do one thing at a time: planes, or where planes work in
     /// lockstep LUNs.
     pub fn units(&self) -> u32 {
         self.units.len() as u32
     }
 
-    /// How many planes each of [`Array::units`] has.
+    /// Returns the number of planes of each of [`Array::units`].
     pub fn planes_of_unit(&self) -> u32 {
         self.parts
     }

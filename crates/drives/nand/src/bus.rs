@@ -15,7 +15,7 @@ pub(super) struct Channel {
     queues: [List; 2 * PRIORITIES],
     /// The operation that has it.
     pub busy: u32,
-    /// Whether it is in the list of those that may start something.
+    /// True if it is in the list of those that may start something.
     dirty: bool,
     /// The time in which housekeeping has it.
     housekeeping: Stopwatch,

@@ -31,7 +31,7 @@ pub enum PatternError {
     Empty {
         /// The pattern given.
         pattern: String,
-        /// Whether the brackets are empty.
+        /// True if the brackets are empty.
         brackets: bool,
     },
     /// A sign that has no meaning where it stands.

@@ -24,7 +24,7 @@ const HOUR: f64 = 3_600.0;
 /// reads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ErrorRate {
-    /// Of a new block.
+    /// Rate of a new block.
     pub base: f64,
     /// `[a, k]`: `a * erases^k`.
     pub wear: [f64; 2],
@@ -61,13 +61,13 @@ pub struct EccStep {
     pub bits: u32,
     /// The share of the raw bit errors that its reference voltages leave.
     pub errors: f64,
-    /// How often the cells are read again for it.
+    /// Number of times that the cells are read again for it.
     pub reads: u32,
     /// The time that it takes besides (ns).
     pub latency: Nanos,
 }
 
-/// How errors come, and how they are corrected.
+/// Errors of bits, and their correction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ecc {
     /// The rate of raw bit errors.
@@ -95,7 +95,7 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// Of codewords of `length` bits, of which `limit` may be wrong.
+    /// Makes the table of codewords of `length` bits, of which `limit` may be wrong.
     fn new(length: u32, limit: u32) -> Self {
         let places = (-1.0 - MIN_POWER) * POINTS;
         let rate = |place: u32| (MIN_POWER + f64::from(place) / POINTS).exp2();
@@ -152,16 +152,16 @@ pub(crate) struct Errors {
 pub(crate) struct Decoded {
     /// The step that corrected it, or the last one.
     pub step: u8,
-    /// Whether it was corrected.
+    /// True if it was corrected.
     pub corrected: bool,
-    /// How often the cells are read again.
+    /// Number of times that the cells are read again.
     pub reads: u32,
     /// The time that the steps take besides (ns).
     pub latency: Nanos,
 }
 
 impl Errors {
-    /// Of blocks that were never written, of `pages` pages each.
+    /// Starts with blocks that were never written, of `pages` pages each.
     pub fn new(ecc: Ecc, blocks: u64, pages: u32) -> Self {
         let length = ecc.codeword.saturating_mul(8);
         let decoders = ecc.steps.iter().map(|step| Decoder::new(length, step.bits)).collect();

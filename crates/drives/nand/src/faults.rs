@@ -24,7 +24,7 @@ pub enum Fault {
     Stuck(Nanos),
 }
 
-/// Where faults happen: everything that is given must agree.
+/// Places at which faults happen: everything that is given must agree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Where {
     /// The channel.
@@ -46,13 +46,13 @@ pub struct FaultRule {
     pub fault: Fault,
     /// Where.
     pub place: Where,
-    /// When (ns of virtual time).
+    /// Times (ns of virtual time).
     pub time: Range<Nanos>,
     /// The share of operations that it happens to, 0 to 1.
     pub rate: f64,
     /// Maximum number of occurrences.
     pub count: u64,
-    /// Where it grows with wear: the power of a block's erases, and how many of them the rate is
+    /// Growth with wear: the power of a block's erases, and the number of erases that the rate is
     /// for.
     pub wear: Option<(f64, u32)>,
 }
@@ -199,7 +199,7 @@ impl Faults {
         self.rules.push(rule);
     }
 
-    /// Whether nothing ever goes wrong.
+    /// Returns whether nothing ever goes wrong.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }

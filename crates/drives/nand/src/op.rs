@@ -52,7 +52,7 @@ pub struct Op {
     pub group: u32,
 }
 
-/// How an operation ended.
+/// End of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpStatus {
     /// As asked.
@@ -70,7 +70,7 @@ pub enum OpStatus {
     },
 }
 
-/// Where an operation's time went (ns): adds up to the whole.
+/// Parts of an operation's time (ns): they add up to the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Breakdown {
     /// Waiting for its plane or channel, or suspended.
@@ -139,14 +139,14 @@ pub struct OpDone {
     pub token: u64,
     /// The operation.
     pub op: Op,
-    /// When it ended (ns).
+    /// Time at which it ended (ns).
     pub at: Nanos,
     /// How.
     pub status: OpStatus,
-    /// Where its time went.
+    /// Parts of its time.
     pub times: Breakdown,
-    /// How often its read was repeated, or, where bit errors are corrected in steps ([`crate::Ecc`]),
-    /// the place of the step that ended it.
+    /// Number of times that its read was repeated, or, where bit errors are corrected in steps
+    /// ([`crate::Ecc`]), the place of the step that ended it.
     pub retries: u8,
 }
 

@@ -27,10 +27,10 @@ pub(super) struct Medium {
     config: ArrayConfig,
     // By which operations draw: places are as the configuration's own seed has made them.
     draws: u64,
-    // Whether every cell is as good as every other.
+    // True if every cell is as good as every other.
     plain: bool,
     wear: Wear,
-    // How long the array was in use before (ns).
+    // Time for which the array was in use before (ns).
     before: Nanos,
     slc: Option<SlcMode>,
     errors: Option<Box<Errors>>,
@@ -46,7 +46,7 @@ fn accessed(op: &Op, access: Access) -> PageAddress {
 }
 
 impl Medium {
-    /// Of blocks that were never erased.
+    /// Starts with blocks that were never erased.
     pub fn new(config: ArrayConfig) -> Self {
         let ArrayConfig { variation, faults, .. } = &config;
         let plain = variation.is_uniform()
@@ -69,7 +69,7 @@ impl Medium {
         }
     }
 
-    /// Whether a block is in SLC mode.
+    /// Returns whether a block is in SLC mode.
     pub fn is_slc(&self, plane: PlaneId, block: u32) -> bool {
         let block = self.config.geometry.block_index(plane, block);
         self.slc.as_ref().is_some_and(|slc| slc.is_set(block))
@@ -103,7 +103,7 @@ impl Medium {
         self.plain = false;
     }
 
-    /// How often a block was erased.
+    /// Returns the number of times that a block was erased.
     pub fn erases(&self, plane: PlaneId, block: u32) -> u32 {
         self.wear.get(self.config.geometry.block_index(plane, block)).0
     }
@@ -113,8 +113,8 @@ impl Medium {
         self.wear.set(self.config.geometry.block_index(plane, block), erases);
     }
 
-    /// How long the array is in use at `now` (ns), and the wear of its blocks, for
-    /// [`Medium::restore`].
+    /// Returns the time for which the array is in use at `now` (ns), and the wear of its blocks,
+    /// for [`Medium::restore`].
     pub fn history(&self, now: Nanos) -> (Nanos, &[u32]) {
         (self.before.saturating_add(now), self.wear.packed())
     }
@@ -152,8 +152,8 @@ impl Medium {
         }
     }
 
-    /// How long the cells take (ns) for an access of an operation that begins at `now`; sets the
-    /// operation's status.
+    /// Returns the time that the cells take (ns) for an access of an operation that begins at
+    /// `now`; sets the operation's status.
     #[inline]
     pub fn access(&mut self, now: Nanos, slot: &mut Slot, access: Access) -> Nanos {
         let at = accessed(&slot.op, access);

@@ -13,7 +13,7 @@ pub struct SlcTimes {
     pub program: Nanos,
 }
 
-/// How word lines are programmed in two passes.
+/// Programming of word lines in two passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TwoPass {
     /// Pages of a word line: the bits of a cell.
@@ -35,7 +35,7 @@ impl TwoPass {
         }
     }
 
-    /// Whether a page is the last of its word line.
+    /// Returns whether a page is the last of its word line.
     pub(super) fn ends_line(&self, page: u32, pages: u32) -> bool {
         (page + 1).is_multiple_of(self.pages) || page + 1 == pages
     }
@@ -105,14 +105,14 @@ pub enum ChannelOrder {
     DataFirst,
 }
 
-/// How an array works.
+/// Options of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArrayOptions {
-    /// Whether each plane has a cache register beside its data register.
+    /// True if each plane has a cache register beside its data register.
     pub cache_register: bool,
     /// Which parts of a LUN work at the same time.
     pub planes: PlaneMode,
-    /// How many host reads a program or erase gives way to; 0 for none.
+    /// Number of host reads that a program or erase gives way to; 0 for none.
     pub suspensions: u8,
     /// Who comes first where several wait.
     pub scheduling: Scheduling,

@@ -111,13 +111,13 @@ impl Array {
         }
     }
 
-    /// Whether the first of a class goes through the cache register to the cells.
+    /// Returns whether the first of a class goes through the cache register to the cells.
     fn is_cached_program(&self, unit: u32, class: usize) -> bool {
         let head = self.units[unit as usize].queues[class].head;
         self.options.cache_register && self.slots[head].op.kind == OpKind::Program
     }
 
-    /// Whether a host read waits that a program or erase gives way to.
+    /// Returns whether a host read waits that a program or erase gives way to.
     fn gives_way(&self, unit: u32) -> bool {
         let this = &self.units[unit as usize];
         let head = this.queues[Priority::Read as usize].head;

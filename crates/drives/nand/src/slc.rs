@@ -23,7 +23,7 @@ impl SlcMode {
         *word = if slc { *word | bit } else { *word & !bit };
     }
 
-    /// Whether a block is in SLC mode.
+    /// Returns whether a block is in SLC mode.
     #[inline]
     pub fn is_set(&self, block: u64) -> bool {
         self.blocks[(block / 64) as usize] >> (block % 64) & 1 == 1

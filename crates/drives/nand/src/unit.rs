@@ -69,13 +69,13 @@ pub(super) struct Unit {
     pub suspended: u32,
     /// The operation that is loading, or loaded, in the cache register.
     pub next: u32,
-    /// How many operations of `current` are not through with the channel.
+    /// Number of operations of `current` that are not through with the channel.
     pub pending: u8,
-    /// How many operations of `next` are not through with the channel.
+    /// Number of operations of `next` that are not through with the channel.
     pub loading: u8,
     /// Reads that the program or erase gave way to.
     pub given_way: u8,
-    /// Whether it is in the list of those that may start something.
+    /// True if it is in the list of those that may start something.
     pub dirty: bool,
     /// The planes whose cache registers are taken.
     pub cache: u16,

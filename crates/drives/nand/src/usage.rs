@@ -1,4 +1,4 @@
-//! How busy channels and LUNs were over time, in few numbers.
+//! Use of channels and LUNs over time, in few numbers.
 
 use stasis_block::clock::Nanos;
 
@@ -29,15 +29,15 @@ impl Usage {
         1 << self.shift
     }
 
-    /// How busy (ns) a resource was in each bucket, from time 0 on, up to the
-    /// last in which anything was.
+    /// Returns the time for which a resource was busy (ns) in each bucket, from time 0 on, up to
+    /// the last in which anything was.
     pub fn of(&self, resource: u32) -> impl Iterator<Item = Nanos> + '_ {
         let used = self.busy.iter().rposition(|&busy| busy > 0).map_or(0, |last| last + 1);
         let buckets = used.div_ceil(self.resources);
         (0..buckets).map(move |bucket| self.busy[bucket * self.resources + resource as usize])
     }
 
-    /// How busy (ns) a resource was.
+    /// Returns the time for which a resource was busy (ns).
     pub fn total(&self, resource: u32) -> Nanos {
         self.of(resource).sum()
     }

@@ -1,5 +1,5 @@
-//! How cells differ: between chips, blocks and pages, with wear, and with the
-//! time since they were written.
+//! Differences between cells: between chips, blocks and pages, with wear, and with the time since
+//! they were written.
 //!
 //! The properties of a place follow from the seed and its address by a hash, so no page has a
 //! state.
@@ -28,7 +28,7 @@ pub enum CellTimes {
     Exponential,
 }
 
-/// When reads must be repeated with other thresholds.
+/// Conditions under which reads must be repeated with other thresholds.
 ///
 /// The mean number of repetitions of a read is
 /// `wear * erases / rated_erases + retention * age / rated_age`, times what the
@@ -50,8 +50,8 @@ pub struct Retry {
     pub limit: u8,
 }
 
-/// How the array's parts differ from their times. Spreads are standard
-/// deviations, as a fraction of the time; they add up.
+/// Differences of the array's parts from their times. Spreads are standard deviations, as a
+/// fraction of the time; they add up.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Variation {
     /// Between LUNs.
@@ -139,7 +139,7 @@ impl Variation {
         Ok(())
     }
 
-    /// Whether every place has the same times.
+    /// Returns whether every place has the same times.
     pub(crate) fn is_uniform(&self) -> bool {
         self.chip == 0.0 && self.block == 0.0 && self.page == 0.0 && self.times == CellTimes::Fixed
     }
@@ -168,7 +168,8 @@ impl Variation {
         scaled(time, scale)
     }
 
-    /// How often read number `number` is repeated, and whether it then succeeds.
+    /// Returns the number of times that read number `number` is repeated, and whether it then
+    /// succeeds.
     pub(crate) fn retries(
         &self,
         seeds: Seeds,

@@ -7,8 +7,8 @@ const ERASES_BITS: u32 = 20;
 const MAX_ERASES: u32 = (1 << ERASES_BITS) - 1;
 const HOUR: Nanos = 3_600 * SECOND;
 
-/// How often, and when last, each block was erased. Untouched blocks cost
-/// address space only.
+/// Number of times that each block was erased, and when last. Untouched blocks cost address space
+/// only.
 #[derive(Debug)]
 pub(super) struct Wear(Vec<u32>);
 
@@ -17,8 +17,8 @@ impl Wear {
         Self(vec![0; blocks as usize])
     }
 
-    /// How often a block was erased, and when last: to the hour, after which its
-    /// data was written; `None` if not since the run began.
+    /// Returns the number of times that a block was erased, and when last: to the hour, after which
+    /// its data was written; `None` if not since the run began.
     pub fn get(&self, block: u64) -> (u32, Option<Nanos>) {
         let packed = self.0[block as usize];
         let hour = packed >> ERASES_BITS;

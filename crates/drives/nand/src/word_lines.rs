@@ -17,9 +17,9 @@ use crate::{PageAddress, PlaneId, TwoPass};
 pub(super) struct Line {
     pub plane: PlaneId,
     pub block: u32,
-    /// Of the word line that is being filled.
+    /// Pages of the word line that is being filled.
     pub filling: Vec<u32>,
-    /// Of that before it, which is programmed coarsely.
+    /// Pages of the word line before it, which is programmed coarsely.
     pub coarse: Vec<u32>,
     /// The last page that has ended.
     pub ended: u32,
@@ -60,7 +60,7 @@ impl WordLines {
         Self { two_pass, open, fine, failed, spare, passes: 0 }
     }
 
-    /// Whether an operation is held.
+    /// Returns whether an operation is held.
     pub fn holds(&self, index: u32) -> bool {
         let lines = self.open.iter().flat_map(|line| [&line.filling, &line.coarse]);
         let fine = self.fine.iter().flat_map(|fine| [&fine.held, &fine.failed]);

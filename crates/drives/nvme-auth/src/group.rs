@@ -11,15 +11,15 @@ use crypto_bigint::{BoxedUint, Odd, Resize, Word};
 pub enum Group {
     /// No exchange: who records a handshake can try secrets on it.
     Null,
-    /// Of a prime of 2048 bits.
+    /// A prime of 2048 bits.
     Ffdhe2048,
-    /// Of a prime of 3072 bits.
+    /// A prime of 3072 bits.
     Ffdhe3072,
-    /// Of a prime of 4096 bits.
+    /// A prime of 4096 bits.
     Ffdhe4096,
-    /// Of a prime of 6144 bits.
+    /// A prime of 6144 bits.
     Ffdhe6144,
-    /// Of a prime of 8192 bits.
+    /// A prime of 8192 bits.
     Ffdhe8192,
 }
 

@@ -61,7 +61,8 @@ impl Hash {
         }
     }
 
-    /// Whether `claimed` is the HMAC of `parts`, in a time that does not depend on its bytes.
+    /// Returns whether `claimed` is the HMAC of `parts`, in a time that does not depend on its
+    /// bytes.
     pub fn verify(self, key: &[u8], parts: &[&[u8]], claimed: &[u8]) -> bool {
         match self {
             Self::Sha256 => mac::<Sha256>(key, parts).verify_slice(claimed).is_ok(),

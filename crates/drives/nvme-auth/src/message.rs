@@ -21,9 +21,9 @@ mod kind {
 const PROTOCOL: u8 = 0x01;
 /// Length of the description of a protocol in bytes.
 const DESCRIPTION: usize = 64;
-/// Where the identifiers of hash functions begin in it, and how many there can be.
+/// Place at which the identifiers of hash functions begin in it, and their largest number.
 const HASHES: (usize, usize) = (4, 30);
-/// Where those of groups begin.
+/// Place at which those of groups begin.
 const GROUPS: (usize, usize) = (34, 30);
 
 /// Why an authentication fails: the explanation of the reason "authentication failed" (NVMe 2.0

@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_secret_of_nvme_cli_is_read() {
-        // Of nvme-cli's `gen-dhchap-key --hmac=0`, as libnvme's issue 1087 shows it.
+        // The key of nvme-cli's `gen-dhchap-key --hmac=0`, as libnvme's issue 1087 shows it.
         let text = "DHHC-1:00:I5cApohpALDlFqz+gGwbq4PYTwFznfHwzjn6nFBZc7uc7QhK:\n";
         let secret = Secret::parse(text).unwrap();
         assert_eq!(secret.key("anyone").len(), 32);

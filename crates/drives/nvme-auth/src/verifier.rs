@@ -21,7 +21,7 @@ pub struct Secrets {
     pub subsystem: Option<Secret>,
 }
 
-/// Where unpredictable numbers come from, for all queues of a subsystem.
+/// Source of unpredictable numbers, for all queues of a subsystem.
 pub struct Randomness {
     fill: Fill,
     /// The last sequence number of a challenge.
@@ -58,7 +58,7 @@ impl fmt::Debug for Randomness {
     }
 }
 
-/// How an authentication has ended that did not succeed.
+/// End of an authentication that did not succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// The host is not who it says, or broke the protocol.
@@ -83,7 +83,7 @@ struct Answer {
     challenge: Option<(Vec<u8>, u32)>,
 }
 
-/// How far an authentication has come.
+/// Progress of an authentication.
 enum State {
     /// None is under way.
     Idle,
@@ -144,12 +144,12 @@ impl Verifier {
         }
     }
 
-    /// Whether the host has authenticated, and the controller to it if it wanted that.
+    /// Returns whether the host has authenticated, and the controller to it if it wanted that.
     pub fn is_authenticated(&self) -> bool {
         self.is_authenticated
     }
 
-    /// How it has ended: the queue is to end as well.
+    /// Returns its end: the queue is to end as well.
     pub fn ended(&self) -> Option<Ended> {
         match self.state {
             State::Ended(ended) => Some(ended),
@@ -332,7 +332,7 @@ impl Verifier {
         if !hash.verify(&self.secrets.host.key(host), &theirs.parts(), &answer.response) {
             return Err(Failure::Failed);
         }
-        // Of a sequence number 0 no response is wanted (NVMe 2.0 section 8.13.5.4).
+        // A sequence number of 0 wants no response (NVMe 2.0 section 8.13.5.4).
         let wanted = answer.challenge.as_ref().filter(|&&(_, sequence)| sequence != 0);
         let ours = match wanted {
             None => None,
@@ -369,7 +369,7 @@ struct Response<'a> {
     sequence: [u8; 4],
     transaction: [u8; 2],
     role: &'static str,
-    /// Of who responds, and of the other.
+    /// Names of who responds, and of the other.
     names: [&'a str; 2],
 }
 

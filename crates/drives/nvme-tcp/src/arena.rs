@@ -55,7 +55,7 @@ impl Arena {
         self.buffers.get_mut(id.0).map_or(&mut [], |buffer| buffer.get_mut())
     }
 
-    /// How many are in use.
+    /// Returns the number in use.
     #[cfg(test)]
     pub fn in_use(&self) -> usize {
         self.buffers.len()

@@ -34,7 +34,7 @@ pub struct Authentication {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PowerId(u64);
 
-/// How far an authentication command is.
+/// Progress of an authentication command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     Done,
@@ -56,7 +56,7 @@ impl Authentication {
         }
     }
 
-    /// Whether the host of this name has a secret.
+    /// Returns whether the host of this name has a secret.
     pub fn knows(&self, nqn: &str) -> bool {
         self.secrets.contains_key(nqn)
     }
@@ -108,7 +108,7 @@ impl Authentication {
     }
 }
 
-/// Whether a command is one of authentication.
+/// Returns whether a command is one of authentication.
 pub fn is_authentication(raw: &[u8; 64]) -> bool {
     raw[0] == OPCODE && matches!(raw[4], kind::SEND | kind::RECEIVE)
 }

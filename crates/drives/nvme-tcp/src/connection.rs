@@ -34,7 +34,7 @@ mod block {
     pub const TRANSPORT: u8 = 0x5a;
 }
 
-/// How far a connection has come.
+/// Progress of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// The initialization request has not come.
@@ -55,10 +55,10 @@ struct Command {
     stage: Stage,
     /// Length of its data in bytes.
     length: usize,
-    /// Whether the data goes to the host.
+    /// True if the data goes to the host.
     to_host: bool,
     buffer: Option<BufferId>,
-    /// Whether a digest of its data was wrong.
+    /// True if a digest of its data was wrong.
     damaged: bool,
 }
 
@@ -80,20 +80,20 @@ pub struct Connection {
     /// This end's address, where the carrier has said it.
     local: Option<IpAddr>,
     state: State,
-    /// Of a queue whose host is to authenticate.
+    /// Verifier of a queue whose host is to authenticate.
     verifier: Option<Verifier>,
     /// The power that its verifier waits for, and the command that ends then.
     computing: Option<(PowerId, u16)>,
-    /// When its host's time began: it was opened, or a power was computed for it (ns).
+    /// Time at which its host's time began: it was opened, or a power was computed for it (ns).
     opened: Nanos,
     digests: Digests,
     /// Alignment of the data that the host receives, in bytes.
     alignment: usize,
-    /// Whether completions carry no head of the submission queue.
+    /// True if completions carry no head of the submission queue.
     no_flow_control: bool,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// How much of `output` is sent.
+    /// Number of bytes of `output` that are sent.
     sent: usize,
     commands: Slab<Command>,
     waiting: VecDeque<usize>,
@@ -144,7 +144,7 @@ impl Connection {
         }
     }
 
-    /// Whether it is to be closed once its output is sent.
+    /// Returns whether it is to be closed once its output is sent.
     pub fn has_ended(&self) -> bool {
         self.state == State::Ended
     }
@@ -160,7 +160,7 @@ impl Connection {
         idle.then_some(self.opened)
     }
 
-    /// Whether the host has authenticated, or needs not.
+    /// Returns whether the host has authenticated, or needs not.
     fn is_authenticated(&self) -> bool {
         self.verifier.as_ref().is_none_or(Verifier::is_authenticated)
     }

@@ -34,7 +34,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Whether the host of this name may connect.
+    /// Returns whether the host of this name may connect.
     pub fn allow(&self, nqn: &str) -> bool {
         match &self.authentication {
             Some(authentication) if authentication.knows(nqn) => true,
@@ -162,20 +162,20 @@ impl Target {
         }
     }
 
-    /// Whether the connection carries an admin queue, before whose commands
+    /// Returns whether the connection carries an admin queue, before whose commands
     /// [`Target::set_health`] is to be called.
     pub fn is_admin(&self, id: ConnectionId) -> bool {
         let connected = self.connections.get(id.0).and_then(Connection::connected);
         connected.is_some_and(|of| of.queue == 0)
     }
 
-    /// Whether the connection carries an I/O queue.
+    /// Returns whether the connection carries an I/O queue.
     pub fn carries_io(&self, id: ConnectionId) -> bool {
         let connected = self.connections.get(id.0).and_then(Connection::connected);
         connected.is_some_and(|of| of.queue != 0)
     }
 
-    /// Whether more bytes of the host are to be taken now: not if it does not take ours.
+    /// Returns whether more bytes of the host are to be taken now: not if it does not take ours.
     pub fn wants_input(&self, id: ConnectionId) -> bool {
         self.connections.get(id.0).is_some_and(|of| of.output().len() < MAX_OUTPUT)
     }
@@ -226,7 +226,7 @@ impl Target {
         ended.into_iter().for_each(|of| self.end_queue(of));
     }
 
-    /// When [`Target::set_time`] is to be called at the latest.
+    /// Returns the time at which [`Target::set_time`] is to be called at the latest.
     pub fn next_deadline(&self) -> Option<Nanos> {
         let idle = self.connections.iter().filter_map(|(_, connection)| connection.idle_since());
         let idle = idle.map(|since| since + CONNECT_TIME).min();
@@ -266,7 +266,7 @@ impl Target {
         }
     }
 
-    /// Whether the connection is to be closed once its output is sent.
+    /// Returns whether the connection is to be closed once its output is sent.
     pub fn has_ended(&self, id: ConnectionId) -> bool {
         self.connections.get(id.0).is_none_or(Connection::has_ended)
     }

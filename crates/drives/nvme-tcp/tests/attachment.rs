@@ -185,7 +185,7 @@ fn a_host_attaches_and_detaches_what_is_granted_to_it() {
     assert_eq!(attach(&mut bench, &mut one, 2, 2, &[first]), 0x002, "select");
     assert_eq!(attach(&mut bench, &mut one, u32::MAX, 0, &[first]), 0x002);
     assert_eq!(attach(&mut bench, &mut one, 4, 0, &[first]), 0x002, "it is not there");
-    // What was withdrawn cannot be taken back.
+    // A withdrawn namespace cannot be taken back.
     bench.target.set_attached(3, Some(HOST), false).unwrap();
     assert_eq!(attach(&mut bench, &mut one, 3, 0, &[first]), 0x015);
     assert_eq!(listed(&mut bench, &mut one, 2), [1, 2]);

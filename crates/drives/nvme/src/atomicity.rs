@@ -24,8 +24,8 @@ pub struct Atomicity {
 }
 
 impl Atomicity {
-    /// That of a namespace of a drive with units of so many bytes; `None` if it promises single
-    /// blocks only.
+    /// Returns the atomicity of a namespace of a drive with units of so many bytes; `None` if it
+    /// promises single blocks only.
     pub fn of(namespace: &Namespace, unit: u64) -> Option<Self> {
         // Addresses of chunks have holes.
         if namespace.ocssd.is_some() {
@@ -47,7 +47,7 @@ impl Atomicity {
         told.then_some(Self { unit: unit / block, offset: offset / block })
     }
 
-    /// Whether blocks, of which there is one at least, lie within one unit.
+    /// Returns whether blocks, of which there is one at least, lie within one unit.
     pub fn holds(self, lba: u64, blocks: u64) -> bool {
         // The part before the first whole unit counts as one.
         let unit_of = |lba: u64| lba.saturating_add(self.unit - self.offset) / self.unit;

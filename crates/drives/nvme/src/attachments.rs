@@ -69,7 +69,7 @@ pub struct Attachments {
 }
 
 impl Attachments {
-    /// Of `count` namespaces, all of which every host has.
+    /// Starts with `count` namespaces, all of which every host has.
     pub fn new(count: u32) -> Self {
         Self {
             count,
@@ -90,7 +90,7 @@ impl Attachments {
         host.and_then(|host| self.by_host.get(host)).copied().unwrap_or(self.common)
     }
 
-    /// Whether a host, or one without a name, may have a namespace.
+    /// Returns whether a host, or one without a name, may have a namespace.
     pub fn is_granted(&self, host: Option<&str>, nsid: u32) -> bool {
         self.granted(host).has(nsid)
     }
@@ -139,12 +139,12 @@ impl Attachments {
         self.controllers.get(controller.index())?.as_ref()
     }
 
-    /// Whether a controller is of the host of this NQN.
+    /// Returns whether a controller is of the host of this NQN.
     pub fn is_of_host(&self, controller: ControllerId, host: &str) -> bool {
         self.attached(controller).is_some_and(|of| of.host.as_deref() == Some(host))
     }
 
-    /// Whether two controllers have one host.
+    /// Returns whether two controllers have one host.
     pub fn is_of_same_host(&self, one: ControllerId, other: ControllerId) -> bool {
         let host = self.attached(other).and_then(|of| of.host.as_deref());
         one == other || host.is_some_and(|host| self.is_of_host(one, host))
@@ -154,7 +154,7 @@ impl Attachments {
         self.attached(controller).map_or_else(NamespaceSet::default, |of| of.namespaces)
     }
 
-    /// Whether a namespace is attached to a controller.
+    /// Returns whether a namespace is attached to a controller.
     pub fn has(&self, controller: ControllerId, nsid: u32) -> bool {
         self.of(controller).has(nsid)
     }
@@ -170,12 +170,12 @@ impl Attachments {
         all.filter_map(|(id, of)| of.as_ref().map(|_| ControllerId(id)))
     }
 
-    /// Whether a namespace is attached to any controller.
+    /// Returns whether a namespace is attached to any controller.
     pub fn is_attached(&self, nsid: u32) -> bool {
         self.controllers().any(|id| self.has(id, nsid))
     }
 
-    /// Whether one controller at a time can have a namespace.
+    /// Returns whether one controller at a time can have a namespace.
     pub fn is_private(&self, nsid: u32) -> bool {
         self.private.has(nsid)
     }
@@ -185,7 +185,7 @@ impl Attachments {
         self.detached.set(nsid, detached);
     }
 
-    /// Whether the host on PCIe has detached it.
+    /// Returns whether the host on PCIe has detached it.
     pub fn is_detached(&self, nsid: u32) -> bool {
         self.detached.has(nsid)
     }

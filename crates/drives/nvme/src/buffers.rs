@@ -49,7 +49,7 @@ impl Buffers {
         self.pool.give_segments(segments);
     }
 
-    /// Where in guest memory the `length` bytes of a command are, by its PRPs or SGLs.
+    /// Returns the places in guest memory of the `length` bytes of a command, by its PRPs or SGLs.
     ///
     /// # Errors
     /// The fault in the PRPs or SGLs.
@@ -69,8 +69,8 @@ impl Buffers {
         }
     }
 
-    /// Where in guest memory the `length` bytes of a command's metadata are: where its pointer points,
-    /// or by an SGL.
+    /// Returns the places in guest memory of the `length` bytes of a command's metadata: where its
+    /// pointer points, or by an SGL.
     ///
     /// # Errors
     /// The fault in the pointer or SGL.

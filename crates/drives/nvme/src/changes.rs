@@ -24,7 +24,7 @@ pub enum Change {
     Access(u16),
     /// Its registrants or its reservation: a notice to one host.
     Reservation(u32, HostId, Notice),
-    /// How the last sanitize operation stands: whether it has just ended.
+    /// State of the last sanitize operation: whether it has just ended.
     Sanitize { ended: bool },
     /// The slots of firmware; whether a revision becomes active at once.
     Firmware { starts: bool },
@@ -68,7 +68,7 @@ impl Changes {
         self.count += 1;
     }
 
-    /// How many were ever added.
+    /// Returns the number of those ever added.
     pub fn count(&self) -> u64 {
         self.count
     }

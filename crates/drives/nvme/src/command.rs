@@ -124,7 +124,7 @@ pub struct CompletionEntry {
     pub cid: u16,
     /// The status field without its phase bit.
     pub status: u16,
-    /// Whether no interrupt announces it.
+    /// True if no interrupt announces it.
     pub quiet: bool,
 }
 

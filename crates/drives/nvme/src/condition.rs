@@ -1,4 +1,4 @@
-//! How the drive is: its health and its temperature.
+//! Condition of the drive: its health and its temperature.
 
 use stasis_block::Health;
 

@@ -21,7 +21,7 @@ use crate::zoned::{self, Zones, ZonesError};
 /// Command Set Identifier of the NVM command set.
 pub(crate) const NVM_COMMAND_SET: u8 = 0;
 
-/// Whether a namespace is in no group, or in no set.
+/// Returns whether a namespace is in no group, or in no set.
 fn is_none(identifier: &u16) -> bool {
     *identifier == 0
 }
@@ -39,7 +39,7 @@ pub struct Namespace {
     /// Metadata of its blocks: each takes a sector of the drive more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
-    /// Whether it is write protected.
+    /// True if it is write protected.
     pub read_only: bool,
     /// Its zones, if it is of the Zoned Namespace command set.
     #[serde(default, deserialize_with = "older::layout")]
@@ -86,7 +86,7 @@ impl Namespace {
         }
     }
 
-    /// How its blocks are formatted.
+    /// Returns the format of its blocks.
     pub fn format(&self) -> BlockFormat {
         BlockFormat { size: self.block_size, metadata: self.metadata }
     }
@@ -123,14 +123,13 @@ pub struct Config {
     /// The namespaces as they are at first, numbered from 1; 1 to 128 of them, each a separate part
     /// of the drive.
     pub namespaces: Vec<Namespace>,
-    /// Whether the drive has a volatile write cache, which a guest can then
-    /// flush and turn off.
+    /// True if the drive has a volatile write cache, which a guest can then flush and turn off.
     pub volatile_write_cache: bool,
     /// Delivery of submissions once the driver has configured shadow doorbells. If lazy, the driver
     /// never rings a doorbell register of an I/O queue, and the carrier calls
     /// [`crate::Controller::poll_shadow`]. Completion queue heads never ring.
     pub shadow: Doorbells,
-    /// Whether Doorbell Buffer Config is offered at all.
+    /// True if Doorbell Buffer Config is offered at all.
     pub shadow_doorbells: bool,
     /// Maximum transfer size of a command in bytes (MDTS): a power of two, 8 KiB to
     /// 2 MiB.
@@ -139,16 +138,14 @@ pub struct Config {
     /// controller stops fetching commands until some complete. At least
     /// `max_transfer`, and twice that where metadata is offered.
     pub max_in_flight_bytes: usize,
-    /// Whether interrupts are held back as the driver's Interrupt Coalescing
-    /// feature asks. The carrier must then call
-    /// [`crate::Controller::set_time`] at
-    /// [`crate::Controller::next_deadline`]. Without it the feature's value is
-    /// kept but nothing is delayed, which the specification allows.
+    /// True if interrupts are held back as the driver's Interrupt Coalescing feature asks. The
+    /// carrier must then call [`crate::Controller::set_time`] at
+    /// [`crate::Controller::next_deadline`]. Without it the feature's value is kept but nothing is
+    /// delayed, which the specification allows.
     pub interrupt_coalescing: bool,
-    /// Whether discarded blocks read as zeroes afterwards; otherwise a
-    /// secure erase writes zeroes.
+    /// True if discarded blocks read as zeroes afterwards; otherwise a secure erase writes zeroes.
     pub discard_zeroes: bool,
-    /// How a guest can mark related data: by Flexible Data Placement only where the drive has no
+    /// Ways for a guest to mark related data: Flexible Data Placement only where the drive has no
     /// endurance groups, of which each has its own.
     pub placement: Placement,
     /// Endurance groups, of which each namespace is in one; none by default. One of Flexible Data
@@ -157,7 +154,8 @@ pub struct Config {
     /// The unit that a power cut does not tear, in bytes: units lie side by side from the drive's
     /// first byte on. Namespaces tell of it where their blocks are smaller.
     pub atomic_unit: u64,
-    /// Whether LBA formats with metadata are offered: none are by drives with zones, pairs or chunks.
+    /// True if LBA formats with metadata are offered: none are by drives with zones, pairs or
+    /// chunks.
     pub metadata: bool,
     /// Power states. Several are of a drive with one controller, on PCIe, whose carrier must then
     /// call [`crate::Controller::set_time`] at [`crate::Controller::next_deadline`].
@@ -373,17 +371,17 @@ impl Config {
         self.check_groups()
     }
 
-    /// Whether any namespace is zoned.
+    /// Returns whether any namespace is zoned.
     pub(crate) fn has_zones(&self) -> bool {
         self.namespaces.iter().any(|namespace| namespace.zoned.is_some())
     }
 
-    /// Whether any namespace has pairs.
+    /// Returns whether any namespace has pairs.
     pub(crate) fn has_pairs(&self) -> bool {
         self.namespaces.iter().any(|namespace| namespace.key_value.is_some())
     }
 
-    /// Whether there is the command set of an identifier.
+    /// Returns whether there is the command set of an identifier.
     pub(crate) fn has_command_set(&self, set: u8) -> bool {
         match set {
             NVM_COMMAND_SET => true,
@@ -394,17 +392,17 @@ impl Config {
         }
     }
 
-    /// Whether there are others than the NVM command set: then they are to be chosen.
+    /// Returns whether there are others than the NVM command set: then they are to be chosen.
     pub(crate) fn has_command_sets(&self) -> bool {
         self.has_zones() || self.has_pairs() || self.programs.is_some()
     }
 
-    /// Whether any namespace is an Open-Channel drive.
+    /// Returns whether any namespace is an Open-Channel drive.
     pub(crate) fn has_chunks(&self) -> bool {
         self.namespaces.iter().any(|namespace| namespace.ocssd.is_some())
     }
 
-    /// Whether LBA formats with metadata are offered.
+    /// Returns whether LBA formats with metadata are offered.
     pub(crate) fn offers_metadata(&self) -> bool {
         self.metadata && !self.has_command_sets() && !self.has_chunks()
     }
@@ -414,8 +412,8 @@ impl Config {
         self.max_transfer as usize * if self.offers_metadata() { 2 } else { 1 }
     }
 
-    /// Whether there is Identify by command sets: there are several, or protection information of
-    /// formats that only the NVM command set's structures tell.
+    /// Returns whether there is Identify by command sets: there are several, or protection
+    /// information of formats that only the NVM command set's structures tell.
     pub(crate) fn has_set_structures(&self) -> bool {
         self.has_command_sets() || self.offers_metadata()
     }
@@ -450,7 +448,7 @@ impl Config {
         Some(BlockFormat { size, metadata: (bytes > 0).then_some(metadata) })
     }
 
-    /// Whether a command set has commands of Open-Channel namespaces: theirs is the NVM
+    /// Returns whether a command set has commands of Open-Channel namespaces: theirs is the NVM
     /// command set.
     pub(crate) fn has_chunk_commands(&self, set: u8) -> bool {
         set == 0 && self.has_chunks()
@@ -476,8 +474,8 @@ impl Config {
 }
 
 impl Namespace {
-    /// Whether its layout allows such blocks: zones must be whole, a geometry is in blocks, values lie
-    /// in them, and none of these has metadata.
+    /// Returns whether its layout allows such blocks: zones must be whole, a geometry is in blocks,
+    /// values lie in them, and none of these has metadata.
     pub(crate) fn can_have_blocks_of(&self, format: BlockFormat, bytes: u64) -> bool {
         let BlockFormat { size, metadata } = format;
         let plain = metadata.is_none();
@@ -487,7 +485,7 @@ impl Namespace {
         self.zoned.as_ref().is_none_or(zones) && fits && bytes >= format.stride().into()
     }
 
-    /// Whether it has blocks alone: no zones, chunks or pairs, and no part in programs.
+    /// Returns whether it has blocks alone: no zones, chunks or pairs, and no part in programs.
     pub(crate) fn is_plain(&self) -> bool {
         self.command_set() == NVM_COMMAND_SET && self.ocssd.is_none()
     }
@@ -503,7 +501,7 @@ impl Namespace {
         }
     }
 
-    /// Whether it has logical blocks, of whatever command set.
+    /// Returns whether it has logical blocks, of whatever command set.
     pub(crate) fn has_blocks(&self) -> bool {
         self.key_value.is_none() && self.computing.is_none()
     }

@@ -24,7 +24,7 @@ pub struct Connect {
     pub size: u32,
     /// Keep Alive Timeout in milliseconds.
     pub keep_alive: u32,
-    /// Whether the host does not look at the head of the submission queue.
+    /// True if the host does not look at the head of the submission queue.
     pub no_flow_control: bool,
     /// The controller's identifier, or 0xffff.
     pub controller: u16,

@@ -48,7 +48,7 @@ pub struct ControllerMut<'a> {
     pub(crate) formatting: &'a mut Formatting,
     pub(crate) vendor: &'a mut Vendor,
     pub(crate) chunk_notifications: &'a mut Notifications,
-    /// Whether no other controller is enabled.
+    /// True if no other controller is enabled.
     pub(crate) alone: bool,
     /// The commands that there are.
     pub(crate) commands: &'static Commands,

@@ -8,7 +8,7 @@ pub const MAX_CONTROLLERS: usize = 64;
 pub struct ControllerId(pub u16);
 
 impl ControllerId {
-    /// That of the one controller of a drive on PCIe.
+    /// Identifier of the one controller of a drive on PCIe.
     pub const PCIE: Self = Self(0);
 
     pub(crate) fn index(self) -> usize {

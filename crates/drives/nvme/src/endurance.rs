@@ -28,7 +28,7 @@ pub const GROUP_WARNINGS: u8 = WARNING_SPARE | 1 << 2 | WARNING_READ_ONLY;
 pub struct EnduranceGroup {
     /// Its identifier, from 1 on.
     pub id: u16,
-    /// How data is placed in it: not at all, or by Flexible Data Placement.
+    /// Placement of data in it: none, or Flexible Data Placement.
     pub placement: Placement,
 }
 
@@ -83,18 +83,18 @@ impl Config {
         }
     }
 
-    /// Whether it has endurance groups.
+    /// Returns whether it has endurance groups.
     pub(crate) fn has_groups(&self) -> bool {
         !self.endurance_groups.is_empty() || matches!(self.placement, Placement::Fdp { .. })
     }
 
-    /// Whether any of its groups has Flexible Data Placement.
+    /// Returns whether any of its groups has Flexible Data Placement.
     pub(crate) fn has_fdp(&self) -> bool {
         let places = |group: &EnduranceGroup| group.placement != Placement::None;
         matches!(self.placement, Placement::Fdp { .. }) || self.endurance_groups.iter().any(places)
     }
 
-    /// Whether it has NVM sets.
+    /// Returns whether it has NVM sets.
     pub(crate) fn has_sets(&self) -> bool {
         self.namespaces.iter().any(|namespace| namespace.nvm_set != 0)
     }
@@ -193,7 +193,7 @@ pub struct GroupState {
 pub struct Endurance {
     groups: Vec<GroupState>,
     parts: Vec<MediaPart>,
-    /// Whether the drive's health is that of its group.
+    /// True if the drive's health is that of its group.
     of_drive: bool,
 }
 

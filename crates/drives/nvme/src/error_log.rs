@@ -20,7 +20,7 @@ pub struct ErrorLog {
     next: usize,
     /// Entries ever made.
     count: u64,
-    /// Of them, those of each namespace, from the first on.
+    /// Errors of each namespace among them, from the first on.
     of_namespaces: Vec<u64>,
 }
 
@@ -70,7 +70,7 @@ impl ErrorLog {
         self.count
     }
 
-    /// Of them, those of a namespace.
+    /// Returns the number of errors of a namespace.
     pub fn count_of(&self, nsid: u32) -> u64 {
         let index = (nsid as usize).checked_sub(1);
         index.and_then(|index| self.of_namespaces.get(index)).copied().unwrap_or(0)

@@ -199,11 +199,11 @@ pub struct EventLog {
     // Each with its header, the newest last.
     events: VecDeque<Vec<u8>>,
     bytes: usize,
-    // Whether any of them is to be kept without power.
+    // True if any of them is to be kept without power.
     is_kept: bool,
-    // How often what is kept has changed.
+    // Number of changes of what is kept.
     changes: u64,
-    // Of this power cycle.
+    // Errors of this power cycle.
     errors: u32,
     has_counters: bool,
     // By the controllers that have established one: as the log was then.
@@ -245,12 +245,12 @@ impl EventLog {
         }
     }
 
-    /// Whether a snapshot of the counters is due: the first of this power cycle.
+    /// Returns whether a snapshot of the counters is due: the first of this power cycle.
     pub fn wants_counters(&mut self) -> bool {
         !std::mem::replace(&mut self.has_counters, true)
     }
 
-    /// How often what is kept without power has changed.
+    /// Returns the number of changes of what is kept without power.
     pub fn changes(&self) -> u64 {
         self.changes
     }

@@ -18,11 +18,11 @@ pub enum EventType {
     Health = 1,
     /// Something changed: read the log that the event names.
     Notice = 2,
-    /// Of Open-Channel drives, that chunks have changed.
+    /// Changed chunks of an Open-Channel drive.
     Vendor = 3,
-    /// Of an I/O command set: reservations.
+    /// Reservations, of an I/O command set.
     CommandSet = 4,
-    /// Of an I/O command set: the end of a sanitize operation.
+    /// The end of a sanitize operation, of an I/O command set.
     Sanitize = 5,
 }
 
@@ -88,7 +88,7 @@ impl Event {
     /// Telemetry Log Changed (the same section): the controller has captured its state.
     pub const TELEMETRY: Self = Self::notice(2, log_page::TELEMETRY_OF_CONTROLLER);
 
-    /// Whether it is an error that no command has.
+    /// Returns whether it is an error that no command has.
     pub fn is_error(&self) -> bool {
         self.kind == EventType::Error
     }
@@ -231,7 +231,7 @@ impl Events {
         log
     }
 
-    /// That list was read.
+    /// Notes that the list was read.
     pub fn clear_changed_namespaces(&mut self) {
         self.changed.clear();
     }

@@ -32,7 +32,7 @@ pub struct Features {
     /// Temperature thresholds in kelvin.
     pub over_temperature: u16,
     pub under_temperature: u16,
-    /// Whether the volatile write cache is on.
+    /// True if the volatile write cache is on.
     pub write_cache: bool,
     pub coalescing: u32,
     pub write_atomicity: u32,
@@ -74,27 +74,27 @@ impl Features {
         }
     }
 
-    /// Whether the host requested events of changed zones.
+    /// Returns whether the host requested events of changed zones.
     pub fn reports_zone_changes(&self) -> bool {
         self.events & ZONE_CHANGES != 0
     }
 
-    /// Whether the host requested events of changed access to namespaces.
+    /// Returns whether the host requested events of changed access to namespaces.
     pub fn reports_access_changes(&self) -> bool {
         self.events & ACCESS_CHANGES != 0
     }
 
-    /// Whether the host requested events of firmware that becomes active at once.
+    /// Returns whether the host requested events of firmware that becomes active at once.
     pub fn reports_firmware(&self) -> bool {
         self.events & FIRMWARE_ACTIVATIONS != 0
     }
 
-    /// Whether the host requested events of telemetry that the controller has captured.
+    /// Returns whether the host requested events of telemetry that the controller has captured.
     pub fn reports_telemetry(&self) -> bool {
         self.events & TELEMETRY != 0
     }
 
-    /// Whether the host requested events of the log of endurance groups' events.
+    /// Returns whether the host requested events of the log of endurance groups' events.
     pub fn reports_group_events(&self) -> bool {
         self.events & GROUP_EVENTS != 0
     }
@@ -109,7 +109,7 @@ impl Features {
         self.group_events.insert(group, warnings);
     }
 
-    /// Whether the host requested events of changed namespaces.
+    /// Returns whether the host requested events of changed namespaces.
     pub fn reports_namespace_changes(&self) -> bool {
         self.events & NAMESPACE_NOTICES != 0
     }
@@ -136,7 +136,7 @@ impl Features {
         }
     }
 
-    /// Whether the deletion of a key that is not there fails in a namespace.
+    /// Returns whether the deletion of a key that is not there fails in a namespace.
     pub fn reports_missing_keys(&self, nsid: u32) -> bool {
         self.missing_keys & Self::bit(nsid) != 0
     }

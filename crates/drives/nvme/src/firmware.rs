@@ -91,7 +91,7 @@ pub struct Firmware {
     // The slot that the next reset activates.
     next: Option<u8>,
     downloads: BTreeMap<ControllerId, Download>,
-    // Whether the last reset has activated another one.
+    // True if the last reset has activated another one.
     activated: bool,
 }
 
@@ -196,7 +196,7 @@ impl Firmware {
         waited
     }
 
-    /// Whether the last reset has activated firmware.
+    /// Returns whether the last reset has activated firmware.
     pub fn was_activated(&self) -> bool {
         self.activated
     }

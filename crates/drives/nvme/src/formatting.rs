@@ -32,10 +32,10 @@ struct Format {
     /// The index of the one that is being erased.
     at: usize,
     then: Then,
-    /// Where its contents are gone, in bytes.
+    /// Range whose contents are gone, in bytes.
     erased: u64,
     erase: Operation,
-    /// Whether the drive has a request.
+    /// True if the drive has a request.
     asked: bool,
 }
 
@@ -49,7 +49,7 @@ pub enum Then {
 }
 
 impl Formatting {
-    /// Whether a command is under way.
+    /// Returns whether a command is under way.
     pub fn is_under_way(&self) -> bool {
         self.0.is_some()
     }

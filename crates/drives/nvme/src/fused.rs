@@ -19,7 +19,7 @@ pub struct Pair {
     pub stage: Stage,
 }
 
-/// How far a pair has come.
+/// Progress of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// It waits for what was begun before it.
@@ -31,7 +31,7 @@ pub enum Stage {
 }
 
 impl Fused {
-    /// Whether a pair is under way.
+    /// Returns whether a pair is under way.
     pub fn is_under_way(&self) -> bool {
         self.0.is_some()
     }

@@ -44,11 +44,11 @@ pub struct Host {
     pub reservations: ReservationLog,
     /// The subsystems that a discovery controller names.
     pub discovery: Vec<DiscoveryEntry>,
-    /// Whether the drive's health has changed since the controller was last attended to.
+    /// True if the drive's health has changed since the controller was last attended to.
     pub has_news: bool,
     /// Changes of the subsystem that were reported.
     pub seen_changes: u64,
-    /// Whether completions wait until the carrier releases them.
+    /// True if completions wait until the carrier releases them.
     pub holds: bool,
     /// Virtual time as last set (ns), and as it was when the host enabled the controller.
     pub now: Nanos,
@@ -56,7 +56,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Of a controller that is not enabled yet.
+    /// Starts with a controller that is not enabled yet.
     pub fn new(id: ControllerId, transport: Transport, config: &Config) -> Self {
         Self {
             id,
@@ -94,23 +94,23 @@ impl Host {
         self.events = Events::default();
     }
 
-    /// Whether the host has enabled the controller.
+    /// Returns whether the host has enabled the controller.
     pub fn is_enabled(&self) -> bool {
         self.registers.cc & reg::CC_EN != 0
     }
 
-    /// Whether commands are executed.
+    /// Returns whether commands are executed.
     pub fn is_running(&self) -> bool {
         self.registers.csts & (reg::CSTS_RDY | reg::CSTS_CFS | reg::CSTS_SHST) == reg::CSTS_RDY
     }
 
-    /// Whether commands are fetched. Those of a fabric are also before the controller is enabled:
-    /// they enable it.
+    /// Returns whether commands are fetched. Those of a fabric are also before the controller is
+    /// enabled: they enable it.
     pub fn takes_commands(&self) -> bool {
         self.transport.has_capsules() || self.is_running()
     }
 
-    /// Whether the controller has failed (`CSTS.CFS`): only a reset helps.
+    /// Returns whether the controller has failed (`CSTS.CFS`): only a reset helps.
     pub fn has_failed(&self) -> bool {
         self.registers.csts & reg::CSTS_CFS != 0
     }
@@ -220,7 +220,7 @@ impl Host {
         }
     }
 
-    /// Whether a completion waits for nothing but its release.
+    /// Returns whether a completion waits for nothing but its release.
     pub fn is_holding(&self) -> bool {
         let waits = |cq: &CompletionQueue| !cq.held.is_empty() && !cq.is_full();
         let queues = &self.queues;

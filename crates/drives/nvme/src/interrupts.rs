@@ -9,7 +9,7 @@ const AGGREGATION_UNIT: Nanos = 100_000;
 struct Vector {
     /// Completions held back.
     held: u32,
-    /// When they are signalled at the latest.
+    /// Time at which they are signalled at the latest.
     deadline: Option<Nanos>,
     /// The Interrupt Vector Configuration feature's Coalescing Disable.
     coalescing_disabled: bool,
@@ -23,7 +23,7 @@ pub struct Interrupts {
     pending: u128,
     /// One bit for each vector with a deadline.
     held: u128,
-    /// Whether the carrier keeps deadlines.
+    /// True if the carrier keeps deadlines.
     can_hold: bool,
     threshold: u32,
     time: Nanos,
@@ -51,7 +51,7 @@ impl Interrupts {
         self.release(Nanos::MAX);
     }
 
-    /// Whether coalescing is off for `vector`, if there is such a one.
+    /// Returns whether coalescing is off for `vector`, if there is such a one.
     pub fn coalescing_disabled(&self, vector: u16) -> Option<bool> {
         self.vectors.get(usize::from(vector)).map(|vector| vector.coalescing_disabled)
     }
@@ -98,7 +98,7 @@ impl Interrupts {
         self.held &= !(1 << index);
     }
 
-    /// When [`Interrupts::release`] is to be called next.
+    /// Returns the time at which [`Interrupts::release`] is to be called next.
     pub fn next_deadline(&self) -> Option<Nanos> {
         if self.held == 0 {
             return None;

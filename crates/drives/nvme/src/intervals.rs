@@ -19,7 +19,7 @@ pub fn end_of_run(first: u64, count: u64, range: Range<u64>) -> Option<u64> {
 pub struct Intervals {
     /// The end of each by its start.
     ends: BTreeMap<u64, u64>,
-    /// How often it has changed.
+    /// Number of changes.
     changes: u64,
 }
 
@@ -29,22 +29,22 @@ impl Intervals {
         self.ends.iter().map(|(&start, &end)| (start, end))
     }
 
-    /// How often it has changed.
+    /// Number of changes.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Whether nothing is in it.
+    /// Returns whether nothing is in it.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Whether nothing more can be put in.
+    /// Returns whether nothing more can be put in.
     pub fn is_full(&self) -> bool {
         self.ends.len() >= MAX_INTERVALS
     }
 
-    /// Whether any of `range` is in it.
+    /// Returns whether any of `range` is in it.
     pub fn overlaps(&self, range: &Range<u64>) -> bool {
         let before = self.ends.range(..range.end).next_back();
         !range.is_empty() && before.is_some_and(|(_, &end)| end > range.start)

@@ -97,7 +97,7 @@ pub enum Transfer {
 }
 
 impl Io {
-    /// Of a new drive. `config` has been checked.
+    /// Starts a new drive. `config` has been checked.
     pub fn new(config: Config) -> Self {
         let namespaces = Namespaces::new(&config);
         Self {
@@ -370,7 +370,7 @@ impl Io {
         self.transfer_extent(memory, command, what, (&extent, passage), owner)
     }
 
-    /// Whether a command may move so many bytes.
+    /// Returns whether a command may move so many bytes.
     pub fn check_length(&self, bytes: u64) -> Result<(), Failure> {
         if bytes > self.config.max_transfer.into() {
             return Err(StatusCode::InvalidField.at(location::CDW12));
@@ -466,21 +466,21 @@ impl Io {
             .place(command, group, length, || features.of(command.controller).timestamp_at(*now))
     }
 
-    /// Whether a write is durable when it is acknowledged: because it asks so,
-    /// or because the guest has turned the volatile write cache off.
+    /// Returns whether a write is durable when it is acknowledged: because it asks so, or because
+    /// the guest has turned the volatile write cache off.
     pub fn is_forced(&self, command: &SubmissionEntry, operation: Operation) -> bool {
         let cached = self.has_write_cache(command.controller);
         let reads = matches!(operation, Operation::Read | Operation::Verify);
         command.cdw12 & FUA != 0 || !reads && !cached
     }
 
-    /// Whether there is a volatile write cache, and it is on for the host of a controller.
+    /// Returns whether there is a volatile write cache, and it is on for the host of a controller.
     pub fn has_write_cache(&self, controller: ControllerId) -> bool {
         self.config.volatile_write_cache && self.features(controller).write_cache
     }
 
-    /// Whether a flush has no effect: the volatile write cache is off, and nothing is left in it
-    /// (section 6.8).
+    /// Returns whether a flush has no effect: the volatile write cache is off, and nothing is left
+    /// in it (section 6.8).
     pub fn flushes_nothing(&self, controller: ControllerId) -> bool {
         !self.has_write_cache(controller) && self.cache.is_clean()
     }
@@ -488,7 +488,7 @@ impl Io {
     /// Hands a flush to the drive.
     pub fn request_flush(&mut self, queue: u16, nsid: u32, owner: Owner) {
         let mut command = Command::flush();
-        // Of a namespace in a part with flash of its own, that part is flushed.
+        // A namespace in a part with flash of its own flushes that part.
         if !self.endurance.parts().is_empty() {
             command.offset = self.namespaces.get(nsid).map_or(0, |namespace| namespace.start);
         }

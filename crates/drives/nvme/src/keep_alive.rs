@@ -35,7 +35,7 @@ impl KeepAlive {
         self.deadline = (timeout > 0).then(|| now.saturating_add(timeout));
     }
 
-    /// When the host counts as gone.
+    /// Returns the time at which the host counts as gone.
     pub fn deadline(&self) -> Option<Nanos> {
         self.deadline
     }

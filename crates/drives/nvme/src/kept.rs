@@ -33,13 +33,13 @@ pub struct KeptState {
     /// Those that hosts have created.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub created: Vec<KeptCreated>,
-    /// How many were ever created.
+    /// Number of namespaces ever created.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub creations: u32,
     /// Those that the host on PCIe has detached, or not attached.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub detached: Vec<u32>,
-    /// How the drive was made to place data.
+    /// Placement of data as the drive was made.
     #[serde(deserialize_with = "older::placement")]
     pub placement: Placement,
     /// Flexible Data Placement, where the drive was made with it.
@@ -71,7 +71,7 @@ pub struct KeptNamespace {
     /// Metadata of a block as it is formatted now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
-    /// Whether a host has deleted it.
+    /// True if a host has deleted it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub deleted: bool,
     /// Blocks that Write Uncorrectable has marked: first byte and end of each range, in order.
@@ -94,9 +94,9 @@ pub struct KeptNamespace {
 pub struct KeptCreated {
     /// Its number.
     pub nsid: u32,
-    /// How many were created before, and this.
+    /// Number of namespaces created up to this one.
     pub number: u32,
-    /// Whether several controllers can have it.
+    /// True if several controllers can have it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shared: bool,
     /// The NQN of the host; `None`: that on PCIe.
@@ -128,7 +128,7 @@ pub struct KeptFdp {
     pub media_written: u64,
     /// Bytes that the medium has erased.
     pub media_erased: u64,
-    /// Whether a host has disabled it.
+    /// True if a host has disabled it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub disabled: bool,
 }
@@ -139,7 +139,7 @@ pub struct KeptFdp {
 pub struct KeptGroup {
     /// Its identifier.
     pub id: u16,
-    /// How it was made to place data.
+    /// Placement of data as it was made.
     pub placement: Placement,
     /// Its Flexible Data Placement.
     pub fdp: KeptFdp,
@@ -149,13 +149,13 @@ pub struct KeptGroup {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptHandle {
-    /// Whether data was placed by it.
+    /// True if data was placed by it.
     pub used: bool,
     /// The events that are logged, a bit for each type.
     pub events: u8,
 }
 
-/// How the last sanitize operation stands: the values of Sanitize Status in the log.
+/// State of the last sanitize operation: the values of Sanitize Status in the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
@@ -174,13 +174,13 @@ pub enum Standing {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptSanitize {
-    /// How it stands.
+    /// State of the operation.
     pub standing: Standing,
     /// Dword 10 of its command.
     pub dword10: u32,
     /// Dword 11 of its command: the pattern of an overwrite.
     pub pattern: u32,
-    /// Whether nothing was written since it ended.
+    /// True if nothing was written since it ended.
     pub erased: bool,
 }
 
@@ -239,14 +239,14 @@ impl KeptNamespace {
         }
     }
 
-    /// Whether nothing distinguishes it from a new one, whatever its contents are.
+    /// Returns whether nothing distinguishes it from a new one, whatever its contents are.
     fn is_as_made(&self) -> bool {
         *self == Self::as_made(&self.made)
     }
 }
 
 impl KeptState {
-    /// Of a drive on which nothing was done yet. `config` has been checked.
+    /// State of a drive on which nothing was done yet. `config` has been checked.
     pub fn as_made(config: &Config) -> Self {
         Self {
             version: STATE_VERSION,
@@ -263,8 +263,8 @@ impl KeptState {
         }
     }
 
-    /// Of each zone that is not empty, its first byte on the drive, and the bytes before its write
-    /// pointer.
+    /// Returns the first byte on the drive of each zone that is not empty, and the bytes before its
+    /// write pointer.
     pub fn zone_ends(&self) -> Vec<(u64, u64)> {
         let mut ends = Vec::new();
         let created = self.created.iter().map(|created| &created.namespace);
@@ -295,7 +295,7 @@ impl KeptState {
         }
     }
 
-    /// Whether a drive that is made anew is the same but for its contents.
+    /// Returns whether a drive that is made anew is the same but for its contents.
     pub fn is_as_made(&self) -> bool {
         let as_made = self.namespaces.iter().all(KeptNamespace::is_as_made);
         as_made
@@ -308,8 +308,9 @@ impl KeptState {
             && self.events.is_empty()
     }
 
-    /// Whether contents are meaningful only together with this state: zones and chunks, whose
-    /// pointers determine the readable range, pairs, and other namespaces than the drive was made with.
+    /// Returns whether contents are meaningful only together with this state: zones and chunks,
+    /// whose pointers determine the readable range, pairs, and other namespaces than the drive was
+    /// made with.
     pub fn governs_contents(&self) -> bool {
         let governs = |one: &KeptNamespace| {
             let made = &one.made;
@@ -318,18 +319,18 @@ impl KeptState {
         self.namespaces.iter().any(governs) || self.has_other_namespaces()
     }
 
-    /// Whether the drive was made with zones or chunks.
+    /// Returns whether the drive was made with zones or chunks.
     pub fn has_regions(&self) -> bool {
         let has = |one: &KeptNamespace| one.made.zoned.is_some() || one.made.ocssd.is_some();
         self.namespaces.iter().any(has)
     }
 
-    /// Whether the drive was made with pairs.
+    /// Returns whether the drive was made with pairs.
     pub fn has_pairs(&self) -> bool {
         self.namespaces.iter().any(|one| one.made.key_value.is_some())
     }
 
-    /// Whether hosts have created or deleted namespaces.
+    /// Returns whether hosts have created or deleted namespaces.
     pub fn has_other_namespaces(&self) -> bool {
         !self.created.is_empty() || self.namespaces.iter().any(|namespace| namespace.deleted)
     }
@@ -394,7 +395,7 @@ fn check_namespace(kept: &Namespace, now: &Namespace) -> Result<(), StateError> 
     Ok(())
 }
 
-/// Whether both have none, or what is alike.
+/// Returns whether both have none, or what is alike.
 fn alike<T>(one: &Option<T>, other: &Option<T>, are: impl Fn(&T, &T) -> bool) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => are(one, other),

@@ -72,10 +72,10 @@ pub struct Scan {
     pub at: u64,
     pub end: u64,
     pub found: BlockList,
-    /// Where its data goes, and how much there is room for.
+    /// Destination of its data, and its room.
     pub segments: Vec<Segment>,
     pub room: u64,
-    /// Whether the drive has a request.
+    /// True if the drive has a request.
     pub asked: bool,
 }
 
@@ -84,7 +84,7 @@ pub struct Scan {
 pub struct Scans(Vec<Scan>);
 
 impl Scans {
-    /// Whether one more can begin.
+    /// Returns whether one more can begin.
     pub fn has_room(&self) -> bool {
         self.0.len() < MAX_SCANS
     }

@@ -31,7 +31,7 @@ pub const LBA_STATUS: u8 = 0x0e;
 pub const FEATURES_AND_EFFECTS: u8 = 0x12;
 /// NVMe-MI Commands Supported and Effects (NVMe 2.0 section 5.16.1.18).
 pub const MANAGEMENT_COMMANDS: u8 = 0x13;
-/// Of Flexible Data Placement (NVMe TP4146).
+/// Flexible Data Placement (NVMe TP4146).
 pub const FDP_CONFIGURATIONS: u8 = 0x20;
 pub const FDP_HANDLE_USAGE: u8 = 0x21;
 pub const FDP_STATISTICS: u8 = 0x22;
@@ -52,7 +52,7 @@ pub const CHUNK_NOTIFICATIONS: u8 = 0xd0;
 /// Which drives have something, on which transports.
 pub type Offered = fn(&Config, Transport) -> bool;
 
-/// That every controller for I/O has something.
+/// Offered by every I/O controller.
 pub fn everywhere(_config: &Config, _transport: Transport) -> bool {
     true
 }

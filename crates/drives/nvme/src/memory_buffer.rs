@@ -48,16 +48,16 @@ const BASE_ADDRESS_INVALID: u32 = 1;
 pub struct MemoryBuffer {
     /// CMBMSC. Resets by CC.EN and of the function leave it as it is: Linux sets it once.
     control: u64,
-    /// Where the carrier has put it.
+    /// Address at which the carrier has put it.
     address: Option<u64>,
 }
 
-/// Whether a buffer can have `size` bytes.
+/// Returns whether a buffer can have `size` bytes.
 pub fn can_have(size: u64) -> bool {
     (MIN_SIZE..=MAX_SIZE).contains(&size) && size.is_power_of_two()
 }
 
-/// Whether the 4-byte register at `offset` is a buffer's that the host can write.
+/// Returns whether the 4-byte register at `offset` is a buffer's that the host can write.
 pub(crate) fn owns(offset: u64) -> bool {
     matches!(offset, CONTROL | CONTROL_UPPER)
 }
@@ -96,7 +96,7 @@ impl MemoryBuffer {
         self.control = (self.control & !mask | value) & KEPT;
     }
 
-    /// Whether the controller is to know the buffer by an address.
+    /// Returns whether the controller is to know the buffer by an address.
     fn is_enabled(&self) -> bool {
         const BOTH: u64 = CAPABILITIES_ENABLED | SPACE_ENABLED;
         self.control & BOTH == BOTH
@@ -147,7 +147,8 @@ pub struct View<'m> {
 }
 
 impl View<'_> {
-    /// Where `length` bytes from `address` on lie: within the buffer, or wholly outside it.
+    /// Returns the place of `length` bytes from `address` on: within the buffer, or wholly outside
+    /// it.
     fn find(&self, address: u64, length: usize) -> Result<u64, OutOfMemoryRange> {
         let out = OutOfMemoryRange { address, length };
         let end = address.checked_add(length as u64).ok_or(out)?;

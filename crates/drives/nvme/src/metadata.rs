@@ -16,7 +16,7 @@ pub struct Metadata {
     #[schemars(extend("x-word" = "metadata-size", "examples" = [8]))]
     #[serde(with = "units::size")]
     pub size: u64,
-    /// Whether a block's metadata follows its data in the host's buffer; otherwise it has a buffer
+    /// True if a block's metadata follows its data in the host's buffer; otherwise it has a buffer
     /// of its own.
     #[serde(default)]
     pub extended: bool,
@@ -28,7 +28,7 @@ pub struct Metadata {
     #[schemars(extend("x-word" = "guard"))]
     #[serde(default)]
     pub guard: Guard,
-    /// Whether it is in the first bytes of the metadata; otherwise it is in the last ones.
+    /// True if it is in the first bytes of the metadata; otherwise it is in the last ones.
     #[serde(default)]
     pub first: bool,
 }
@@ -94,12 +94,12 @@ pub enum Guard {
 /// A number that names no type of protection information, or no guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataNumber {
-    /// Of the type.
+    /// The type is wrong.
     #[error(
         "protection is {0}, but must be a type of protection information, 1 to 3, or 0 for none"
     )]
     Protection(u8),
-    /// Of the guard.
+    /// The guard is wrong.
     #[error("guard is {0}, but must be 16, 32 or 64 bits")]
     Guard(u8),
 }
@@ -173,7 +173,7 @@ impl Guard {
     }
 }
 
-/// How logical blocks are formatted.
+/// Format of logical blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockFormat {
     /// Bytes of data.
@@ -255,7 +255,7 @@ pub const LBA_FORMATS: [LbaFormat; 16] = [
     format(16384, 64, Guard::Crc64),
 ];
 
-/// How many of them have no metadata: the first ones.
+/// Number of formats without metadata: the first ones.
 pub const PLAIN_FORMATS: usize = 3;
 
 /// The sizes of blocks, for messages.

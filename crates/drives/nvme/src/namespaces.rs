@@ -35,9 +35,9 @@ pub struct Namespaces {
     step: u64,
     // Maximum of a command's data in bytes.
     transfer: u32,
-    // How many LBA formats are offered.
+    // Number of LBA formats that are offered.
     formats: usize,
-    // How many namespaces hosts have ever created.
+    // Number of namespaces that hosts have ever created.
     creations: u32,
     // Changes of states that are no more.
     past_changes: u64,
@@ -67,12 +67,12 @@ struct NamespaceState {
     created: Option<Creation>,
 }
 
-/// How a host has created a namespace.
+/// Request by which a host has created a namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Creation {
-    /// How many were created before, and this.
+    /// Number of namespaces created up to this one.
     pub number: u32,
-    /// Whether several controllers can have it.
+    /// True if several controllers can have it.
     pub shared: bool,
     /// The NQN of the host; `None`: that on PCIe.
     pub host: Option<String>,
@@ -101,7 +101,7 @@ impl NamespaceState {
         }
     }
 
-    /// How often what is kept of it has changed.
+    /// Returns the number of changes of what is kept of it.
     fn changes(&self) -> u64 {
         let zones = self.zones.as_ref().map_or(0, |zones| zones.set.changes());
         let chunks = self.chunks.as_ref().map_or(0, ChunkSet::changes);
@@ -189,7 +189,7 @@ impl Namespaces {
         self.iter().find(|(_, of)| of.computing == Some(Part::Memory)).map(|(nsid, _)| nsid)
     }
 
-    /// Whether one has room of the drive: it does not lie in the controller's memory.
+    /// Returns whether one has room of the drive: it does not lie in the controller's memory.
     pub fn is_on_drive(&self, nsid: u32) -> bool {
         self.get(nsid).is_some_and(|of| of.computing.is_none())
     }
@@ -246,7 +246,7 @@ impl Namespaces {
         self.iter().map(|(_, namespace)| namespace.block_size).max().unwrap_or(0)
     }
 
-    /// How their blocks lie on the drive.
+    /// Returns the layout of their blocks on the drive.
     pub fn layout(&self) -> BlockLayout {
         let with_metadata = self.iter().filter(|(_, namespace)| namespace.metadata.is_some());
         let parts = with_metadata.map(|(_, namespace)| Interleaved {
@@ -303,7 +303,7 @@ impl Namespaces {
         self.parts.iter().filter(|part| of(part)).map(free).sum()
     }
 
-    /// How often what is kept of them has changed.
+    /// Returns the number of changes of what is kept of them.
     pub fn changes(&self) -> u64 {
         self.past_changes + self.there().map(|(_, state)| state.changes()).sum::<u64>()
     }
@@ -327,7 +327,7 @@ impl Namespaces {
         self.zones(nsid).ok_or(StatusCode::InvalidOpcode.at(location::OPCODE))
     }
 
-    /// Whether any of them has pairs.
+    /// Returns whether any of them has pairs.
     pub fn has_pairs(&self) -> bool {
         self.there().any(|(_, state)| state.pairs.is_some())
     }
@@ -361,7 +361,7 @@ impl Namespaces {
     }
 }
 
-/// Whether blocks can be read and written.
+/// Permission to read and write blocks.
 impl Namespaces {
     /// The first logical block within bytes of the namespace that is marked as uncorrectable.
     pub fn first_marked(&self, nsid: u32, offset: u64, length: u64) -> Option<u64> {
@@ -369,8 +369,8 @@ impl Namespaces {
         Some(self.lba_of(nsid, first))
     }
 
-    /// Whether the blocks can be read: none is marked as uncorrectable, and their zones allow
-    /// it.
+    /// Returns whether the blocks can be read: none is marked as uncorrectable, and their zones
+    /// allow it.
     pub fn check_readable(&self, nsid: u32, extent: &Extent) -> Result<(), Failure> {
         let Some(state) = self.state(nsid) else { return Ok(()) };
         if let Some(first) = state.marks.first_in(&extent.range()) {
@@ -380,8 +380,8 @@ impl Namespaces {
         state.check_zones(Operation::Read, extent)
     }
 
-    /// Whether the marks of the blocks can be cleared when they are written,
-    /// which can make two ranges of one.
+    /// Returns whether the marks of the blocks can be cleared when they are written, which can make
+    /// two ranges of one.
     pub fn check_clearing(&self, nsid: u32, extent: &Extent) -> Result<(), Failure> {
         let marks = self.state(nsid).map(|state| &state.marks).filter(|marks| marks.is_full());
         if marks.is_some_and(|marks| marks.overlaps(&extent.range())) {
@@ -390,7 +390,7 @@ impl Namespaces {
         Ok(())
     }
 
-    /// Whether the blocks can be written now.
+    /// Returns whether the blocks can be written now.
     pub fn check_writable(&self, nsid: u32, extent: &Extent) -> Result<(), Failure> {
         self.check_clearing(nsid, extent)?;
         self.state(nsid).map_or(Ok(()), |state| state.check_zones(Operation::Write, extent))
@@ -527,7 +527,7 @@ impl NamespaceState {
         }
     }
 
-    /// Whether the zones allow an access to blocks that lie in the namespace.
+    /// Returns whether the zones allow an access to blocks that lie in the namespace.
     fn check_zones(&self, operation: Operation, extent: &Extent) -> Result<(), Failure> {
         self.zones.as_ref().map_or(Ok(()), |zoned| zoned.check(operation, extent))
     }
@@ -669,7 +669,7 @@ impl Namespaces {
         }
     }
 
-    /// How a host has created it, if one has.
+    /// Returns the request by which a host has created it, if one has.
     pub fn creation(&self, nsid: u32) -> Option<&Creation> {
         self.state(nsid)?.created.as_ref()
     }
@@ -686,7 +686,7 @@ impl Namespaces {
         (1..).zip(made).map(kept).collect()
     }
 
-    /// How many namespaces hosts have ever created.
+    /// Number of namespaces that hosts have ever created.
     pub fn creations(&self) -> u32 {
         self.creations
     }

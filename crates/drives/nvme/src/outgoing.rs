@@ -46,12 +46,12 @@ impl Outgoing {
         self.requests.pop_front()
     }
 
-    /// How many requests there are.
+    /// Returns the number of requests.
     pub fn requests(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether one more refused command is kept.
+    /// Returns whether one more refused command is kept.
     pub fn keeps_refused(&self) -> bool {
         self.refused.len() < MAX_REFUSED
     }

@@ -52,7 +52,7 @@ impl Power {
         }
     }
 
-    /// Whether there is more than one state.
+    /// Returns whether there is more than one state.
     pub fn has_choice(&self) -> bool {
         self.states.len() > 1
     }

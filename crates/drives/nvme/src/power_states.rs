@@ -21,12 +21,12 @@ pub struct PowerState {
     pub entry: Nanos,
     /// Exit latency, likewise.
     pub exit: Nanos,
-    /// Whether the drive carries out I/O in it.
+    /// True if the drive carries out I/O in it.
     pub operational: bool,
 }
 
 impl PowerState {
-    /// That of a drive with one state: 25 W.
+    /// Power of a drive with one state: 25 W.
     pub const ONLY: Self = Self { milliwatts: 25_000, entry: 0, exit: 0, operational: true };
 
     /// Reads `POWER`, `POWER:ENTRY:EXIT`, and either behind `idle:`.
@@ -71,7 +71,7 @@ impl PowerState {
         format!("{idle}{power}:{entry}:{exit}")
     }
 
-    /// Whether Identify can tell it.
+    /// Returns whether Identify can tell it.
     fn check(&self) -> Result<(), String> {
         let Self { milliwatts, entry, exit, .. } = *self;
         let told = milliwatts <= 6553 || milliwatts <= 655_350 && milliwatts % 10 == 0;
@@ -121,7 +121,7 @@ impl PowerStates {
         &self.0
     }
 
-    /// Whether there is more than one.
+    /// Returns whether there is more than one.
     pub fn is_choice(&self) -> bool {
         self.0.len() > 1
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::command::{CompletionEntry, SubmissionEntry, CQE_SIZE, SQE_SIZE};
 use crate::{Memory, OutOfMemoryRange};
 
-/// Where the entries of a queue are, each of `SIZE` bytes.
+/// Place of the entries of a queue, each of `SIZE` bytes.
 #[derive(Debug)]
 enum Place<const SIZE: usize> {
     /// In the host's memory, from this address on.
@@ -20,15 +20,15 @@ pub struct SubmissionQueue {
     place: Place<SQE_SIZE>,
     /// Entries; one always stays free.
     pub size: u16,
-    /// Where the controller fetches next.
+    /// Entry that the controller fetches next.
     pub head: u16,
-    /// Where the host puts the next one, as far as known.
+    /// Entry that the host fills next, as far as known.
     pub tail: u16,
     /// The completion queue its commands complete to.
     pub cq: u16,
     /// The first of two fused commands, whose second one has not come yet.
     pub fused: Option<SubmissionEntry>,
-    /// Whether a fault has stopped it: no command of it is fetched or completed.
+    /// True if a fault has stopped it: no command of it is fetched or completed.
     pub is_stopped: bool,
 }
 
@@ -91,9 +91,9 @@ pub struct CompletionQueue {
     place: Place<CQE_SIZE>,
     /// Entries; one always stays free.
     pub size: u16,
-    /// Where the host reads next, as far as known.
+    /// Entry that the host reads next, as far as known.
     pub head: u16,
-    /// Where the controller puts the next one.
+    /// Entry that the controller fills next.
     pub tail: u16,
     phase: bool,
     /// Its interrupt vector, if interrupts are enabled.
@@ -129,7 +129,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Whether there is no room. There is for capsules: no more than there were commands.
+    /// Returns whether there is no room. There is for capsules: no more than there were commands.
     pub fn is_full(&self) -> bool {
         matches!(self.place, Place::Memory(_)) && next(self.tail, self.size) == self.head
     }

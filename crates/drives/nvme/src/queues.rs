@@ -17,7 +17,7 @@ pub struct Queues {
     submission: Vec<Option<SubmissionQueue>>,
     completion: Vec<Option<CompletionQueue>>,
     shadow: Option<Shadow>,
-    // Whether a command or a completion waits for room.
+    // True if a command or a completion waits for room.
     waiting: bool,
     // The doorbells that begin again at 0, a bit for each queue: tails, and heads.
     stale: [u128; 2],
@@ -30,13 +30,13 @@ pub struct QueuePair {
     pub number: u16,
     /// Its entries.
     pub size: u16,
-    /// Where the controller fetches next, and where the host puts the next command.
+    /// Entries that the controller fetches next, and that the host fills next.
     pub submission: (u16, u16),
-    /// Whether a fault has stopped it.
+    /// True if a fault has stopped it.
     pub is_stopped: bool,
     /// The completion queue's identifier.
     pub to: u16,
-    /// Where the host reads next, as far as known, and where the controller puts the next completion.
+    /// Entries that the host reads next, as far as known, and that the controller fills next.
     pub completion: (u16, u16),
     /// Completions that wait for room.
     pub held: usize,
@@ -137,7 +137,7 @@ impl Queues {
         self.completion.get_mut(usize::from(id))?.as_mut()
     }
 
-    /// Whether there is a completion queue for I/O.
+    /// Returns whether there is a completion queue for I/O.
     pub fn has_io(&self) -> bool {
         self.completion.iter().skip(1).any(Option::is_some)
     }
@@ -189,7 +189,7 @@ impl Queues {
         }
     }
 
-    /// Whether the driver has given shadow doorbells.
+    /// Returns whether the driver has given shadow doorbells.
     pub fn has_shadow(&self) -> bool {
         self.shadow.is_some()
     }
@@ -245,7 +245,7 @@ impl Queues {
         self.waiting = true;
     }
 
-    /// Whether a command or a completion waits for room.
+    /// Returns whether a command or a completion waits for room.
     pub fn is_waiting(&self) -> bool {
         self.waiting
     }

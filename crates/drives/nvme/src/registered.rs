@@ -14,15 +14,14 @@ pub struct Registered<Execute> {
     /// [`SUPPORTED`], its effects, and of an admin command what it concerns; an I/O command concerns
     /// its namespace.
     pub effects: u32,
-    /// Whether it is announced: to a configuration, in the command set of this
-    /// identifier.
+    /// Decides if it is announced: to a configuration, in the command set of this identifier.
     pub announced: fn(&Config, u8) -> bool,
     /// The bit of Identify that announces it: in ONCS of an I/O command, in OACS of an
     /// admin command (NVMe 1.4 section 5.15.2.2); 0 if none does.
     pub identify: u16,
     /// The operation as which records of I/Os count a refused command; `None`: it is no I/O.
     pub counts_as: Option<Operation>,
-    /// Whether it is carried out while a sanitize operation is under way or has failed (NVMe 2.0
+    /// True if it is carried out while a sanitize operation is under way or has failed (NVMe 2.0
     /// figure 142); Sanitize then refuses by itself.
     pub during_sanitize: bool,
     /// Carries it out. Every field is checked before it is used.
@@ -94,7 +93,7 @@ pub struct Table<Execute: 'static> {
 }
 
 impl<Execute> Table<Execute> {
-    /// Of these commands, whose opcodes differ.
+    /// Makes the table of these commands, whose opcodes differ.
     pub const fn new(commands: &'static [Registered<Execute>]) -> Self {
         let mut by_opcode = [0; 256];
         let mut index = 0;

@@ -115,9 +115,9 @@ impl Registers {
         std::mem::replace(&mut self.cc, value & CC_WRITABLE)
     }
 
-    /// Whether CC asks for something that CAP does not offer: an I/O command
-    /// set, a memory page size or an arbitration other than 0, or queue entry
-    /// sizes that the host may set later but not to a wrong value.
+    /// Returns whether CC asks for something that CAP does not offer: an I/O command set, a memory
+    /// page size or an arbitration other than 0, or queue entry sizes that the host may set later
+    /// but not to a wrong value.
     pub fn configuration_is_supported(&self, config: &Config) -> bool {
         let css = self.cc >> 4 & 7;
         let mps = self.cc >> 7 & 0xf;
@@ -130,13 +130,13 @@ impl Registers {
             && size_is(self.cc >> 20 & 0xf, CQES)
     }
 
-    /// Whether the host has chosen all I/O command sets there are: without it
-    /// there is the NVM command set only.
+    /// Returns whether the host has chosen all I/O command sets there are: without it there is the
+    /// NVM command set only.
     pub fn has_all_command_sets(&self) -> bool {
         self.cc >> 4 & 7 == CSS_ALL
     }
 
-    /// Whether both entry sizes are set, as creating I/O queues needs them.
+    /// Returns whether both entry sizes are set, as creating I/O queues needs them.
     pub fn entry_sizes_are_set(&self) -> bool {
         self.cc >> 16 & 0xff == u32::from(CQES) << 4 | u32::from(SQES)
     }

@@ -78,7 +78,7 @@ struct Running {
     total: u64,
     // Passes of an overwrite that are complete.
     passed: u32,
-    // Whether the drive has a request.
+    // True if the drive has a request.
     asked: bool,
 }
 
@@ -98,12 +98,13 @@ impl Sanitize {
         (self.last.standing != Standing::Never).then_some(self.last)
     }
 
-    /// Whether one is under way.
+    /// Returns whether one is under way.
     pub fn is_under_way(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Whether the last one has failed, in restricted completion mode or not; `None`: it has not.
+    /// Returns whether the last one has failed, in restricted completion mode or not; `None`: it
+    /// has not.
     pub fn failed(&self) -> Option<bool> {
         let restricted = self.last.dword10 & field::UNRESTRICTED == 0;
         (self.last.standing == Standing::Failed).then_some(restricted)

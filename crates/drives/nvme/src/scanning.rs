@@ -9,7 +9,7 @@ use crate::slots::{Owner, Purpose, Slot};
 /// Maximum number of bytes of a request to the drive.
 const PIECE: u64 = 1 << 30;
 
-/// How a scan stands after a step.
+/// State of a scan after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// The drive has the next request, or there is no room for it yet.

@@ -25,7 +25,7 @@ pub mod code {
     pub const ABORT: u8 = 0xf;
 }
 
-/// How a test has ended (NVMe 2.0 figure 216).
+/// Results of a test (NVMe 2.0 figure 216).
 pub mod ended {
     pub const WELL: u8 = 0;
     pub const BY_COMMAND: u8 = 1;
@@ -57,12 +57,12 @@ struct Running {
     left: VecDeque<(u32, u64, u64)>,
     total: u64,
     done: u64,
-    /// Whether the drive has a request.
+    /// True if the drive has a request.
     asked: bool,
 }
 
 impl SelfTest {
-    /// Whether one is under way.
+    /// Returns whether one is under way.
     pub fn is_under_way(&self) -> bool {
         self.running.is_some()
     }

@@ -83,9 +83,9 @@ pub struct Slot {
     pub length: u64,
     /// Length in bytes of what the drive gets or gives; 0 where that is nothing.
     pub bytes: usize,
-    /// Where in guest memory a read's data goes.
+    /// Places in guest memory of a read's data.
     pub segments: Vec<Segment>,
-    /// Where its metadata goes, if that is apart.
+    /// Places of its metadata, if that is apart.
     pub metadata_segments: Vec<Segment>,
     /// The way of blocks with metadata.
     pub passage: Option<Passage>,
@@ -112,7 +112,7 @@ impl Slot {
         }
     }
 
-    /// Whether a command waits for it.
+    /// Returns whether a command waits for it.
     pub fn is_awaited(&self) -> bool {
         !matches!(self.owner, Owner::Orphan | Owner::SelfTest | Owner::Sanitize)
     }
@@ -132,13 +132,13 @@ pub struct Group {
     pub left: u32,
     /// The failure of the lowest part that failed, and the block that failed.
     pub failure: Option<(u32, (StatusCode, u64))>,
-    /// Whether the completion names that part.
+    /// True if the completion names that part.
     pub tells_part: bool,
     /// Failed elements of a vector, a bit for each, for the completion.
     pub failed: u64,
 }
 
-/// How a command of several requests ended.
+/// End of a command of several requests.
 #[derive(Debug, Clone, Copy)]
 pub struct GroupEnd {
     pub command: CommandId,
@@ -199,7 +199,7 @@ impl Slots {
         self.stores.remove(index)
     }
 
-    /// Whether one waits.
+    /// Returns whether one waits.
     pub fn has_waiting(&self) -> bool {
         !self.stores.is_empty()
     }
@@ -344,7 +344,7 @@ impl Slots {
         }
     }
 
-    /// Whether the shutdown of a controller waits for a request.
+    /// Returns whether the shutdown of a controller waits for a request.
     pub fn shutdown_waits(&self, controller: ControllerId) -> bool {
         self.any(|slot| slot.owner == Owner::Shutdown(controller))
     }
@@ -361,8 +361,8 @@ impl Slots {
         }
     }
 
-    /// Whether a request that the drive has not got yet is to reach it, though a controller was
-    /// reset: it is another one's, or of an operation of the subsystem.
+    /// Returns whether a request that the drive has not got yet is to reach it, though a controller
+    /// was reset: it is another one's, or of an operation of the subsystem.
     pub fn outlives_reset(&self, tag: Tag) -> bool {
         let of_subsystem = |slot: &Slot| {
             matches!(slot.owner, Owner::Collection | Owner::SelfTest | Owner::Sanitize)
@@ -370,7 +370,7 @@ impl Slots {
         self.controller_of(tag).is_some() || self.requests.get(tag).is_some_and(of_subsystem)
     }
 
-    /// Whether there is a request of which `is` holds.
+    /// Returns whether there is a request of which `is` holds.
     pub fn any(&self, is: impl Fn(&Slot) -> bool) -> bool {
         self.requests.iter().any(is)
     }

@@ -1,4 +1,4 @@
-//! How commands fail: status codes (NVMe 1.4 section 4.6.1.2).
+//! Failures of commands: status codes (NVMe 1.4 section 4.6.1.2).
 
 /// Do Not Retry: bit 14 of the status field without its phase bit.
 pub const DNR: u16 = 1 << 14;
@@ -128,7 +128,7 @@ impl StatusCode {
     /// to a code of its own.
     pub const CONNECT_CONTROLLER_BUSY: Self = Self::InvalidProtectionInformation;
 
-    /// Of ranges of memory, by the number that Connect's authentication has.
+    /// Too many ranges of memory, with the number that Connect's authentication has.
     pub const MEMORY_RANGES_EXCEEDED: Self = Self::AuthenticationRequired;
 
     /// The status field without its phase bit. It has Do Not Retry set if repeating the command
@@ -156,7 +156,7 @@ impl StatusCode {
         self as u16 | if again { 0 } else { DNR }
     }
 
-    /// Whether protection information was found wrong.
+    /// Returns whether protection information was found wrong.
     pub fn is_protection(self) -> bool {
         matches!(
             self,

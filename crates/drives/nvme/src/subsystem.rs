@@ -130,7 +130,8 @@ impl Subsystem {
         self.io.namespaces.largest_block()
     }
 
-    /// How the logical blocks of all namespaces lie on the drive as they are formatted now.
+    /// Returns the layout on the drive of the logical blocks of all namespaces as they are
+    /// formatted now.
     pub fn layout(&self) -> BlockLayout {
         self.io.namespaces.layout()
     }
@@ -140,12 +141,12 @@ impl Subsystem {
         &self.io.config
     }
 
-    /// How many MSI-X vectors the carrier of a controller on PCIe is to offer.
+    /// Returns the number of MSI-X vectors that the carrier of a controller on PCIe is to offer.
     pub fn vectors(&self) -> u16 {
         self.config().vectors()
     }
 
-    /// Whether the host of a controller has enabled it.
+    /// Returns whether the host of a controller has enabled it.
     pub fn is_enabled(&self, id: ControllerId) -> bool {
         self.host(id).is_some_and(Host::is_enabled)
     }
@@ -359,7 +360,8 @@ impl Subsystem {
         self.io.go_on_computing(self.now);
     }
 
-    /// Whether commands have ended by themselves, for which controllers are to be attended to.
+    /// Returns whether commands have ended by themselves, for which controllers are to be attended
+    /// to.
     pub fn has_ended_work(&self) -> bool {
         self.io.slots.work.has_any_ended()
     }
@@ -375,9 +377,10 @@ impl Subsystem {
         self.hosts.iter().flatten().filter_map(|host| host.keep_alive.deadline()).min()
     }
 
-    /// When [`Subsystem::set_time`] is to be called at the latest, the controllers that wait to be
-    /// attended to, and the interrupts and requests to be looked at; `None` unless interrupts are held
-    /// back, requests wait until the drive has left a power state, or programs run.
+    /// Returns the time at which [`Subsystem::set_time`] is to be called at the latest, the
+    /// controllers that wait to be attended to, and the interrupts and requests to be looked at;
+    /// `None` unless interrupts are held back, requests wait until the drive has left a power
+    /// state, or programs run.
     pub fn next_deadline(&self) -> Option<Nanos> {
         let interrupts = self.hosts.iter().flatten();
         let interrupts = interrupts.filter_map(|host| host.interrupts.next_deadline());

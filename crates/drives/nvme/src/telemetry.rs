@@ -45,7 +45,7 @@ pub struct Telemetry {
     of_controller: Option<Capture>,
     // Captures ever made: of hosts, of the controller.
     generations: [u8; 2],
-    // Whether that of the controller was not read yet.
+    // True if that of the controller was not read yet.
     is_available: bool,
 }
 
@@ -68,7 +68,7 @@ impl Telemetry {
         true
     }
 
-    /// Whether the controller's capture waits to be read.
+    /// Returns whether the controller's capture waits to be read.
     pub fn is_available(&self) -> bool {
         self.is_available
     }

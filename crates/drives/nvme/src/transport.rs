@@ -1,6 +1,6 @@
-//! How a host reaches its controller.
+//! The way from a host to its controller.
 
-/// How a host reaches a controller.
+/// The way from a host to a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// By registers, and queues and data in the host's memory.
@@ -15,12 +15,12 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Whether queue entries come and go with messages.
+    /// Returns whether queue entries come and go with messages.
     pub fn has_capsules(self) -> bool {
         matches!(self, Self::Fabrics | Self::Discovery)
     }
 
-    /// Whether other hosts may have controllers of the subsystem.
+    /// Returns whether other hosts may have controllers of the subsystem.
     pub fn is_shared(self) -> bool {
         self != Self::Pcie
     }

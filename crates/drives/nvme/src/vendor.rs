@@ -31,7 +31,7 @@ pub struct VendorRequest {
 struct Waiting {
     tag: u32,
     id: CommandId,
-    /// Where its data goes; empty if none does.
+    /// Places of its data; empty if it has none.
     segments: Vec<Segment>,
 }
 

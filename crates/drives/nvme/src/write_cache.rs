@@ -9,11 +9,11 @@ use crate::slots::{Slot, Slots};
 pub struct WriteCache {
     /// Writes that were not forced.
     written: u64,
-    /// How many of them, from the first on, are durable.
+    /// Number of those, from the first on, that are durable.
     durable: u64,
 }
 
-/// Whether a command leaves data in a volatile cache.
+/// Returns whether a command leaves data in a volatile cache.
 fn is_cached(command: &Command) -> bool {
     use Operation::{Copy, Write, WriteZeroes};
     !command.fua && matches!(command.operation, Copy | Write | WriteZeroes)
@@ -42,7 +42,7 @@ impl WriteCache {
         }
     }
 
-    /// Whether nothing is in it, so that a flush has no effect.
+    /// Returns whether nothing is in it, so that a flush has no effect.
     pub fn is_clean(&self) -> bool {
         self.durable == self.written
     }

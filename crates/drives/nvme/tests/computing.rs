@@ -10,7 +10,7 @@ use support::*;
 const MEMORY: u32 = 2;
 const COMPUTE: u32 = 3;
 const SIZE: u64 = 64 << 10;
-/// Where the tests have what they send and get.
+/// Address of what the tests send and get.
 const OUT: u64 = DATA;
 const IN: u64 = DATA + 0x10_0000;
 

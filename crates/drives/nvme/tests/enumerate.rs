@@ -205,7 +205,7 @@ fn features_are_those_of_the_table() {
                 let of_namespace = capabilities.result & 2 != 0;
                 assert_eq!(told[usize::from(identifier)] >> 20 & 1 != 0, of_namespace);
             }
-            // That it is not there has one reason, and setting it the same.
+            // The status of a missing feature is the same for reading and setting it.
             let set = Sqe { opcode: 9, nsid: 0, prp1: SCRATCH, ..get(0) };
             if !current {
                 assert_eq!(driver.admin(set).status, INVALID_FIELD, "{identifier:02x}h");

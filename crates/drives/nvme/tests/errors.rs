@@ -22,7 +22,7 @@ const NONE: u16 = 0xffff;
 struct Case {
     name: &'static str,
     sqe: Sqe,
-    /// How the drive ends its request, where it gets one.
+    /// Status by which the drive ends its request, where it gets one.
     drive: Status,
     /// The first byte of the request that the error concerns.
     failed_at: u64,

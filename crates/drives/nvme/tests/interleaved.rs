@@ -51,7 +51,7 @@ fn driver() -> Driver {
     Driver::with_queues(Config { namespaces, ..config() }, 2, 32)
 }
 
-/// Whether a queue has room for two more commands.
+/// Returns whether a queue has room for two more commands.
 fn has_room(waiting: usize) -> bool {
     waiting < 28
 }

@@ -11,8 +11,8 @@ use support::*;
 const WRITE: u8 = 1;
 const READ: u8 = 2;
 
-/// Where the data of a command lies in guest memory: pages in any order, the first from an offset
-/// on, and the lists of these pages.
+/// Places of a command's data in guest memory: pages in any order, the first from an offset on, and
+/// the lists of these pages.
 #[derive(Debug, Clone)]
 struct Layout {
     blocks: u32,

@@ -258,7 +258,7 @@ fn a_full_namespace_refuses_and_has_room_again() {
     };
     let long = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().unwrap());
     let capacity = long(0);
-    // Of sixteen segments twelve, of which a value leaves a fourth empty at most.
+    // Twelve of sixteen segments, of which a value leaves a fourth empty at most.
     assert_eq!(capacity, 12 * (SEGMENT - u64::from(MAX_VALUE)));
     let value = vec![3; MAX_VALUE as usize];
     let count = capacity / u64::from(MAX_VALUE);
@@ -415,7 +415,7 @@ fn a_medium_that_fails_loses_no_pair() {
     serve(&mut driver, |_| Status::ReadError);
     assert_eq!(driver.reap(1)[0].status, UNRECOVERED_ERROR);
 
-    // Where nothing can be copied, no room comes back: that is an answer, too.
+    // No room comes back where nothing can be copied: that is an answer, too.
     let fails = |request: &Request| match request.command.operation {
         Operation::Copy => Status::WriteError,
         _ => Status::Ok,
@@ -469,7 +469,7 @@ fn a_format_that_fails_leaves_no_pair() {
     assert_eq!(retrieve(&mut driver, b"k", 512), Ok((vec![2; 512], 512)));
 }
 
-/// Where the drive's cache cannot be flushed, a segment is not discarded, but written over.
+/// A segment is not discarded where the drive's cache cannot be flushed, but written over.
 #[test]
 fn a_segment_is_not_discarded_before_the_cache_is_flushed() {
     for flushes in [true, false] {
@@ -493,8 +493,8 @@ fn a_segment_is_not_discarded_before_the_cache_is_flushed() {
     }
 }
 
-/// Where memory does not hold the index, a command's page of it is read before what needs it, and a
-/// changed one is written.
+/// A command's page of the index is read before what needs it where memory does not hold the index,
+/// and a changed one is written.
 #[test]
 fn pages_of_the_index_are_read_and_written() {
     let mut driver = indexed();
@@ -708,7 +708,7 @@ proptest! {
         let mut random = Random::new(seed);
         let mut map: BTreeMap<u8, Vec<u8>> = BTreeMap::new();
         let mut held: Vec<Request> = Vec::new();
-        // Of each command under way: its key, and its effect or what it is to read.
+        // Key of each command under way, and its effect or what it is to read.
         let mut under_way: BTreeMap<u16, (u8, Option<Vec<u8>>, u64)> = BTreeMap::new();
         let mut busy = [false; 40];
         for step in 0..1500u32 {

@@ -16,7 +16,7 @@ const GROUPS: u64 = 2;
 const UNITS: u64 = 3;
 const CHUNKS: u64 = 4;
 const SECTORS: u64 = 16;
-/// Where lists of addresses are, and a second one.
+/// Address of lists of addresses, and of a second one.
 const LIST: u64 = 0x8000;
 const TARGETS: u64 = 0x9000;
 

@@ -393,7 +393,7 @@ fn events_are_logged_if_asked_for() {
     driver.ram.set(SCRATCH, &[0x81]);
     assert_eq!(driver.admin(feature(9, 1, 1, 1)).status, 0x002, "unknown event");
     assert_eq!(driver.admin(feature(9, 3, 1, 1)).status, 0x002, "unknown handle");
-    // That placement is on cannot be changed while there are namespaces.
+    // Placement that is on cannot be changed while there are namespaces.
     let mode = Sqe { cdw10: 0x1d, cdw11: 1, ..feature(10, 0, 0, 0) };
     assert_eq!(driver.admin(mode).result, 1);
     assert_eq!(driver.admin(Sqe { opcode: 9, cdw12: 0, ..mode }).status, 0x00c);

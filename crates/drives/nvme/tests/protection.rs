@@ -12,7 +12,7 @@ const COMPARE: u8 = 5;
 const WRITE_ZEROES: u8 = 8;
 const VERIFY: u8 = 0x0c;
 const COPY: u8 = 0x19;
-/// Where metadata is that is apart.
+/// Address of metadata that is apart.
 const APART: u64 = DATA + 0x10_0000;
 /// PRINFO in Dword 12.
 const ACTION: u32 = 1 << 29;

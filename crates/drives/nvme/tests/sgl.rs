@@ -10,7 +10,7 @@ const WRITE: u8 = 1;
 const READ: u8 = 2;
 /// PSDT: the data pointer is an SGL.
 const SGL: u8 = 0x40;
-/// Where lists begin.
+/// Address at which lists begin.
 const LISTS: u64 = 0x80_0000;
 
 const DATA_BLOCK: u8 = 0x00;

@@ -202,7 +202,7 @@ mod power {
         driver.admin(sqe).status
     }
 
-    /// How long after `now` the drive gets a read that comes then.
+    /// Returns the time after `now` until the drive gets a read that comes then.
     fn delay(driver: &mut Driver, now: u64) -> u64 {
         driver.controller.set_time(now);
         driver.submit(1, Sqe::io(READ, 0, 1, DATA, 0));
@@ -601,7 +601,7 @@ mod blocks {
         }
     }
 
-    /// Whether the list is whole, and its runs of blocks.
+    /// Returns whether the list is whole, and its runs of blocks.
     fn list(driver: &mut Driver, sqe: Sqe, bad: &[u64]) -> (bool, Vec<(u64, u32)>) {
         driver.fill_scratch(0);
         driver.submit(0, sqe);

@@ -116,7 +116,7 @@ fn late_answers_are_dropped() {
     }
     assert!(driver.reap(0).is_empty());
     assert_eq!(driver.ram.get(DATA, 4096), [7; 4096]);
-    // How many wait is bounded.
+    // The number of those that wait is bounded.
     for _ in 0..16 {
         driver.submit(0, vendor(NONE, 0));
     }

@@ -645,7 +645,8 @@ fn formatting_empties_the_zones() {
     }
 }
 
-/// Whether its pieces are zeroes written or contents discarded, and whether a reset comes between.
+/// Returns whether its pieces are zeroes written or contents discarded, and whether a reset comes
+/// between.
 #[test]
 fn a_format_that_fails_leaves_the_zones_as_they_were() {
     for (erase, reset) in [(0, false), (1, false), (1, true)] {

@@ -56,7 +56,7 @@ pub struct Report {
     pub leaks: u64,
     /// Clusters with data of the disk, of the active state.
     pub allocated: u64,
-    /// Of them compressed.
+    /// Compressed ones among them.
     pub compressed: u64,
     /// Clusters of the disk.
     pub total: u64,
@@ -70,7 +70,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether nothing contradicts itself. Leaks are harmless.
+    /// Returns whether nothing contradicts itself. Leaks are harmless.
     pub fn is_sound(&self) -> bool {
         self.corruption_count == 0
     }

@@ -361,17 +361,17 @@ impl Header {
         (self.cluster_size() * 8) >> self.refcount_order
     }
 
-    /// Whether refcounts are written late.
+    /// Returns whether refcounts are written late.
     pub fn lazy_refcounts(&self) -> bool {
         self.compatible & LAZY_REFCOUNTS != 0
     }
 
-    /// Whether it was in use when its program ended.
+    /// Returns whether it was in use when its program ended.
     pub fn dirty(&self) -> bool {
         self.incompatible & DIRTY != 0
     }
 
-    /// Whether it has bitmaps that someone else keeps up to date.
+    /// Returns whether it has bitmaps that someone else keeps up to date.
     pub fn bitmaps(&self) -> bool {
         self.autoclear & BITMAPS != 0
     }

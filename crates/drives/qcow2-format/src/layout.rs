@@ -60,7 +60,7 @@ impl Field {
         Some(bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte)))
     }
 
-    /// Whether a header of this version has the field.
+    /// Returns whether a header of this version has the field.
     fn exists(self, header: &[u8]) -> bool {
         self.since == 0 || VERSION.raw(header).is_some_and(|is| is >= u64::from(self.since))
     }

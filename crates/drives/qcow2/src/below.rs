@@ -42,7 +42,7 @@ pub(crate) struct Below<'l> {
 }
 
 impl<'l> Below<'l> {
-    /// Of at most `capacity` bytes, a multiple of 512.
+    /// Makes a layer of at most `capacity` bytes, a multiple of 512.
     pub(crate) fn new(lower: &'l mut dyn Layer, capacity: u64) -> Self {
         Self { lower: RefCell::new(lower), capacity }
     }

@@ -30,7 +30,7 @@ pub struct CreateOptions {
     pub cluster_size: u64,
     /// Bits of a refcount: a power of two up to 64.
     pub refcount_bits: u32,
-    /// Whether refcounts are written late.
+    /// True if refcounts are written late.
     pub lazy_refcounts: bool,
     /// The file below, as the image is to name it, and its format.
     pub backing: Option<(String, Option<Format>)>,

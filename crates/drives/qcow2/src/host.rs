@@ -29,8 +29,8 @@ pub(crate) struct State {
     pub(crate) length: u64,
     pub(crate) tables: Tables,
     pub(crate) counters: Counters,
-    /// Whether anything was written since the last barrier, or since a flush that
-    /// ended: a write beside one that is under way can overtake the writes that it covers.
+    /// True if anything was written since the last barrier, or since a flush that ended: a write
+    /// beside one that is under way can overtake the writes that it covers.
     pub(crate) written: bool,
     // Number of writes so far, and as it was at each flush under way.
     writes: u64,

@@ -59,7 +59,7 @@ impl KillSafety {
         Self { strategy, ..Self::default() }
     }
 
-    /// Whether there is a log.
+    /// Returns whether there is a log.
     pub(crate) fn is_logged(&self) -> bool {
         matches!(self.strategy, Strategy::Logged(_))
     }

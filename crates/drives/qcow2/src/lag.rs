@@ -9,7 +9,7 @@ use crate::{Counters, Settings};
 /// Writes that a crash can undo, and the limit on how long it can.
 #[derive(Debug, Default)]
 pub(crate) struct Lag {
-    /// When the flushes ended that are not durable yet.
+    /// Times at which the flushes ended that are not durable yet.
     orders: VecDeque<Nanos>,
     /// Flushes that became durable before the first of them.
     durable: u64,
@@ -45,15 +45,15 @@ impl Lag {
         counters.lag_most_bytes = counters.lag_most_bytes.max(self.written - self.kept);
     }
 
-    /// When a flush has to be submitted: early enough to be over in time, if it takes no longer
-    /// than half of the allowed time.
+    /// Returns the time at which a flush has to be submitted: early enough to be over in time, if
+    /// it takes no longer than half of the allowed time.
     pub(crate) fn due(&self, settings: &Settings) -> Option<Nanos> {
         let oldest = *self.orders.front().filter(|_| self.flushing == 0)?;
         let full = self.bytes >= settings.max_lag_bytes;
         Some(if full { oldest } else { oldest.saturating_add(settings.max_lag / 2) })
     }
 
-    /// Whether flushes of the guest have to wait.
+    /// Returns whether flushes of the guest have to wait.
     pub(crate) fn is_over(&self, now: Nanos, settings: &Settings) -> bool {
         self.orders.front().is_some_and(|oldest| {
             now > oldest.saturating_add(settings.max_lag)

@@ -41,7 +41,7 @@ pub struct Image {
     submitted: u64,
     // Its files, if it is written.
     files: Option<Files>,
-    // Whether it could not start again after a power cut, and the reason until that is taken.
+    // True if it could not start again after a power cut, and the reason until that is taken.
     broken: bool,
     reason: Option<String>,
     closed: bool,

@@ -24,7 +24,7 @@ pub enum Kind {
     /// Zeroes; `explicit` where the image marks them as such, and it is not merely that
     /// nothing was written.
     Zero {
-        /// Whether the image marks them as zeroes.
+        /// True if the image marks them as zeroes.
         explicit: bool,
     },
     /// Data in the image's own file, from this byte on.

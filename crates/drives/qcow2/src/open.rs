@@ -190,7 +190,7 @@ fn length(path: &Path) -> Result<u64, ImageError> {
     Ok(Source::new(&file).map_err(os)?.length)
 }
 
-/// Whether [`recover`] changes the image's file, which may have `room` bytes.
+/// Returns whether [`recover`] changes the image's file, which may have `room` bytes.
 fn needs_recovery(found: &Found, room: u64) -> bool {
     let header = &found.header;
     redo_log::is_marked(header) || header.dirty() || !repair::reaches(header, room)
@@ -269,7 +269,7 @@ impl Files {
 }
 
 impl Opening {
-    /// Whether the disk can be written.
+    /// Returns whether the disk can be written.
     fn is_writable(&self) -> bool {
         self.access != Access::Read
     }

@@ -59,7 +59,7 @@ pub(crate) struct RedoLog {
     length: u64,
     // The record that is being made.
     record: Vec<u8>,
-    /// Whether it lost something, and has to be begun again.
+    /// True if it lost something, and has to be begun again.
     broken: bool,
 }
 
@@ -123,7 +123,7 @@ impl RedoLog {
         outcome
     }
 
-    /// Whether it should be begun again.
+    /// Returns whether it should be begun again.
     pub(crate) fn is_long(&self) -> bool {
         self.length > LONG
     }
@@ -191,7 +191,7 @@ fn le32(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes)
 }
 
-/// Whether the image's header says that there is a log.
+/// Returns whether the image's header says that there is a log.
 pub(crate) fn is_marked(header: &Header) -> bool {
     header.autoclear & LOGGED != 0
 }

@@ -12,8 +12,7 @@ use crate::chain::Found;
 use crate::header::{Source, DIRTY};
 use crate::{layout, refcounts as entries, Header, ImageError};
 
-/// Whether the refcount table has entries for a file of `room` bytes and a
-/// little more.
+/// Returns whether the refcount table has entries for a file of `room` bytes and a little more.
 pub(crate) fn reaches(header: &Header, room: u64) -> bool {
     let cluster = header.cluster_size();
     let blocks = u64::from(header.reftable_clusters) * (cluster / 8);

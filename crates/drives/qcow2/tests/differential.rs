@@ -26,7 +26,7 @@ struct Chain {
     files: usize,
     disk: Vec<u8>,
     shape: Shape,
-    /// Whether it may have compressed clusters.
+    /// True if it may have compressed clusters.
     packed: bool,
     /// Names of the top's internal snapshots, with the disks of then.
     snapshots: Vec<(String, Vec<u8>)>,
@@ -264,7 +264,7 @@ impl Chain {
         }
     }
 
-    /// Whether the command succeeded.
+    /// Returns whether the command succeeded.
     fn qemu_io(&mut self, command: &str) -> bool {
         self.log.push(format!("qemu-io {command}"));
         let arguments = ["-f", "qcow2", "-c", command, self.path()];

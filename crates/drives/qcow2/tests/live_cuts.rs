@@ -38,7 +38,7 @@ impl Possible {
     }
 }
 
-/// How the image's file is opened.
+/// Way of opening the image's file.
 #[derive(Clone, Copy, PartialEq)]
 enum File {
     Grows,

@@ -28,7 +28,7 @@ pub trait Debugger: Debug + Send {
 /// The wishes of a debugger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DebugJob {
-    /// When the run stops for the first time.
+    /// Moment at which the run stops for the first time.
     pub moment: Moment,
     /// The plan of a run that repeats one ([`Debugger::again`]); the moment is that plan's then.
     #[serde(default)]

@@ -7,7 +7,7 @@ use stasis_block::clock::Nanos;
 pub struct FaultRecord {
     /// Number of the fault among those of the experiment.
     pub fault: u16,
-    /// When it happened (ns).
+    /// Time at which it happened (ns).
     pub at: Nanos,
     /// The I/O that it befell, by its number among the submissions to the drive; `None` for one
     /// that befell a drive or a machine as a whole.

@@ -22,11 +22,11 @@ pub struct KernelPlaces {
     pub preempt_count: u64,
     /// Offset of `comm` in `struct task_struct`, where the kernel tells it.
     pub comm: Option<u64>,
-    /// Where it gives I/Os to its block layer, where it tells that.
+    /// Places of I/Os that it gives to its block layer, where its types describe them.
     pub bios: Option<BioPlaces>,
 }
 
-/// Where a kernel gives I/Os to its block layer, and what it tells of each.
+/// Places at which a kernel gives I/Os to its block layer, and of the fields of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BioPlaces {
     /// `blk_mq_submit_bio`, whose first argument is the `struct bio`.
@@ -35,7 +35,7 @@ pub struct BioPlaces {
     pub device: u64,
     /// See there.
     pub disk: u64,
-    /// Of `bi_iter.bi_sector` and of `bi_iter.bi_size` in `struct bio`.
+    /// Offsets of `bi_iter.bi_sector` and of `bi_iter.bi_size` in `struct bio`.
     pub sector: u64,
     /// See there.
     pub size: u64,
@@ -82,20 +82,21 @@ pub struct GuestIo {
     pub submitter: Submitter,
     /// Its thread's name, in zeroes; empty for an interrupt.
     pub thread: [u8; THREAD_NAME],
-    /// When its system call was entered; of a thread of the kernel's own when it last began to run; else
-    /// the time of the doorbell.
+    /// Time at which its system call was entered; of a thread of the kernel's own that at which it
+    /// last began to run; else the time of the doorbell.
     pub begun: Nanos,
-    /// When the kernel's block layer got it; the time of the doorbell where that is not known.
+    /// Time at which the kernel's block layer got it; the time of the doorbell where that is not
+    /// known.
     pub queued: Nanos,
-    /// When the doorbell was rung.
+    /// Time at which the doorbell was rung.
     pub rung: Nanos,
-    /// When the guest could see it complete.
+    /// Time at which the guest could see it complete.
     pub delivered: Nanos,
-    /// When a processor has taken its interrupt.
+    /// Time at which a processor has taken its interrupt.
     pub interrupted: Nanos,
-    /// When its thread was woken, if it was off its processor and asleep then.
+    /// Time at which its thread was woken, if it was off its processor and asleep then.
     pub woken: Option<Nanos>,
-    /// When its thread ran again, if it was off its processor.
+    /// Time at which its thread ran again, if it was off its processor.
     pub ran: Option<Nanos>,
     /// The calls that led to the block layer, or to the doorbell where those are not known, the innermost
     /// first.

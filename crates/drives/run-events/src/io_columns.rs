@@ -59,9 +59,9 @@ pub struct Column {
     pub kind: Kind,
     /// Its unit; empty for none.
     pub unit: &'static str,
-    /// Whether nearly every value differs from the one before, so that differences are small.
+    /// True if nearly every value differs from the one before, so that differences are small.
     pub differs: bool,
-    /// Whether files of older versions lack it; its value is then 0.
+    /// True if files of older versions lack it; its value is then 0.
     pub recent: bool,
     /// Its meaning, in Markdown.
     pub meaning: &'static str,
@@ -288,12 +288,12 @@ impl IoRecord {
         self.target.saturating_sub(self.fault)
     }
 
-    /// Whether it did not end well; refused ones are among these.
+    /// Returns whether it did not end well; refused ones are among these.
     pub fn failed(&self) -> bool {
         self.status != IoStatus::Ok
     }
 
-    /// Whether its controller refused it.
+    /// Returns whether its controller refused it.
     pub fn refused(&self) -> bool {
         self.status == IoStatus::Refused
     }

@@ -43,7 +43,7 @@ pub struct Exits {
     pub io: u64,
     /// Memory-mapped I/O.
     pub mmio: u64,
-    /// Of those, doorbell writes.
+    /// Doorbell writes among them.
     pub doorbell: u64,
     /// Model-specific registers (local APIC, timer).
     pub msr: u64,
@@ -118,7 +118,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Of a run that ended so before anything was counted.
+    /// Outcome of a run that ended so before anything was counted.
     pub fn of(ending: Ending) -> Self {
         Self {
             ending,
@@ -188,7 +188,7 @@ pub struct MachineOutcome {
     pub name: String,
     /// Reason for its end; none for one that continued until the others had ended.
     pub ending: Option<Ending>,
-    /// When its command began (ns of virtual time).
+    /// Time at which its command began (ns of virtual time).
     pub started_ns: Option<Nanos>,
     /// Virtual time of its command (ns).
     pub virtual_ns: Option<Nanos>,

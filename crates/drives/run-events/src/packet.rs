@@ -9,9 +9,9 @@ pub struct PacketRecord {
     pub network: u16,
     /// Number of the port.
     pub port: u16,
-    /// Whether the machine sent it; else it arrived.
+    /// True if the machine sent it; else it arrived.
     pub outgoing: bool,
-    /// When it left, or was with the machine (ns).
+    /// Time at which it left, or was with the machine (ns).
     pub at: Nanos,
     /// Length of the frame in bytes.
     pub length: u32,

@@ -12,28 +12,28 @@ pub struct ProfileJob {
     pub interval: Option<Nanos>,
     /// The kernel's tables for unwinding its stacks; without them a sample has the instruction only.
     pub orc: Option<Orc>,
-    /// Where the kernel has the names of threads; without them a program has none.
+    /// Place of the names of threads; without them a program has none.
     pub threads: Option<Threads>,
-    /// Where it has its modules; without them a module has no name.
+    /// Place of its modules; without them a module has no name.
     pub modules: Option<Modules>,
     /// The kernel's places that tell the time of I/Os in it, if that is kept.
     pub places: Option<KernelPlaces>,
 }
 
-/// Where a kernel has the name of the thread that a processor runs.
+/// Place of the name of the thread that a processor runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Threads {
     /// From a processor's GS base to the pointer to its thread.
     pub current: u64,
     /// Offset of `comm` in `struct task_struct`.
     pub comm: u64,
-    /// Where it has the files that programs are mapped from; without them a program's functions have
-    /// no names.
+    /// Place of the files that programs are mapped from; without them a program's functions have no
+    /// names.
     pub maps: Option<Maps>,
 }
 
-/// Where a kernel of Linux 6.1 or newer has the mappings of a thread's program: offsets (bytes) on
-/// the way from its `struct task_struct` to the name of a file.
+/// Place of the mappings of a thread's program in Linux 6.1 or newer: offsets (bytes) on the way
+/// from its `struct task_struct` to the name of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Maps {
     /// `mm` in `struct task_struct`.
@@ -64,7 +64,7 @@ pub struct Maps {
     pub name: u64,
 }
 
-/// Where a node of a maple tree has what it knows (Linux, Documentation/core-api/maple_tree.rst).
+/// Places of the fields of a node of a maple tree (Linux, Documentation/core-api/maple_tree.rst).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MapleNode {
     /// The last index of each slot but the last one: `pivot`.
@@ -73,7 +73,7 @@ pub struct MapleNode {
     pub slots: u64,
 }
 
-/// Where a kernel has its modules: a list of `struct module`, of which these are offsets (bytes).
+/// Place of a kernel's modules: a list of `struct module`, of which these are offsets (bytes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Modules {
     /// Linear address of the list's head, `modules`.
@@ -86,13 +86,13 @@ pub struct Modules {
     pub base: u64,
     /// The number of bytes of that, of 32 bits.
     pub size: u64,
-    /// Where a module has its symbols; without them its functions have no names.
+    /// Place of a module's symbols; without them its functions have no names.
     pub symbols: Option<ModuleSymbols>,
-    /// Where it has its tables for unwinding stacks; without them a stack ends at its frame.
+    /// Place of its tables for unwinding stacks; without them a stack ends at its frame.
     pub orc: Option<ModuleOrc>,
 }
 
-/// Where a module has its symbols: offsets (bytes).
+/// Place of a module's symbols: offsets (bytes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModuleSymbols {
     /// `kallsyms` in `struct module`: a pointer to a `struct mod_kallsyms`.
@@ -105,7 +105,7 @@ pub struct ModuleSymbols {
     pub strings: u64,
 }
 
-/// Where a module has its tables for unwinding stacks: offsets in `struct module` (bytes).
+/// Place of a module's tables for unwinding stacks: offsets in `struct module` (bytes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModuleOrc {
     /// `arch.num_orcs`, of 32 bits.
@@ -116,8 +116,8 @@ pub struct ModuleOrc {
     pub entries: u64,
 }
 
-/// Where a kernel has its tables for unwinding stacks (Linux, Documentation/arch/x86/orc-unwinder.rst),
-/// as linear addresses.
+/// Place of a kernel's tables for unwinding stacks (Linux,
+/// Documentation/arch/x86/orc-unwinder.rst), as linear addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orc {
     /// `__start_orc_unwind_ip`.
@@ -126,7 +126,7 @@ pub struct Orc {
     pub addresses_end: u64,
     /// `__start_orc_unwind`.
     pub entries: u64,
-    /// Whether the kernel is 6.4 or newer, which numbers the types of entries otherwise.
+    /// True if the kernel is 6.4 or newer, which numbers the types of entries otherwise.
     pub from_6_4: bool,
 }
 
@@ -141,11 +141,11 @@ pub const MAX_NAMES: u64 = 1 << 17;
 /// Samples of a processor that have one stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// When the first was taken (ns).
+    /// Time at which the first was taken (ns).
     pub at: Nanos,
     /// The processor's number among those of all machines.
     pub processor: u16,
-    /// How many samples follow each other at the interval.
+    /// Number of samples that follow each other at the interval.
     pub count: u32,
     /// The instruction, and the calls that led to it, the innermost first; empty where the processor
     /// was idle. Below 1 << 63 a program's, of which there is one; from [`NAMED`] on one of a name.

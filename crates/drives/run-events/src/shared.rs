@@ -17,10 +17,10 @@ pub struct SharedOutcome {
     pub workloads: Vec<WorkloadOutcome>,
     /// Internal activity of the drive, where it reports any.
     pub inside: Option<Inside>,
-    /// When the first step of `tails` begins (ns of virtual time).
+    /// Time at which the first step of `tails` begins (ns of virtual time).
     #[serde(default)]
     pub tails_from_ns: u64,
-    /// How long each step is (ns).
+    /// Length of each step (ns).
     #[serde(default)]
     pub tails_step_ns: u64,
     /// Each virtual disk's and each workload's tail latency over time, in this order.
@@ -71,7 +71,7 @@ pub struct TenantOutcome {
     pub service: Service,
     /// Requests that its guest preferred to its others.
     pub urgent_requests: u64,
-    /// How often its guest asked for help.
+    /// Number of times that its guest asked for help.
     pub help_calls: u64,
     /// For how long it was helped (s).
     pub helped_seconds: f64,

@@ -1,7 +1,6 @@
-//! Whether it pays to keep the drive idle for a queue that has nothing waiting:
-//! its owner, who waits for each request, may be about to send the next, right
-//! after the last on the drive ("deceptive idleness": Iyer and Druschel,
-//! "Anticipatory Scheduling", SOSP 2001).
+//! The decision to keep the drive idle for a queue that has nothing waiting: its owner, who waits
+//! for each request, may be about to send the next, right after the last on the drive ("deceptive
+//! idleness": Iyer and Druschel, "Anticipatory Scheduling", SOSP 2001).
 
 use stasis_block::clock::{Nanos, MILLISECOND};
 
@@ -24,7 +23,7 @@ pub(crate) struct Anticipation {
     last_end: Option<u64>,
     // The latest in bit 0: set for a seek.
     seeks: u32,
-    // When its last request in flight was done, nothing waiting.
+    // Time at which its last request in flight was done, nothing waiting.
     idle_since: Option<Nanos>,
     think: Nanos,
     samples: u32,
@@ -52,7 +51,7 @@ impl Anticipation {
         self.idle_since = Some(now);
     }
 
-    /// Whether most of its requests are seeks.
+    /// Returns whether most of its requests are seeks.
     pub(crate) fn seeks(&self) -> bool {
         self.seeks.count_ones() > SEEKS
     }

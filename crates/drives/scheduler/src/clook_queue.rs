@@ -2,10 +2,9 @@
 //! again from the lowest (Seltzer, Chen and Ousterhout, "Disk Scheduling
 //! Revisited", USENIX Winter 1990; Worthington, Ganger and Patt, SIGMETRICS 1994).
 //!
-//! Of the requests at one position, a sweep takes those that were there when it
-//! came by: a stream of requests at one place holds nothing else up. A flush has
-//! no place: it stands where the sweep is when it arrives, so it goes after
-//! everything that waited before it.
+//! A sweep takes, of the requests at one position, those that were there when it came by: a stream
+//! of requests at one place holds nothing else up. A flush has no place: it stands where the sweep
+//! is when it arrives, so it goes after everything that waited before it.
 //!
 //! In batches, requests that come during a sweep wait for the next one (FSCAN: Coffman,
 //! Klimko and Ryan, "Analysis of Scanning Policies for Reducing Disk Seek Times",
@@ -34,11 +33,10 @@ pub(crate) struct ClookQueue {
     // Those that the owner waits for, and the others: the time that each of a kind is given is the
     // same, so the first of a line is its latest.
     fifos: [Fifo; 2],
-    // Of the last request taken.
+    // Position of the last request taken.
     position: u64,
     sequence: u64,
-    // Of requests at `position`, those up to here belong to this sweep; `MAX`
-    // until it begins.
+    // Last of the requests at `position` that belong to this sweep; `MAX` until it begins.
     limit: u64,
 }
 
@@ -83,7 +81,7 @@ impl ClookQueue {
         }
     }
 
-    /// Whether the requests at this place belong to this sweep.
+    /// Returns whether the requests at this place belong to this sweep.
     fn sweeps(&self, at: u128) -> bool {
         let here = at > key(self.position, self.sequence) && at <= key(self.position, self.limit);
         here || at > key(self.position, u64::MAX)

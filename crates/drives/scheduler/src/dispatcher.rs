@@ -23,7 +23,7 @@ struct Behind {
     held: VecDeque<QueuedRequest>,
     // The limit that its requests pass first.
     limit: Option<LimitId>,
-    // Whether its owner asks for help.
+    // True if its owner asks for help.
     asks: bool,
     // Service by schedulers that another has followed.
     before: QueueStatistics,
@@ -294,7 +294,7 @@ impl Dispatcher {
         self.follow(now);
     }
 
-    /// When to call [`Dispatcher::next`] even if nothing else happens. May be in the
+    /// Returns the time to call [`Dispatcher::next`] even if nothing else happens. May be in the
     /// past.
     pub fn next_event(&self) -> Option<Nanos> {
         let next = self.scheduler.next_event().filter(|_| self.in_flight < self.depth);

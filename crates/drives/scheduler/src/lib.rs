@@ -64,7 +64,7 @@ pub struct QueueSpec {
     pub priority: Priority,
     /// The group it shares with others; none: it stands beside the groups.
     pub group: Option<GroupId>,
-    /// Whether its owner orders its requests itself, like a guest with a scheduler and many
+    /// True if its owner orders its requests itself, like a guest with a scheduler and many
     /// processes: `bfq` then lets none of them be overtaken for long.
     pub ordered: bool,
     /// Limits on its rate. The [`Dispatcher`] keeps them, before the scheduler.
@@ -91,10 +91,9 @@ pub struct QueuedRequest {
     pub tag: Tag,
     /// Requested command.
     pub command: Command,
-    /// Whether the owner waits for it before it continues: reads, and writes that are synchronized.
+    /// True if the owner waits for it before it continues: reads, and writes that are synchronized.
     pub sync: bool,
-    /// Whether its owner's own scheduler prefers it to the owner's others: `bfq`
-    /// does so as well.
+    /// True if its owner's own scheduler prefers it to the owner's others: `bfq` does so as well.
     pub urgent: bool,
     /// The priority it came with, if any: its queue's from then on.
     pub priority: Option<Priority>,
@@ -199,7 +198,7 @@ pub trait Scheduler: Send {
     /// The drive is done with a request.
     fn complete(&mut self, now: Nanos, tag: Tag);
 
-    /// When to call [`Scheduler::dispatch`] even if nothing else happens.
+    /// Returns the time to call [`Scheduler::dispatch`] even if nothing else happens.
     fn next_event(&self) -> Option<Nanos>;
 
     /// The queue's owner begins or ends to ask for help: that it be preferred

@@ -44,7 +44,7 @@ pub struct LimitSpec {
 }
 
 impl LimitSpec {
-    /// Whether nothing is limited.
+    /// Returns whether nothing is limited.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
@@ -123,7 +123,7 @@ impl Bucket {
         [Some(Self::new(rate, early)), Some(Self::new(burst, 0))]
     }
 
-    /// When a request may go.
+    /// Returns the time at which a request may go.
     fn ready_at(&self) -> Nanos {
         let next = self.next.saturating_add(u64::from(self.fraction > 0));
         next.saturating_sub(self.tolerance)
@@ -186,7 +186,7 @@ impl Limit {
         }
     }
 
-    /// When a command may go.
+    /// Returns the time at which a command may go.
     fn ready_at(&self, command: &Command) -> Nanos {
         if self.cost(command) == (0, 0) {
             return 0;
@@ -229,7 +229,7 @@ impl Limit {
         Some((queue, request))
     }
 
-    /// When the first waiting request may go.
+    /// Returns the time at which the first waiting request may go.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
         self.waiting.front().map(|(_, _, request)| self.ready_at(&request.command))
     }

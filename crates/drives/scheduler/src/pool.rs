@@ -26,7 +26,7 @@ pub(crate) struct Held {
     pub(crate) sequence: u64,
     pub(crate) deadline: Nanos,
     pub(crate) in_flight: bool,
-    // Of the same sweep and synchrony, in the order of arrival.
+    // Number of those of the same sweep and synchrony, in the order of arrival.
     before: u32,
     after: u32,
 }

@@ -21,7 +21,7 @@ pub enum Class {
     /// The ordinary class of I/O.
     #[default]
     BestEffort,
-    /// When nothing else waits.
+    /// Served when nothing else waits.
     Idle,
 }
 

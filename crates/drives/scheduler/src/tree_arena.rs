@@ -99,7 +99,7 @@ impl TreeArena {
         Some(right.above(new))
     }
 
-    /// Whether the key was there.
+    /// Returns whether the key was there.
     pub(crate) fn remove(&mut self, root: &mut Root, key: u128) -> bool {
         if root.is_empty() || !self.remove_below(root.node, root.height, key) {
             return false;

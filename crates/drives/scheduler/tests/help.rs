@@ -89,8 +89,8 @@ fn a_start_up_that_is_helped_takes_little_longer_than_alone() {
     assert!(not > 3.0, "{not}");
 }
 
-/// Of six on flash one asks always and one begins and ends to ask a million times a second: the
-/// loss of the other four against nobody's asking, and its bound: all of the time that help is
+/// Six on flash, of which one asks always and one begins and ends to ask a million times a second:
+/// the loss of the other four against nobody's asking, and its bound: all of the time that help is
 /// given, less the part of it that was the two's own. With `--nocapture` it prints both.
 #[test]
 fn those_who_ask_always_and_who_flip_take_no_more_than_their_bound() {

@@ -91,7 +91,7 @@ fn groups_share_and_their_queues_share_within() {
         within(groups[1], 100),
         QueueSpec::weighted(200),
     ];
-    // Of 600: a group of 100 in three, one of 300 in four, and one of 200.
+    // Weights of 600: a group of 100 in three, one of 300 in four, and one of 200.
     let parts = [1.0 / 18.0, 2.0 / 18.0, 1.0 / 8.0, 1.0 / 8.0, 2.0 / 8.0, 1.0 / 3.0];
     let clients = specs.map(Client::reader).to_vec();
     let mut world = World::new(Box::new(scheduler), FLASH, clients);

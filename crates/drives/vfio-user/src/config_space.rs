@@ -37,7 +37,7 @@ pub struct ConfigSpace {
 }
 
 impl ConfigSpace {
-    /// Of a function with `vectors` MSI-X vectors, at least one.
+    /// Makes the space of a function with `vectors` MSI-X vectors, at least one.
     pub fn new(vectors: u16) -> Self {
         let (mut bytes, mut writable) = ([0; SIZE], [0; SIZE]);
         let mut put = |at: usize, of: &[u8]| bytes[at..at + of.len()].copy_from_slice(of);
@@ -69,7 +69,7 @@ impl ConfigSpace {
         self.bytes = self.first;
     }
 
-    /// Whether the function may reach memory.
+    /// Returns whether the function may reach memory.
     pub fn is_bus_master(&self) -> bool {
         self.bytes[COMMAND] & BUS_MASTER as u8 != 0
     }

@@ -44,7 +44,7 @@ pub struct Connection<F> {
     /// Its length as far as it is known: the header's, then its own.
     length: usize,
     descriptors: Vec<F>,
-    /// Whether the version was agreed on.
+    /// True if the version was agreed on.
     agreed: bool,
 }
 
@@ -68,8 +68,8 @@ fn u32_at(raw: &[u8], at: usize) -> u32 {
 }
 
 impl<F> Connection<F> {
-    /// How many bytes the message under way lacks: the carrier takes no more from the stream at a
-    /// time, so that descriptors come with the message that they belong to.
+    /// Returns the number of bytes that the message under way lacks: the carrier takes no more from
+    /// the stream at a time, so that descriptors come with the message that they belong to.
     pub fn wants(&self) -> usize {
         self.length - self.raw.len()
     }

@@ -15,7 +15,7 @@ use crate::request::{command, DmaMap, DmaUnmap, Request, Vectors};
 pub struct Answer {
     /// The bytes behind the header.
     pub payload: Payload,
-    /// Whether the descriptor of BAR 0's memory goes with it.
+    /// True if the descriptor of BAR 0's memory goes with it.
     pub has_memory: bool,
 }
 
@@ -55,7 +55,7 @@ pub struct Drive<'a> {
 pub struct Device {
     /// The controller in its subsystem.
     id: ControllerId,
-    /// How many MSI-X vectors there are.
+    /// Number of MSI-X vectors.
     vectors: u16,
     space: ConfigSpace,
     table: Vec<u8>,
@@ -63,7 +63,7 @@ pub struct Device {
     pending: u128,
     /// Doorbells as they were last seen.
     seen: Vec<u32>,
-    /// Whether clients map the doorbells.
+    /// True if clients map the doorbells.
     mapped: bool,
     accesses: u64,
 }
@@ -92,17 +92,17 @@ impl Device {
         self.id
     }
 
-    /// Whether clients map the doorbells.
+    /// Returns whether clients map the doorbells.
     pub fn is_mapped(&self) -> bool {
         self.mapped
     }
 
-    /// Whether the guest lets the device reach memory.
+    /// Returns whether the guest lets the device reach memory.
     pub fn is_bus_master(&self) -> bool {
         self.space.is_bus_master()
     }
 
-    /// Whether a driver rings doorbells in mapped memory.
+    /// Returns whether a driver rings doorbells in mapped memory.
     pub fn is_polled(&self, subsystem: &Subsystem) -> bool {
         self.mapped && self.space.is_bus_master() && subsystem.is_enabled(self.id)
     }
@@ -270,7 +270,7 @@ impl Device {
         }
     }
 
-    /// Whether a doorbell was rung in mapped memory.
+    /// Returns whether a doorbell was rung in mapped memory.
     pub fn is_rung(&self, subsystem: &Subsystem, doorbells: &dyn Doorbells) -> bool {
         self.is_polled(subsystem) && doorbells.differ(&self.seen)
     }
@@ -319,7 +319,7 @@ impl Device {
         self.pending |= 1u128.checked_shl(vector.into()).unwrap_or(0);
     }
 
-    /// Whether `vector` was to be signalled before it was connected; it is not any more.
+    /// Returns whether `vector` was to be signalled before it was connected; it is not any more.
     pub fn take_pending(&mut self, vector: u16) -> bool {
         let bit = 1u128.checked_shl(vector.into()).unwrap_or(0);
         let was = self.pending & bit != 0;

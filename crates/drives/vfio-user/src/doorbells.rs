@@ -5,7 +5,7 @@ pub trait Doorbells {
     /// Reads the first words, as many as there is room for; later accesses to memory come after.
     fn read(&self, into: &mut [u32]);
 
-    /// Whether the first words differ from `seen`.
+    /// Returns whether the first words differ from `seen`.
     fn differ(&self, seen: &[u32]) -> bool;
 
     /// Writes a word.

@@ -91,7 +91,7 @@ impl Refusal {
         }
     }
 
-    /// Whether clients that keep to the protocol ask so, to learn what there is.
+    /// Returns whether clients that keep to the protocol ask so, to learn what there is.
     pub fn is_question(&self) -> bool {
         matches!(self, Self::Command(_) | Self::Index { .. })
     }

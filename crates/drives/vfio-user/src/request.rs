@@ -30,7 +30,7 @@ pub struct DmaMap {
     pub size: u64,
     /// Offset of its beginning in its file.
     pub offset: u64,
-    /// Whether the device may write there.
+    /// True if the device may write there.
     pub writable: bool,
 }
 
@@ -53,7 +53,7 @@ pub enum DmaUnmap {
 pub struct Vectors<F> {
     /// The first of them.
     pub start: u16,
-    /// How many.
+    /// Number of units.
     pub count: u16,
     /// The descriptors that signal them from now on, one each, or none.
     pub descriptors: Vec<F>,

@@ -155,7 +155,7 @@ impl<D: VirtioDevice> Pci<D> {
         Some(queue.vector).filter(|&vector| vector != NO_VECTOR)
     }
 
-    /// Whether `offset` is where queues are notified.
+    /// Returns whether `offset` is where queues are notified.
     pub fn is_doorbell(offset: u64) -> bool {
         (NOTIFY..BAR_SIZE).contains(&offset)
     }

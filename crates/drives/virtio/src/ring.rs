@@ -96,7 +96,7 @@ pub struct Ring {
     in_flight: u16,
     event_index: bool,
     notify: Doorbells,
-    /// Whether nothing more is taken.
+    /// True if nothing more is taken.
     pub paused: bool,
     track: Option<Box<dyn Track>>,
 }

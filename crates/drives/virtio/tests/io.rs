@@ -442,7 +442,7 @@ proptest! {
         let mut plain = vec![0u8; driver.disk.len()];
         for chunk in steps.chunks(batch) {
             let mut expected = std::collections::HashMap::new();
-            // Of each queue the heads of its chains, in the order in which they were put there.
+            // Heads of each queue's chains, in the order in which they were put there.
             let mut heads = [(); 2].map(|()| std::collections::VecDeque::new());
             let mut asked = 0;
             for (index, step) in chunk.iter().enumerate() {

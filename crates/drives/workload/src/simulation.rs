@@ -15,9 +15,9 @@ pub struct Finished {
     pub io: Io,
     /// Its number among all submissions, from 0.
     pub order: u64,
-    /// When it was submitted (ns).
+    /// Time at which it was submitted (ns).
     pub submit: Nanos,
-    /// When it completed (ns).
+    /// Time at which it completed (ns).
     pub at: Nanos,
     /// Outcome of the I/O.
     pub fate: Fate,

@@ -10,7 +10,7 @@ use crate::TraceError;
 pub struct Io {
     /// Submitter: a job's thread, or a trace's queue.
     pub thread: u16,
-    /// Whether it comes before the measurement: a job's ramp time, or the boot in a run's I/Os.
+    /// True if it comes before the measurement: a job's ramp time, or the boot in a run's I/Os.
     pub early: bool,
     /// Its number among those of its source, where that tells them apart.
     pub number: u64,
@@ -23,7 +23,7 @@ pub struct Io {
 /// The caller takes each I/O at its time, and reports each completion at its time; of a completion
 /// and a submission at the same time, the completion comes first.
 pub trait Workload {
-    /// When the next I/O is submitted (ns), if no completion changes that;
+    /// Returns the time at which the next I/O is submitted (ns), if no completion changes that;
     /// `None` while it waits for a completion, and once it is over.
     fn next_at(&self) -> Option<Nanos>;
 

@@ -190,7 +190,7 @@ const CASES: &[(&str, Agree)] = &[
     ("rw=read size=64k time_based", Exactly),
     ("rw=read size=100% size=64k", Exactly),
     ("rw=read size=64k size=1%", Exactly),
-    // Of a number of blocks that is no power of two, some are met by no rank.
+    // Some of a number of blocks that is no power of two are met by no rank.
     ("rw=randread size=4000k io_size=64m random_distribution=zipf:0.8", InSpread),
     ("rw=randread size=4000k io_size=64m random_distribution=zipf:1.2", InSpread),
     ("rw=randread size=4000k io_size=64m random_distribution=pareto:0.3", InSpread),
@@ -443,7 +443,8 @@ fn batches_keep_the_same_depths() {
         ("iodepth=16 iodepth_batch=8 iodepth_batch_complete=4", 8),
         ("iodepth=16 iodepth_batch=8 iodepth_batch_complete=4 iodepth_batch_complete_max=8", 8),
         ("iodepth=16 iodepth_low=4", 1),
-        // Of others libaio submits a batch in two parts, where its ring of so many entries ends.
+        // A batch of others is submitted in two parts by libaio, where its ring of so many entries
+        // ends.
         ("iodepth=32 iodepth_batch_submit=0 iodepth_low=16", 32),
         ("iodepth=8 iodepth_batch_complete_min=0", 1),
     ] {

@@ -80,7 +80,7 @@ fn an_io_follows_the_completions_that_it_followed_in_the_trace() {
     let (fast, _) = replayed(of_text(TWO), OPTIONS, |_| 1_000);
     let expected = [(100, 0), (200, 10), (208, 12), (108, 31), (216, 53), (116, 450)];
     assert_eq!(fast, us(&expected));
-    // Of two in flight, the last to complete here counts, whichever it was in the trace.
+    // The last of two in flight to complete here counts, whichever it was in the trace.
     let (odd, _) =
         replayed(of_text(TWO), OPTIONS, |sector| if sector == 208 { 70_000 } else { 5_000 });
     assert!(odd.contains(&(216, 12_000 + 70_000 + 40_000)), "{odd:?}");

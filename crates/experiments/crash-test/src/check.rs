@@ -45,7 +45,7 @@ pub struct GuestCheck {
     limit: Duration,
     devices: Vec<Device>,
     places: Places,
-    // Whether each check has a separate guest.
+    // True if each check has a separate guest.
     alone: bool,
     // The archive of the experiment's files.
     files: Arc<[u8]>,

@@ -120,7 +120,7 @@ impl StateDisk {
         Ok(())
     }
 
-    /// Whether the disk was all zeroes before the run.
+    /// Returns whether the disk was all zeroes before the run.
     pub fn was_empty(&self) -> bool {
         matches!(self, Self::Raw(RawDisk { base: None }))
     }
@@ -387,7 +387,7 @@ impl StateDisk {
     }
 }
 
-/// Whether an extent of an image is not zeroes.
+/// Returns whether an extent of an image is not zeroes.
 fn holds_data(extent: &Extent) -> bool {
     !matches!(extent.kind, Kind::Zero { .. })
 }

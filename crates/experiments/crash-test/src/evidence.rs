@@ -55,8 +55,8 @@ pub struct Evidence {
 pub struct Span {
     /// Its kind.
     pub kind: SpanKind,
-    /// When it was submitted and when it ended; of one that did not end near the cut, the last
-    /// instant that is looked at (ns).
+    /// Times at which it was submitted and at which it ended; of one that did not end near the cut,
+    /// the last instant that is looked at (ns).
     pub at: (Nanos, Nanos),
     /// Its description.
     pub what: String,
@@ -106,7 +106,7 @@ pub struct LostChange {
     pub left: u64,
     /// The reason why the drive could lose it.
     pub why: LossReason,
-    /// Whether the finding is about this change.
+    /// True if the finding is about this change.
     pub named: bool,
     /// Holders of its places, by the file system's own tools; of the findings that are looked into.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -139,7 +139,7 @@ pub struct BrokenPromise {
     pub length: u64,
     /// Time of its submission (ns).
     pub submitted: Nanos,
-    /// Whether the write was durable by itself (FUA), and not by a flush after it.
+    /// True if the write was durable by itself (FUA), and not by a flush after it.
     pub durable: bool,
     /// Time from which it is durable (ns): the end of the flush or of the write, and of an ordered
     /// image the largest lag later.
@@ -148,7 +148,8 @@ pub struct BrokenPromise {
     pub lag: Nanos,
     /// The first line of output after that, before the cut: the step that relied on it.
     pub step: Option<Line>,
-    /// Where there was none, the first line after the cut in the traced run: the step under way.
+    /// First line after the cut in the traced run where there was none before it: the step under
+    /// way.
     pub under_way: Option<Line>,
 }
 
@@ -166,15 +167,15 @@ pub struct Line {
 pub struct NearEvent {
     /// Its time (ns).
     pub at: Nanos,
-    /// Whether it is before the cut.
+    /// True if it is before the cut.
     pub before: bool,
     /// Its description.
     pub what: String,
 }
 
 impl Evidence {
-    /// Of the state `cut` of a trace; `enumerator` is at its point. `named`: the write that the
-    /// finding is about, by drive and place in the guest's log.
+    /// Returns the evidence of the state `cut` of a trace; `enumerator` is at its point. `named`:
+    /// the write that the finding is about, by drive and place in the guest's log.
     pub fn of(
         trace: &Trace,
         enumerator: &Enumerator<'_>,
@@ -288,7 +289,7 @@ impl Evidence {
             .collect()
     }
 
-    /// How many changes are missing and torn.
+    /// Returns the number of changes that are missing and torn, in words.
     pub fn counted(&self) -> String {
         let (missing, torn) = (units::count(self.missing), units::count(self.torn));
         format!("{missing} missing, {torn} torn")
@@ -312,14 +313,15 @@ pub fn reason(why: LossReason) -> &'static str {
     REASONS.iter().find(|(each, ..)| *each == why).map_or("", |(_, words, _)| words)
 }
 
-/// Whether a request of the guest is this one of the drive below.
+/// Returns whether a request of the guest is this one of the drive below.
 fn is_same(guest: &TracedRequest, drive: &TracedRequest) -> bool {
     let place = |one: &Command| (one.operation, one.offset, one.length);
     place(&guest.command) == place(&drive.command) && guest.submit.0 <= drive.submit.0
 }
 
 impl BrokenPromise {
-    /// Of a write by drive and place in the guest's log, at a cut after `point` events.
+    /// Returns the fate of a write by drive and place in the guest's log, at a cut after `point`
+    /// events.
     pub fn of(trace: &Trace, point: CutPoint, (drive, place): (usize, usize)) -> Option<Self> {
         let log = &trace.drives.get(drive)?.guest;
         let write = log.requests.get(place)?;

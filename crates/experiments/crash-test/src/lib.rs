@@ -81,7 +81,7 @@ pub struct CrashTest<'a> {
     pub check: Option<&'a str>,
     /// Time limit of a check, in virtual time of its guest; by default the experiment's.
     pub check_limit: Option<Duration>,
-    /// Whether a flush covers nothing that was in flight when it was submitted; the experiment's
+    /// True if a flush covers nothing that was in flight when it was submitted; the experiment's
     /// `strict` has the same effect.
     pub strict: bool,
     /// Interval of the check: it runs on one of this many states.
@@ -90,7 +90,7 @@ pub struct CrashTest<'a> {
     pub checkers: Option<NonZeroUsize>,
     /// A fault to inject below the drives as the guest sees them.
     pub fault: Option<Fault>,
-    /// Whether the disks of the state `state`, or else of the first finding's state, are left as
+    /// True if the disks of the state `state`, or else of the first finding's state, are left as
     /// files in the results folder.
     pub keep_disk: bool,
     /// File for the findings as tests in JUnit's XML.

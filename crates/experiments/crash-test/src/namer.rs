@@ -33,7 +33,7 @@ const BLOCKS: usize = 16;
 pub struct Range {
     /// The drive's number.
     pub drive: usize,
-    /// Whether it is of the guest's disk, or of the drive below an image: of the image's file.
+    /// Level of the disk: the guest's, or the drive's below an image, which holds the image's file.
     pub level: Level,
     /// Its first byte.
     pub offset: u64,

@@ -29,7 +29,7 @@ pub struct Session {
     pub(crate) disks: Vec<StateDisk>,
     pub(crate) strict: bool,
     folder: PathBuf,
-    // Whether the disks have been states.
+    // True if the disks have been states.
     used: bool,
     // States that were inspected.
     inspected: HashSet<Inspected>,
@@ -84,7 +84,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether a check in a guest found it.
+    /// Returns whether a check in a guest found it.
     pub fn is_of_a_check(self) -> bool {
         matches!(self, Self::Check | Self::Late)
     }
@@ -118,7 +118,7 @@ pub struct Outcome {
     /// Findings of a check that were not found again in a guest with this state alone and a clock
     /// of instructions. They say nothing of the disks, and count for nothing.
     pub not_repeated: Vec<Finding>,
-    /// Whether the session was stopped.
+    /// True if the session was stopped.
     pub stopped: bool,
     /// Disks that are left, and whose zones are not: which, and why.
     #[serde(skip)]
@@ -140,7 +140,7 @@ pub type ImageChecker = dyn FnMut(&File) -> Result<Option<String>>;
 
 /// The checks of each state.
 pub struct StateChecks<'a> {
-    /// Whether the oracle compares the state with the promises.
+    /// True if the oracle compares the state with the promises.
     pub oracle: bool,
     /// A check in a guest, if any.
     pub check: Option<&'a mut dyn Check>,
@@ -152,7 +152,7 @@ pub struct StateChecks<'a> {
     pub image_checker: Option<&'a mut ImageChecker>,
     /// Interval of the image checker: it runs on one of this many states.
     pub image_checker_every: u64,
-    /// Whether each state is looked at, though there are equal ones.
+    /// True if each state is looked at, though there are equal ones.
     pub each: bool,
 }
 
@@ -324,7 +324,7 @@ impl Session {
         self.trace.drives.iter().map(|drive| drive.guest.overlapping_flushes()).sum()
     }
 
-    /// Whether a flush covers nothing that was in flight when it was submitted.
+    /// Returns whether a flush covers nothing that was in flight when it was submitted.
     pub fn is_strict(&self) -> bool {
         self.strict
     }

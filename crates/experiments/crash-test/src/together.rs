@@ -14,13 +14,13 @@ use crate::session::{Outcome, Session, StateChecks};
 pub struct Together<'a> {
     /// The file of the trace.
     pub trace: &'a Path,
-    /// Whether a flush covers nothing that was in flight.
+    /// True if a flush covers nothing that was in flight.
     pub strict: bool,
     /// The states, in rounds.
     pub rounds: &'a [Vec<Cut>],
     /// Interval of the check: it runs on one of this many states.
     pub check_every: u64,
-    /// Whether the oracle compares the states with the promises too, and equal states are left out.
+    /// True if the oracle compares the states with the promises too, and equal states are left out.
     pub oracle: bool,
 }
 

@@ -198,7 +198,8 @@ impl<'a> Enumerator<'a> {
         found
     }
 
-    /// What is left of each change of a drive that is not settled, in the order of submission.
+    /// Returns the remainder of each change of a drive that is not settled, in the order of
+    /// submission.
     fn survivals(&self, index: usize, sampling: Sampling) -> Vec<(usize, Survival)> {
         let sampling = match sampling {
             Sampling::Random(seed) => Sampling::Random(hash(seed, index as u64)),
@@ -242,7 +243,8 @@ impl<'a> Enumerator<'a> {
 }
 
 impl DriveCrashState {
-    /// Of each zone that is not empty, its first byte on the drive, and the bytes that are written.
+    /// Returns the first byte on the drive of each zone that is not empty, and the bytes that are
+    /// written.
     pub fn pointers_in_bytes(&self) -> Vec<(u64, u64)> {
         let bytes = |sectors: u64| sectors * crate::sectors::SECTOR as u64;
         self.pointers.iter().map(|(zone, written)| (bytes(*zone), bytes(*written))).collect()

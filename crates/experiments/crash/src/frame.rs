@@ -24,7 +24,7 @@ pub enum Frame<'a> {
         level: Level,
         /// Size of the disk (bytes).
         capacity: u64,
-        /// Whether discarded ranges read as zeroes.
+        /// True if discarded ranges read as zeroes.
         discard_zeroes: bool,
         /// Data that the drive at the bottom can lose in a power cut.
         power_loss: PowerLoss,

@@ -144,7 +144,7 @@ impl<W: Write + Seek> LogWrites<W> {
         let entry = |flags, data| Ok(Request::Entry(Entry { sector, sectors, flags, data }));
         match command.operation {
             Operation::Write => entry(fua, data.to_vec()),
-            // Of a drive without such a command Linux writes the zeroes.
+            // Linux writes the zeroes of a drive without such a command.
             Operation::WriteZeroes => {
                 entry(fua, vec![0; usize::try_from(command.length).unwrap_or(usize::MAX)])
             }
@@ -269,7 +269,7 @@ mod tests {
                 completion(4, Status::WriteError),
                 request(5, Command::new(Operation::Discard, 512 * 8, 512 * 16), &[]),
                 completion(5, Status::Ok),
-                // Of another drive, or below an image.
+                // A request of another drive, or below an image.
                 Frame::Request {
                     drive: 0,
                     level: Level::Guest,

@@ -1,4 +1,4 @@
-//! Whether a disk is one that the guest may find after a power cut.
+//! The disks that the guest may find after a power cut.
 //!
 //! A disk is judged by its contents alone: each sector must hold data that was written there, or
 //! its content before the run. If several writes fit, the one that violates no promise is assumed.
@@ -203,7 +203,7 @@ impl<'a> Oracle<'a> {
         Ok(())
     }
 
-    /// Whether a write had ended before another of the same sector began.
+    /// Returns whether a write had ended before another of the same sector began.
     fn precedes(&self, request: &TracedRequest, newer: u32) -> bool {
         request.end.is_some_and(|(_, end, _)| end < self.request(newer).submit.1)
     }

@@ -47,7 +47,7 @@ struct DriveSink {
     level: Level,
     capacity: u64,
     discard_zeroes: bool,
-    // Of the drive, whatever its blocks are; and of its blocks, as the last frame has it.
+    // The drive's power loss, whatever its blocks are; and its blocks, as the last frame has them.
     power_loss: PowerLoss,
     told: Option<PowerLoss>,
 }

@@ -29,7 +29,7 @@ pub struct TracedRequest {
 }
 
 impl TracedRequest {
-    /// Whether the command had succeeded after `point` events.
+    /// Returns whether the command had succeeded after `point` events.
     pub fn well_by(&self, point: CutPoint) -> bool {
         self.end.is_some_and(|(_, event, well)| well && event < point)
     }
@@ -40,7 +40,7 @@ impl TracedRequest {
 pub struct RequestLog {
     /// Size of the disk (bytes).
     pub capacity: u64,
-    /// Whether discarded ranges read as zeroes.
+    /// True if discarded ranges read as zeroes.
     pub discard_zeroes: bool,
     /// Data that the drive can lose in a power cut.
     pub power_loss: PowerLoss,
@@ -52,12 +52,12 @@ pub struct RequestLog {
 }
 
 impl RequestLog {
-    /// Whether the command `place` changes the disk.
+    /// Returns whether the command `place` changes the disk.
     pub fn changes(&self, place: usize) -> bool {
         self.command_changes(&self.requests[place].command)
     }
 
-    /// Whether a command changes the disk. A zone reads as zeroes after its reset.
+    /// Returns whether a command changes the disk. A zone reads as zeroes after its reset.
     pub(crate) fn command_changes(&self, command: &Command) -> bool {
         match command.operation {
             Operation::Write | Operation::WriteZeroes | Operation::Copy => true,

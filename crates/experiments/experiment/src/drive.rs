@@ -252,8 +252,8 @@ impl DriveSpec {
         }
     }
 
-    /// Whether a namespace, counted from 1, can have another size: it has blocks alone, and no endurance
-    /// group.
+    /// Returns whether a namespace, counted from 1, can have another size: it has blocks alone, and
+    /// no endurance group.
     pub(crate) fn can_resize(&self, nsid: u32) -> bool {
         match self.namespace.get((nsid as usize).wrapping_sub(1)) {
             None => self.zones.is_none() && self.key_value.is_none() && self.ocssd.is_none(),
@@ -263,19 +263,19 @@ impl DriveSpec {
         }
     }
 
-    /// Whether it has zones, or any of its namespaces.
+    /// Returns whether it has zones, or any of its namespaces.
     pub fn has_zones(&self) -> bool {
         self.zones.is_some() || self.namespace.iter().any(|one| one.zones.is_some())
     }
 
-    /// Whether its zones have random write areas, or those of any of its namespaces.
+    /// Returns whether its zones have random write areas, or those of any of its namespaces.
     pub fn has_random_write_areas(&self) -> bool {
         let namespaces = self.namespace.iter().map(|one| &one.zones);
         let zones = namespaces.chain([&self.zones]).flatten();
         zones.into_iter().any(|zones| zones.zrwa.is_some())
     }
 
-    /// Whether it has pairs of keys and values, or any of its namespaces.
+    /// Returns whether it has pairs of keys and values, or any of its namespaces.
     pub fn has_pairs(&self) -> bool {
         self.key_value.is_some() || self.namespace.iter().any(|one| one.key_value.is_some())
     }

@@ -106,8 +106,8 @@ pub struct Experiment {
     pub faults: Vec<ScheduledFault>,
     /// Faults that can happen, of which the seed draws some.
     pub fault_space: Option<FaultSpace>,
-    /// Whether the commands of several machines write a history: operations of clients, a JSON object a
-    /// line of output, as Jepsen and Maelstrom have them.
+    /// True if the commands of several machines write a history: operations of clients, a JSON
+    /// object a line of output, as Jepsen and Maelstrom have them.
     pub history: bool,
     /// Thresholds that the run is expected to meet.
     #[serde(rename = "expect")]
@@ -129,12 +129,12 @@ pub struct MachineSpec {
     /// Variables of the machine, for its command's environment, and for commands and `templates` as
     /// `{{machine.VARIABLE}}`.
     pub variables: BTreeMap<String, String>,
-    /// Whether the run waits for the end of this machine's command.
+    /// True if the run waits for the end of this machine's command.
     pub wait: bool,
     /// I/O scheduler of the guest's kernel for each of the machine's drives.
     #[schemars(extend("enum" = GUEST_SCHEDULERS))]
     pub guest_scheduler: Option<String>,
-    /// Whether the guest's bfq notifies the host's scheduler when it raises weights.
+    /// True if the guest's bfq notifies the host's scheduler when it raises weights.
     pub coordinate: bool,
     /// Drives of this machine alone, where there are several machines.
     #[serde(rename = "drive")]
@@ -159,11 +159,12 @@ pub struct MachineSpec {
     /// turn, as always under `exact`. With several, a run is quicker, and the guest's clock stands
     /// still for up to a quantum on a processor that is behind.
     pub threads: Option<u32>,
-    /// Whether time may be set back for a drive faster than the guest.
+    /// True if time may be set back for a drive faster than the guest.
     pub rewind: bool,
-    /// Whether RDRAND and RDSEED are visible; a run does not repeat then.
+    /// True if RDRAND and RDSEED are visible; a run does not repeat then.
     pub random: bool,
-    /// Whether the guest's kernel lays out each program's address space at random, under `exact` too.
+    /// True if the guest's kernel lays out each program's address space at random, under `exact`
+    /// too.
     pub randomize: bool,
 }
 
@@ -558,7 +559,7 @@ impl MachineSpec {
 /// Linux's I/O schedulers (Documentation/block).
 const GUEST_SCHEDULERS: [&str; 4] = ["bfq", "mq-deadline", "kyber", "none"];
 
-/// Whether a text that is no experiment is a job file of fio.
+/// Returns whether a text that is no experiment is a job file of fio.
 fn is_fio_job(path: &Path, text: &str) -> bool {
     // Options that nearly every job has (fio(1)); none is a key of an experiment.
     const OPTIONS: [&str; 5] = ["rw", "readwrite", "ioengine", "iodepth", "filename"];

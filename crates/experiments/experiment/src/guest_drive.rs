@@ -20,7 +20,7 @@ macro_rules! guest_drive {
             #[serde(default)]
             #[schemars(range(min = 1, max = 64))]
             pub queues: Option<u16>,
-            /// Whether each doorbell write leaves the guest.
+            /// Doorbell writes that leave the guest.
             #[serde(default)]
             pub doorbells: Doorbells,
             /// Serial number, as the guest sees it.

@@ -49,7 +49,7 @@ pub fn distinct_serials(serials: impl IntoIterator<Item = String>) -> Result<(),
     Ok(())
 }
 
-/// Whether a name can be a folder's, and a mark in the output.
+/// Returns whether a name can be a folder's, and a mark in the output.
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     !name.is_empty() && name.chars().all(plain) && !name.starts_with('.')

@@ -63,7 +63,7 @@ impl NamespaceSpec {
         Ok(())
     }
 
-    /// Of `bytes` bytes those that it uses.
+    /// Returns the number of `bytes` bytes that it uses.
     fn whole(&self, bytes: u64) -> u64 {
         let step = self.zones.as_ref().map_or(STEP, |zones| zones.size.max(1));
         bytes / step * step

@@ -56,7 +56,6 @@ pub struct ServeSpec {
     pub dh_groups: Vec<String>,
     /// User to become once everything is open.
     pub user: Option<String>,
-    /// Whether system calls and files are left open that the server does not
-    /// need.
+    /// True if system calls and files are left open that the server does not need.
     pub unconfined: bool,
 }

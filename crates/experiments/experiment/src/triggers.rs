@@ -46,7 +46,7 @@ pub enum Trigger {
 pub struct FaultTrigger {
     /// Number of the fault among the experiment's.
     pub number: u16,
-    /// What it waits for.
+    /// Event that it waits for.
     pub trigger: Trigger,
     /// Limit on how often it brings the fault about.
     pub times: u64,

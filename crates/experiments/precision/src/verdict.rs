@@ -104,14 +104,14 @@ impl Verdict {
         }
     }
 
-    /// Whether results can be trusted at all.
+    /// Returns whether results can be trusted at all.
     pub fn is_usable(&self) -> bool {
         !matches!(self, Self::Unusable { .. })
     }
 }
 
 impl Delivered {
-    /// Whether every I/O took as long as it was to take. Without a target there is nothing
+    /// Returns whether every I/O took as long as it was to take. Without a target there is nothing
     /// to compare: a drive of 0 ns completes with the exit that submits.
     fn exact(&self) -> bool {
         self.target_ns == 0 || self.max_ns == self.target_ns && self.error_percent == Some(0.0)

@@ -32,7 +32,7 @@ pub trait Point: Sync {
     /// Name of the point in messages, and of its folder.
     fn name(&self) -> Cow<'_, str>;
 
-    /// Whether nothing else may run at the same time, because wall-clock time is a result.
+    /// Returns whether nothing else may run at the same time, because wall-clock time is a result.
     fn runs_alone(&self) -> bool {
         false
     }
@@ -47,7 +47,7 @@ pub struct Turn {
     pub number: usize,
     /// Index of the thread; it runs one point at a time.
     pub worker: usize,
-    /// Whether other points may run at the same time.
+    /// True if other points may run at the same time.
     pub is_beside_others: bool,
 }
 

@@ -80,8 +80,8 @@ impl Begins {
     }
 }
 
-/// Whether the seed decides the state of something before the commands begin: of a drive, or of a
-/// host's workload.
+/// Returns whether the seed decides the state of something before the commands begin: of a drive,
+/// or of a host's workload.
 fn boots_by_seed(plan: &RunPlan) -> bool {
     let begins = |drive: &PlannedDrive| drive.spec.model.kind().begins_by_seed();
     !plan.workloads.is_empty() || plan.media().any(begins)

@@ -12,7 +12,7 @@ use crate::plan::PlannedMachine;
 /// A branch of a run.
 #[derive(Debug, Clone)]
 pub struct Branched {
-    /// When it begins.
+    /// Time at which it begins.
     pub at: At,
     /// The machine whose guest runs the command; the first, where none is named.
     pub machine: Option<String>,

@@ -66,7 +66,8 @@ impl Changed<'_> {
         let (was, is) = (table(self.of)?, table(branch)?);
         let mut all = Vec::new();
         differ("", &was, &is, &mut all);
-        // Where the results go, and how long somebody waits for them, is no part of the run.
+        // The place of the results, and the time that somebody waits for them, is no part of the
+        // run.
         all.retain(|one| one.key != "results" && one.key != "wall-limit");
         if let Some(one) = all.iter().find(|one| !may(&one.key)) {
             bail!(
@@ -97,13 +98,13 @@ impl Changed<'_> {
     }
 }
 
-/// Whether the key is that of a command.
+/// Returns whether the key is that of a command.
 fn is_command(key: &str) -> bool {
     let of_machine = |rest: &str| rest.ends_with(&format!(".{COMMAND}"));
     key == COMMAND || key.strip_prefix("machine.").is_some_and(of_machine)
 }
 
-/// Whether a branch may change the value of this key.
+/// Returns whether a branch may change the value of this key.
 fn may(key: &str) -> bool {
     let below = |of: &str| {
         key.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -113,8 +114,8 @@ fn may(key: &str) -> bool {
         || SETTINGS.iter().any(|(table, keys)| is_setting(key, table, keys))
 }
 
-/// Whether the key is one of these of a table of that name: `TABLE.NAME.KEY`, which may lie in a
-/// machine's.
+/// Returns whether the key is one of these of a table of that name: `TABLE.NAME.KEY`, which may lie
+/// in a machine's.
 fn is_setting(key: &str, table: &str, keys: &[&str]) -> bool {
     let own = key.strip_prefix(table).or_else(|| {
         let (machine, rest) = key.split_once(&format!(".{table}"))?;

@@ -10,7 +10,7 @@ use stasis_run_events::{Moment, SharedDebugger};
 /// The debugger of a run.
 #[derive(Debug, Clone)]
 pub struct Debugged {
-    /// When the run stops for the first time.
+    /// Moment at which the run stops for the first time.
     pub at: At,
     /// The wire to the debugger.
     pub debugger: SharedDebugger,

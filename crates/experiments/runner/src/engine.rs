@@ -1,4 +1,4 @@
-//! Where a machine runs: on this host's KVM, or inside a software host.
+//! Place where a machine runs: this host's KVM, or a software host.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;

@@ -36,10 +36,10 @@ const FLASH: &str = "flash";
 struct StateFile {
     /// [`FORM`].
     form: String,
-    /// Whether a run has begun to change the drive and has not ended.
+    /// True if a run has begun to change the drive and has not ended.
     in_use: bool,
-    /// Where the state is kept before each completion that depends on it, in the files of
-    /// [`follow`]: the boot of the host and the medium's file ([`follow::moment`]).
+    /// Place of the state before each completion that depends on it, in the files of [`follow`]:
+    /// the boot of the host and the medium's file ([`follow::moment`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     current: Option<String>,
     /// The medium's contents, by a sample, as the last run left them.
@@ -55,15 +55,15 @@ pub struct Before {
     file: Option<PathBuf>,
     /// The medium's file or device.
     medium: PathBuf,
-    /// Whether the medium existed already.
+    /// True if the medium existed already.
     existed: bool,
     /// The content of the state file.
     found: Option<StateFile>,
     /// The sample of the medium, where there is a state file.
     sample: String,
-    /// Whether the medium has data, where it is an image in qcow2 without a state file.
+    /// True if the medium has data, where it is an image in qcow2 without a state file.
     image_holds_data: bool,
-    /// Whether the state file is kept apart from the medium, which another one may have replaced.
+    /// True if the state file is kept apart from the medium, which another one may have replaced.
     apart: bool,
 }
 
@@ -103,7 +103,7 @@ impl Before {
 }
 
 impl Before {
-    /// Whether there is data where the drive's zones or chunks begin.
+    /// Returns whether there is data where the drive's zones or chunks begin.
     fn holds_data(&self, config: &Config, spec: &DriveSpec) -> Result<bool> {
         match spec.medium {
             MediumSpec::Qcow2 { .. } => Ok(self.image_holds_data),
@@ -155,7 +155,7 @@ pub struct Keep {
     medium: PathBuf,
     /// The file as it was before the run.
     before: Option<StateFile>,
-    /// Whether the drive starts without that state.
+    /// True if the drive starts without that state.
     discards: bool,
     /// The drive's initial state.
     pub state: KeptState,
@@ -261,8 +261,8 @@ impl Keep {
         )
     }
 
-    /// Whether the state can be kept while the drive is in use: in a state file beside the medium,
-    /// which nobody replaces there.
+    /// Returns whether the state can be kept while the drive is in use: in a state file beside the
+    /// medium, which nobody replaces there.
     pub fn can_follow(&self) -> bool {
         // A state of pairs is long, and changes with each of them.
         !self.state.has_pairs()

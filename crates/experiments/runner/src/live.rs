@@ -53,7 +53,7 @@ impl LivePage {
         self.read.notify_all();
     }
 
-    /// Whether a new page is to be drawn.
+    /// Returns whether a new page is to be drawn.
     pub fn is_due(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
             && self.state().drawn.is_none_or(|drawn| drawn.elapsed() >= PACE)

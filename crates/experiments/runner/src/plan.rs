@@ -38,19 +38,19 @@ pub struct RunPlan {
     pub machines: Vec<PlannedMachine>,
     /// The processors' speed.
     pub cpu_speed: CpuSpeed,
-    /// Whether the host repeats itself to the instruction.
+    /// True if the host repeats itself to the instruction.
     pub repeatable: bool,
     /// Seed of everything random.
     pub seed: u64,
-    /// Whether a flush covers nothing that is in flight, as power is cut.
+    /// True if a flush covers nothing that is in flight, as power is cut.
     #[serde(default)]
     pub strict: bool,
     /// Limit on the commands' virtual time (ns).
     pub virtual_limit: Option<Nanos>,
-    /// Whether the machine reports each request to the drives.
+    /// True if the machine reports each request to the drives.
     #[serde(default)]
     pub trace: bool,
-    /// Whether the machine reports the timeline of its inside.
+    /// True if the machine reports the timeline of its inside.
     #[serde(default)]
     pub timeline: bool,
     /// The moment at which a debugger takes hold: part of the commands, not of their machine.
@@ -108,7 +108,7 @@ impl RunPlan {
 pub struct PlannedChange {
     /// When; None for where the run begins, at a snapshot.
     pub moment: Option<Moment>,
-    /// How many faults the run had: the first ones of the plan.
+    /// Number of faults that the run had: the first ones of the plan.
     pub known: usize,
     /// Commands that begin in guests.
     #[serde(default)]
@@ -137,10 +137,10 @@ pub struct PlannedMachine {
     pub job: Job,
     /// The drives, in order.
     pub drives: Vec<PlannedDrive>,
-    /// When its processors stand still.
+    /// Times at which its processors stand still.
     #[serde(default)]
     pub pauses: Vec<MachinePause>,
-    /// When it fails.
+    /// Its failures.
     #[serde(default)]
     pub failures: Vec<MachineFailure>,
     /// Faults that the agent of its guest brings about.
@@ -188,7 +188,7 @@ pub struct PlannedDrive {
     pub serial: String,
     /// Size in bytes, of its medium.
     pub capacity: u64,
-    /// Whether the file of its medium is only read, and what is written stays in memory.
+    /// True if the file of its medium is only read, and what is written stays in memory.
     #[serde(default)]
     pub overlay: bool,
     /// Files of an image, from the top; empty without an image.
@@ -201,10 +201,10 @@ pub struct PlannedDrive {
     /// Faults that befall the drive.
     #[serde(default)]
     pub faults: Vec<stasis_drive::DriveFault>,
-    /// Whether there can be faults later, where there are none yet.
+    /// True if there can be faults later, where there are none yet.
     #[serde(default)]
     pub faulty: bool,
-    /// How often its power is cut.
+    /// Number of its power cuts.
     #[serde(default)]
     pub cuts: usize,
     /// State kept while the power was off, if any.
@@ -216,22 +216,22 @@ pub struct PlannedDrive {
 }
 
 impl PlannedDrive {
-    /// Whether the drive is an image in a place on a shared drive.
+    /// Returns whether the drive is an image in a place on a shared drive.
     pub fn is_image(&self) -> bool {
         self.on.is_some() && !self.links.is_empty()
     }
 
-    /// Whether faults befall the drive, now or later.
+    /// Returns whether faults befall the drive, now or later.
     pub fn is_faulty(&self) -> bool {
         self.faulty || !self.faults.is_empty()
     }
 
-    /// Whether the drive has its own medium.
+    /// Returns whether the drive has its own medium.
     pub fn has_medium(&self) -> bool {
         self.on.is_none() || self.is_image()
     }
 
-    /// Whether all that the drive holds is within the machine that runs it.
+    /// Returns whether all that the drive holds is within the machine that runs it.
     pub fn is_inside(&self) -> bool {
         self.overlay || matches!(self.spec.medium, MediumSpec::Ram { .. })
     }

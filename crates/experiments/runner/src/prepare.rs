@@ -77,9 +77,9 @@ pub struct RunSetup<'a> {
     pub profiled: Option<&'a Profiled>,
     /// The use that the run makes of snapshots, if any.
     pub snapshots: Option<&'a Snapshotted>,
-    /// Whether and where the drives are traced.
+    /// Places at which the drives are traced, if they are.
     pub trace: Option<&'a TraceOptions>,
-    /// Whether the run reports the timeline of the machine's inside.
+    /// True if the run reports the timeline of the machine's inside.
     pub timeline: bool,
     /// Receiver of warnings about the media.
     pub observer: &'a SharedObserver<'a>,
@@ -275,7 +275,7 @@ impl<'a> RunSetup<'a> {
         Ok(Prepared { setup: self, plan, base, shown, root, outside, media, keeps, copies, traced })
     }
 
-    /// Whether media stay as they are: what is written is a part of snapshots.
+    /// Returns whether media stay as they are: what is written is a part of snapshots.
     fn keeps_media(&self) -> bool {
         self.snapshots.is_some() && self.engine == Engine::Exact
     }
@@ -335,7 +335,7 @@ impl<'a> RunSetup<'a> {
         job.has_input = !self.input.bytes.is_empty();
         job.stdin = experiment.guest.stdin.as_ref().map(|_| input::STDIN.to_owned());
         job.seed = experiment.seed;
-        // What waits for a line of output is to have it when it was written.
+        // A line of output that something waits for is to be there when it was written.
         job.prompt_output = self.trace.is_some()
             || experiment.history
             || experiment.numbered().any(|(_, fault)| fault.at_output.is_some());
@@ -391,7 +391,7 @@ impl<'a> RunSetup<'a> {
         job.called = guest_faults.iter().any(|fault| fault.begins == Begins::Elsewhere);
         let cut = |failure: &&MachineFailure| failure.kind == MachineFailureKind::PowerCut;
         let cuts = failures.iter().filter(cut);
-        // How often a trigger comes is known at the end only.
+        // The number of times that a trigger comes is known at the end only.
         let cuts = match cuts.clone().any(|failure| failure.triggered) {
             true => usize::MAX,
             false => cuts.count(),
@@ -507,7 +507,8 @@ impl<'a> RunSetup<'a> {
     }
 }
 
-/// Whether a medium can be kept: its file or device is only read, and what is written stays in memory.
+/// Returns whether a medium can be kept: its file or device is only read, and what is written stays
+/// in memory.
 fn is_kept(medium: &MediumSpec) -> bool {
     use MediumSpec::{Device, File, Qcow2};
     matches!(medium, File { .. } | Qcow2 { .. } | Device { .. })
@@ -617,7 +618,7 @@ impl Prepared<'_> {
         owners
     }
 
-    /// Whether the kernel of some machine lays out programs' address spaces at random.
+    /// Returns whether the kernel of some machine lays out programs' address spaces at random.
     pub fn randomizes(&self) -> bool {
         let mut lines = self.plan.machines.iter().map(|machine| &machine.spec.kernel_command_line);
         lines.any(|line| line.split_whitespace().all(|word| word != FIXED_ADDRESSES))

@@ -15,7 +15,7 @@ pub struct Profiled {
     pub symbols: Symbols,
     /// The kernel's tables for unwinding its stacks.
     pub orc: Option<Orc>,
-    /// Where the kernel has the names of threads, and its modules.
+    /// Place of the names of threads in the kernel, and of its modules.
     pub threads: Option<Threads>,
     /// See there.
     pub modules: Option<Modules>,

@@ -78,7 +78,7 @@ impl Provenance {
         self
     }
 
-    /// What repeats the run, for a page.
+    /// Returns the command that repeats the run, for a page.
     pub fn repeat(&self) -> Repeat {
         self.repeat.clone()
     }

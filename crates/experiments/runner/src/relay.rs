@@ -40,7 +40,7 @@ pub struct Relay<'a> {
     /// Index of the machine that the current entries come from.
     from: usize,
     results: Vec<Option<File>>,
-    /// Whether lines of output that are a history's are kept, and not shown.
+    /// True if lines of output that are a history's are kept, and not shown.
     pub history: bool,
     /// The page of the run while it goes on.
     pub live: Option<Live>,
@@ -58,7 +58,7 @@ pub struct Relay<'a> {
     virtual_ns: Nanos,
     /// Virtual time when the command began.
     started: Option<Nanos>,
-    /// When the run became another one's branch, after the commands had begun.
+    /// Time at which the run became another one's branch, after the commands had begun.
     changed_ns: Option<Nanos>,
     /// Wall-clock instant at which the command began.
     running: Option<Instant>,
@@ -93,7 +93,7 @@ pub struct Ended {
     pub stage: Stage,
     /// Virtual time of the command as last reported (ns).
     pub virtual_ns: Nanos,
-    /// When the run became another, after the commands had begun (ns), if it did.
+    /// Time at which the run became another, after the commands had begun (ns), if it did.
     pub changed_ns: Option<Nanos>,
     /// The last lines of the kernel's console.
     pub words: String,
@@ -143,7 +143,7 @@ impl<'a> Relay<'a> {
         self.observer
     }
 
-    /// Whether the machine has begun, so that drives may have changed.
+    /// Returns whether the machine has begun, so that drives may have changed.
     pub fn has_begun(&self) -> bool {
         self.stage >= Stage::Booting
     }

@@ -74,7 +74,7 @@ pub struct Results {
     pub status: u8,
     /// A message for the user beside the command's output.
     pub message: Option<String>,
-    /// Whether the folder has them: a run that its user stopped before its command began leaves an
+    /// True if the folder has them: a run that its user stopped before its command began leaves an
     /// earlier run's results as they were.
     pub are_written: bool,
     /// Wall-clock time of the command alone, by this machine's clock.

@@ -18,7 +18,7 @@ use stasis_qemu_vm::probe::KvmState;
 /// Result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Whether results can be trusted.
+    /// True if results can be trusted.
     pub usable: bool,
     /// The result in a sentence.
     pub text: String,

@@ -17,16 +17,16 @@ pub struct Snapshotted {
     pub every: Option<Nanos>,
     /// Moments at which it takes others.
     pub at: Vec<At>,
-    /// Where it begins.
+    /// Moment at which it begins.
     pub from: StartAt,
-    /// Whether it begins there or not at all.
+    /// True if it begins there or not at all.
     pub must: bool,
-    /// Whether it is a branch of the run that has kept them.
+    /// True if it is a branch of the run that has kept them.
     pub branches: bool,
 }
 
 impl Snapshotted {
-    /// Whether the run takes any.
+    /// Returns whether the run takes any.
     pub fn takes(&self) -> bool {
         self.every.is_some() || !self.at.is_empty()
     }

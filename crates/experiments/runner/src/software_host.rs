@@ -57,7 +57,7 @@ pub struct InnerJob {
 pub struct LaterJob {
     /// Each machine's job, with its command.
     pub jobs: Vec<stasis_channel::Job>,
-    /// How much of the files for the guests is each machine's own (bytes).
+    /// Size of the files for the guests that is each machine's own (bytes).
     #[serde(default)]
     pub own: Vec<usize>,
     /// The part of the run that begins with its commands.
@@ -93,7 +93,7 @@ impl Passed {
         for drive in plan.media() {
             passed.ram += drive.spec.memory_buffers();
             if drive.cuts > 0 {
-                // Of each change both what it wrote and what was there before.
+                // Each change counts twice: what it wrote, and what was there before.
                 passed.ram += 2 * MAX_UNSETTLED;
             }
             if drive.faults.iter().any(|fault| fault.kind == DriveFaultKind::StaleRead) {

@@ -18,8 +18,8 @@ struct File {
     pairs: PairsSpec,
 }
 
-/// Whether a file of `--workload` has a load of pairs: it ends with `.toml` and has their table. Others
-/// are fio's.
+/// Returns whether a file of `--workload` has a load of pairs: it ends with `.toml` and has their
+/// table. Others are fio's.
 pub fn is_file(path: &Path) -> bool {
     let has_table = || {
         let text = std::fs::read_to_string(path).unwrap_or_default();

@@ -86,7 +86,7 @@ impl IoSource {
         Some(pairs.layout().segment)
     }
 
-    /// Whether a load of pairs has not ended: stores wait for room.
+    /// Returns whether a load of pairs has not ended: stores wait for room.
     pub fn is_stuck(&self) -> bool {
         matches!(self, Self::Pairs(pairs) if !pairs.is_over())
     }
@@ -152,7 +152,7 @@ pub struct DriveInfo {
     pub path: Nanos,
     /// Properties that a log of pairs gains by.
     pub log: Option<LogShape>,
-    /// Whether it may begin with data of a run before.
+    /// True if it may begin with data of a run before.
     pub used: bool,
 }
 

@@ -24,7 +24,7 @@ pub fn as_json() {
     IS_JSON.store(true, Ordering::Relaxed);
 }
 
-/// Whether results are printed as JSON.
+/// Returns whether results are printed as JSON.
 pub fn is_json() -> bool {
     IS_JSON.load(Ordering::Relaxed)
 }

@@ -26,7 +26,7 @@ impl<'a, O: Observer> Branched<'a, O> {
         Self { inner, now: 0, began: None, has_branched: false, quiet }
     }
 
-    /// Whether the moment has come.
+    /// Returns whether the moment has come.
     pub fn has_branched(&self) -> bool {
         self.has_branched
     }

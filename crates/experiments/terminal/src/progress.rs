@@ -32,7 +32,7 @@ const MAX_LEFT: f64 = 1e9;
 const MAX_COURSE: usize = 256;
 
 static QUIET: AtomicBool = AtomicBool::new(false);
-/// Whether another part of the program ends it after Ctrl-C.
+/// Set if another part of the program ends it after Ctrl-C.
 static STOPS: AtomicBool = AtomicBool::new(false);
 /// The line of the current work. There is one, as there is one terminal.
 static LINE: Mutex<Option<Line>> = Mutex::new(None);

@@ -21,7 +21,7 @@ fn note_terminal() {
     HAS_TERMINAL.store(has, Ordering::Relaxed);
 }
 
-/// Whether output failed because its terminal was closed (tty_ioctl(4)).
+/// Returns whether output failed because its terminal was closed (tty_ioctl(4)).
 pub(crate) fn is_hangup(error: &io::Error) -> bool {
     HAS_TERMINAL.load(Ordering::Relaxed) && error.raw_os_error() == Some(Errno::IO.raw_os_error())
 }
@@ -62,7 +62,8 @@ fn stopping() -> impl Iterator<Item = i32> {
     [SIGINT, SIGTERM, SIGHUP].into_iter().filter(move |signal| *signal != SIGHUP || !ignores)
 }
 
-/// Whether SIGHUP is ignored, by `/proc/self/status` (proc(5): a mask of the ignored signals).
+/// Returns whether SIGHUP is ignored, by `/proc/self/status` (proc(5): a mask of the ignored
+/// signals).
 fn ignores_hangups(status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

@@ -14,8 +14,8 @@
 
 use std::time::Duration;
 
-/// How long a guest keeps asking once nothing is raised: a program that starts computes between its
-/// reads, and while its last is on its way bfq has none.
+/// Time for which a guest keeps asking once nothing is raised: a program that starts computes
+/// between its reads, and while its last is on its way bfq has none.
 pub const LINGER: Duration = Duration::from_millis(200);
 
 /// Size of the page, and alignment of its address (bytes).
@@ -24,17 +24,17 @@ pub const PAGE: usize = 4096;
 pub const MAGIC: u32 = u32::from_le_bytes(*b"HELP");
 /// The layout's version, in the next four.
 pub const VERSION: u32 = 2;
-/// Where the number of urgent requests is.
+/// Place of the number of urgent requests.
 pub const COUNT_OFFSET: usize = 8;
-/// Where the slots begin.
+/// Place at which the slots begin.
 pub const SLOTS_OFFSET: usize = 64;
-/// How many there are. Drives beyond share one.
+/// Number of slots. Drives beyond share one.
 pub const SLOTS: usize = 16;
-/// Where a process of the guest holds the help.
+/// Place at which a process of the guest holds the help.
 pub const HOLD_OFFSET: usize = SLOTS_OFFSET + 4 * SLOTS;
-/// Where the urgent requests' sectors are.
+/// Place of the urgent requests' sectors.
 pub const RING_OFFSET: usize = 1024;
-/// How many there are; a power of two.
+/// Number of those sectors; a power of two.
 pub const RING: usize = 64;
 /// As much as the machine reads each time it looks.
 pub const LENGTH: usize = HOLD_OFFSET + 8;
@@ -47,14 +47,13 @@ pub fn header() -> [u8; 8] {
     header
 }
 
-/// Whether a page's first [`LENGTH`] bytes ask for help; `None` if they are no
-/// such page's.
+/// Returns whether a page's first [`LENGTH`] bytes ask for help; `None` if they are no such page's.
 pub fn wants_help(page: &[u8; LENGTH]) -> Option<bool> {
     let slots = page.strip_prefix(&header())?.get(SLOTS_OFFSET - 8..)?;
     Some(slots.iter().any(|byte| *byte != 0))
 }
 
-/// How many urgent requests there were so far.
+/// Returns the number of urgent requests so far.
 pub fn count(page: &[u8; LENGTH]) -> u32 {
     let bytes = page[COUNT_OFFSET..].first_chunk().copied();
     u32::from_le_bytes(bytes.unwrap_or_default())

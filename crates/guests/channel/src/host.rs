@@ -30,7 +30,7 @@ impl Mailbox for [u8] {
     }
 }
 
-/// How a guest broke the protocol.
+/// A guest's breach of the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// The payload would not fit into the mailbox.
@@ -62,7 +62,7 @@ pub enum ProtocolError {
     OutOfOrder {
         /// Number of the request.
         kind: u32,
-        /// Where in the protocol the guest is.
+        /// Phase of the protocol in which the guest is.
         when: &'static str,
     },
     /// The agent is of another version.
@@ -85,7 +85,7 @@ impl ProtocolError {
     }
 }
 
-/// Where in the protocol a guest is.
+/// Phase of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Greeting,
@@ -116,7 +116,7 @@ impl Phase {
 #[derive(Debug, Clone)]
 pub struct Host {
     phase: Phase,
-    /// Whether another greeting may follow a command's end.
+    /// True if another greeting may follow a command's end.
     repeats: bool,
     results_ended: bool,
     payload: Vec<u8>,
@@ -213,12 +213,12 @@ impl Host {
         self.phase = Phase::Running;
     }
 
-    /// Whether a job is under way: handed over, and its end not reported yet.
+    /// Returns whether a job is under way: handed over, and its end not reported yet.
     pub fn is_busy(&self) -> bool {
         matches!(self.phase, Phase::Preparing | Phase::Running)
     }
 
-    /// Whether the guest has announced its end.
+    /// Returns whether the guest has announced its end.
     pub fn is_finished(&self) -> bool {
         self.phase == Phase::Finished
     }

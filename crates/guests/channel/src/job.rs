@@ -20,7 +20,7 @@ pub struct Job {
     /// `LANG`), of which it can replace members.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// Where the command starts, an absolute path in the guest.
+    /// Folder in which the command starts, an absolute path in the guest.
     #[serde(default = "root_home")]
     pub working_directory: String,
     /// The guest's host name.
@@ -30,21 +30,21 @@ pub struct Job {
     /// UTC); 0 leaves it as it is.
     #[serde(default)]
     pub realtime_ns: u64,
-    /// Whether a tar stream is to be fetched and unpacked before the command.
+    /// True if a tar stream is to be fetched and unpacked before the command.
     #[serde(default)]
     pub has_input: bool,
     /// A file of the guest that the command reads as its standard input; it is
     /// removed as the command starts.
     #[serde(default)]
     pub stdin: Option<String>,
-    /// Whether the command runs on a terminal of this size, in a new session.
+    /// Size of the terminal on which the command runs, in a new session, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<WindowSize>,
     /// Seed of the guest kernel's random number generator.
     #[serde(default)]
     pub seed: u64,
-    /// How many processors the guest has; all must have come online before the command
-    /// starts. 0: as many as did.
+    /// Number of processors of the guest; all must have come online before the command starts. 0:
+    /// as many as did.
     #[serde(default)]
     pub vcpus: u32,
     /// Names below `/dev` of the drives that must be there before the command
@@ -54,32 +54,32 @@ pub struct Job {
     /// Disks that a check is to find as they are; each is as it was when the check has ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checked: Vec<CheckedDisk>,
-    /// Whether the command waits while each piece of its output is sent, so that a piece has the
+    /// True if the command waits while each piece of its output is sent, so that a piece has the
     /// time when it was written.
     #[serde(default)]
     pub prompt_output: bool,
-    /// Where the root is, if it is not in the guest's memory: then what is there is the kernel's
-    /// modules only.
+    /// Device of the root, if it is not in the guest's memory: then the kernel's modules alone are
+    /// there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<RootDevice>,
-    /// How long the command may run, in ms of the guest's time; then it is
-    /// killed and ends with status 124. 0: for ever.
+    /// Time for which the command may run, in ms of the guest's time; then it is killed and ends
+    /// with status 124. 0: for ever.
     #[serde(default)]
     pub limit_ms: u64,
-    /// Whether processes that the command leaves behind live until the next job. Without effect
+    /// True if processes that the command leaves behind live until the next job. Without effect
     /// where there is one job.
     #[serde(default)]
     pub keep_processes: bool,
-    /// Whether `/results` is sent after the command.
+    /// True if `/results` is sent after the command.
     #[serde(default = "yes")]
     pub send_results: bool,
-    /// Whether the command is to begin when it can in all machines.
+    /// True if the command is to begin when it can in all machines.
     #[serde(default)]
     pub together: bool,
     /// The I/O scheduler to put before each of the drives; empty: as it is.
     #[serde(default)]
     pub scheduler: String,
-    /// Whether the guest is to report when its bfq raises weights.
+    /// True if the guest is to report when its bfq raises weights.
     #[serde(default)]
     pub coordinate: bool,
     /// Addresses of the guest on networks.
@@ -88,17 +88,17 @@ pub struct Job {
     /// Addresses of machines, each with its names, for `/etc/hosts`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<(Ipv4Addr, Vec<String>)>,
-    /// Whether processes of the guest can ask for faults, by the program [`crate::FAULT_PROGRAM`].
+    /// True if processes of the guest can ask for faults, by the program [`crate::FAULT_PROGRAM`].
     #[serde(default)]
     pub asks: bool,
-    /// Whether the agent is to ask for faults that it brings about ([`crate::Orders`]).
+    /// True if the agent is to ask for faults that it brings about ([`crate::Orders`]).
     #[serde(default)]
     pub ordered: bool,
-    /// Whether the agent is to say how it can be called when there are some
+    /// True if the agent is to say how it can be called when there are some
     /// ([`crate::Request::Callable`]).
     #[serde(default)]
     pub called: bool,
-    /// Whether bfq is to idle while it has raised some, as on drives that seek.
+    /// True if bfq is to idle while it has raised some, as on drives that seek.
     #[serde(default = "yes")]
     pub idles: bool,
 }
@@ -126,10 +126,10 @@ pub struct CheckedDisk {
     /// Its serial number; the guest's kernel numbers drives as it finds them.
     #[serde(default)]
     pub serial: String,
-    /// Whether it has zones.
+    /// True if it has zones.
     #[serde(default)]
     pub zoned: bool,
-    /// Of each zone that is not empty, its first byte, and how many bytes of it are written.
+    /// First byte of each zone that is not empty, and the number of its bytes that are written.
     #[serde(default)]
     pub written: Vec<(u64, u64)>,
 }

@@ -25,7 +25,7 @@ pub(crate) mod kind {
     pub const CALLABLE: u32 = 19;
 }
 
-/// Where the command wrote a piece of its output.
+/// Stream to which the command wrote a piece of its output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Stream {
@@ -55,19 +55,19 @@ pub enum Request<'a> {
     /// From now on a page of the guest's memory shows when the guest needs help (see
     /// [`crate::application_hint`]).
     HelpPage {
-        /// Where the page is, as the guest's hardware sees it.
+        /// Address of the page, as the guest's hardware sees it.
         address: u64,
     },
     /// The guest begins or ends to need help: for those without a page.
     Help {
-        /// Whether it begins.
+        /// True if it begins.
         on: bool,
     },
     /// The command begins now.
     Started,
     /// The command wrote something.
     Output {
-        /// Where to.
+        /// Destination.
         stream: Stream,
         /// The bytes written.
         bytes: &'a [u8],
@@ -92,7 +92,7 @@ pub enum Request<'a> {
     /// The agent was called, or told to ask at the command's end. Answer: [`Response::Job`], which
     /// is to run beside the command; or [`Response::Done`], if there is none.
     Branch,
-    /// How the agent can be called when there are orders for it, which it then asks for.
+    /// The way to call the agent when there are orders for it, which it then asks for.
     Callable {
         /// Places in the guest's kernel.
         call: crate::Call,

@@ -13,12 +13,12 @@ pub enum GuestFault {
     },
     /// Memory is taken from everything else until the end.
     MemoryShortage {
-        /// How much (bytes).
+        /// Amount (bytes).
         bytes: u64,
     },
     /// The real-time clock jumps.
     ClockJump {
-        /// How far (ns); negative: backwards.
+        /// Distance (ns); negative: backwards.
         by_ns: i64,
     },
     /// The guest's clocks run faster until the end.
@@ -42,14 +42,14 @@ pub enum Begins {
     Elsewhere,
 }
 
-/// When a fault inside a guest comes. Times count from the commands' start, or from its trigger.
+/// Time of a fault inside a guest. Times count from the commands' start, or from its trigger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduledGuestFault {
     /// Number among the experiment's faults.
     pub number: u16,
-    /// When it begins (ns).
+    /// Time at which it begins (ns).
     pub begin: u64,
-    /// When it ends (ns), if it lasts and does.
+    /// Time at which it ends (ns), if it lasts and does.
     pub end: Option<u64>,
     /// Its beginning.
     pub begins: Begins,
@@ -66,6 +66,6 @@ pub struct Orders {
     pub begin: Vec<(u16, GuestFault)>,
     /// After what time of the guest to ask again (ns), if more can come.
     pub again_ns: Option<u64>,
-    /// Whether to ask again whenever the command has written something.
+    /// True if to ask again whenever the command has written something.
     pub after_output: bool,
 }

@@ -27,7 +27,7 @@ impl Default for WindowSize {
 pub struct Typed {
     /// Size of its window now.
     pub window: WindowSize,
-    /// Whether it is gone.
+    /// True if it is gone.
     pub hung_up: bool,
     /// After how long the machine wants to be asked again (ms); 0: it does not mind.
     pub pause: u16,

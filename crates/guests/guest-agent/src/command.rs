@@ -143,7 +143,7 @@ fn on_pipes<T: Transport>(
 /// The status of a command that has been killed for its time, as of timeout(1).
 const OUT_OF_TIME: u8 = 124;
 
-/// How long the command may run.
+/// Time for which the command may run.
 struct Limit {
     end: Option<Instant>,
     reached: bool,
@@ -156,7 +156,7 @@ impl Limit {
         Self { end: end.flatten(), reached: false }
     }
 
-    /// How long may be waited for now.
+    /// Returns the time that is left to wait.
     fn left(&self) -> PollTimeout {
         match self.end {
             // Rounded up: a wait that ends too early would be taken for the end.
@@ -339,7 +339,7 @@ fn wait(
 pub(crate) struct Reaped {
     /// The command's status, if the command has ended.
     pub(crate) status: Option<u8>,
-    /// Whether the machine has called.
+    /// True if the machine has called.
     pub(crate) called: bool,
 }
 

@@ -30,7 +30,7 @@ pub enum AgentError {
     NoDevice {
         /// Its path.
         name: String,
-        /// How long was waited.
+        /// Time waited.
         seconds: u64,
     },
     /// A port of a network has no interface.

@@ -48,7 +48,7 @@ impl Faults {
     ) -> Result<(), AgentError> {
         let asked = self.asked.as_ref().map_or(Ok(false), |asked| asked.relay(client))?;
         match &mut self.orders {
-            // What was asked for may be an order.
+            // The answer may be an order.
             Some(orders) => orders.follow(client, asked || called, written),
             None => Ok(()),
         }
@@ -58,7 +58,7 @@ impl Faults {
 /// Limit on the bytes of a request's words, and of its answer.
 const MAX_WORDS: usize = 4096;
 
-/// Where the program is: the first folder of Debian's path for users (login.defs, ENV_PATH).
+/// Folder of the program: the first of Debian's path for users (login.defs, ENV_PATH).
 const FOLDER: &str = "/usr/local/bin";
 
 /// The agent's end.

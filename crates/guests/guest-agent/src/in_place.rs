@@ -14,7 +14,7 @@ use crate::{kernel, AgentError};
 /// Folders that are mounted on, or worked in.
 const FOLDERS: [&str; 7] = ["dev", "proc", "sys", "run", "tmp", "root", "results"];
 
-/// Where packages put udev's rules, and those that stay: the ones for storage (`customize.sh`
+/// Folders of packages' udev rules, and the rules that stay: the ones for storage (`customize.sh`
 /// explains why the others would do harm).
 const RULES: [&str; 2] = ["/usr/lib/udev/rules.d", "/lib/udev/rules.d"];
 const KEPT: [&str; 4] =
@@ -57,7 +57,7 @@ pub(crate) fn make_folders(new: &str, beside: &str) -> Result<File, AgentError> 
 pub(crate) fn complete(modules: &File) -> Result<(), AgentError> {
     const MODULES: &str = "/lib/modules";
     fs::create_dir_all(MODULES).map_err(|e| AgentError::new("make the folder", MODULES, e))?;
-    // Where it was mounted is out of reach: this process has another root now.
+    // The place where it was mounted is out of reach: this process has another root now.
     let from = format!("/proc/self/fd/{}", modules.as_raw_fd());
     nix::mount::mount(Some(from.as_str()), MODULES, None::<&str>, MsFlags::MS_BIND, None::<&str>)
         .map_err(|e| AgentError::new("mount the modules on", MODULES, e))?;

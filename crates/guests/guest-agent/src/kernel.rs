@@ -63,8 +63,8 @@ fn add_entropy(seed: u64) -> Result<File, AgentError> {
     Ok(device)
 }
 
-/// Whether all of the machine's processors came online: without one, Linux boots all the same. 0:
-/// their number is unknown.
+/// Returns whether all of the machine's processors came online: without one, Linux boots all the
+/// same. 0: their number is unknown.
 pub(crate) fn count_processors(vcpus: u32) -> Result<(), AgentError> {
     let vcpus = vcpus as usize;
     let counted = std::thread::available_parallelism();

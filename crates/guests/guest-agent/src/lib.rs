@@ -86,8 +86,7 @@ fn serve<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> Resul
         Ok(()) => command::run(&mut client, &job)?,
         Err(error) => client.not_started(126, &error.to_string())?,
     }
-    // Where this is the last job, `sync` is all that can be done about what
-    // does not end.
+    // After the last job, `sync` is all that can be done about what does not end.
     let _ = command::kill_the_rest();
     if job.send_results {
         send_results(&mut client)?;
@@ -114,8 +113,8 @@ fn prepare<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentE
     surroundings(client, job, &announcements, Udev::Starts)
 }
 
-/// Whether udevd runs beside the command. Under stock QEMU job follows job, each for a
-/// moment on a drive that is named to it, and to start udevd would take longer than some.
+/// Use of udevd beside the command. Under stock QEMU job follows job, each for a moment on a drive
+/// that is named to it, and to start udevd would take longer than some.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Udev {
     Starts,
@@ -156,7 +155,7 @@ fn begin<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentErr
         tar_input(client)?;
     }
     if job.called {
-        // Of a kernel without symbols the agent asks now and then.
+        // The agent of a kernel without symbols asks now and then.
         if let Some(call) = kernel::call()? {
             client.callable(call)?;
         }

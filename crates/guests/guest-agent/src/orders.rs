@@ -20,13 +20,13 @@ const MILLION: i64 = 1_000_000;
 
 /// The ordered faults.
 pub(crate) struct Orders {
-    /// When to ask.
+    /// Time to ask.
     timer: TimerFd,
     /// Processes that hold memory, each for a fault.
     holders: Vec<(u16, Pid)>,
-    /// How much faster clocks run (parts per million), and by which fault.
+    /// Factor by which clocks run faster (parts per million), and the number of its fault.
     drift: Option<(u16, i32)>,
-    /// Whether to ask once the command has written something.
+    /// True if to ask once the command has written something.
     after_output: bool,
 }
 
@@ -140,8 +140,8 @@ fn kill_all(processes: &Path, name: &str) -> usize {
     found.iter().filter(|number| kill(Pid::from_raw(**number), Signal::SIGKILL).is_ok()).count()
 }
 
-/// Whether the process of this folder has the name: its program's, or its own, of which the kernel
-/// keeps 15 bytes (proc(5), `comm`).
+/// Returns whether the process of this folder has the name: its program's, or its own, of which the
+/// kernel keeps 15 bytes (proc(5), `comm`).
 fn is_named(folder: &Path, name: &str) -> bool {
     const KEPT: usize = 15;
     // A thread of the kernel has no program.
@@ -153,7 +153,7 @@ fn is_named(folder: &Path, name: &str) -> bool {
 
 /// Starts a process that takes so much memory and keeps it.
 fn hold(bytes: u64) -> Result<Pid, Errno> {
-    // That the kernel ends another process where memory is short is the fault's point (proc(5)).
+    // The fault's point is that the kernel ends another process where memory is short (proc(5)).
     const NOT_THIS: &str = "-1000";
     let score = |text: &str| fs::write("/proc/self/oom_score_adj", text);
     let _ = score(NOT_THIS);

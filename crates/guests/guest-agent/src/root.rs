@@ -15,8 +15,7 @@ use stasis_channel::RootDevice;
 use crate::wait::Announcements;
 use crate::{in_place, AgentError};
 
-/// Where the machine shows the root file system's image: the first legacy
-/// persistent-memory range.
+/// Device of the root file system's image: the first legacy persistent-memory range.
 const ROOT_DEVICE: &str = "/dev/pmem0";
 pub(crate) const ROOT_NAME: &str = "pmem0";
 
@@ -29,7 +28,7 @@ const LINKS: [(&str, &str); 4] = [
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// Where programs put their locks.
+/// Folder of programs' locks.
 const LOCKS: &str = "/run/lock";
 
 /// Mounts what is needed to find devices.
@@ -115,8 +114,8 @@ pub(crate) fn unmount_drives(root: Option<&RootDevice>) -> Vec<PathBuf> {
     places
 }
 
-/// Where file systems on devices are mounted, in the order of mounting, from
-/// the text of `/proc/self/mounts` (fstab(5): blanks in it are octal escapes).
+/// Returns the mount points of file systems on devices, in the order of mounting, from the text of
+/// `/proc/self/mounts` (fstab(5): blanks in it are octal escapes).
 fn mounted_devices(mounts: &[u8], root: Option<&RootDevice>) -> Vec<PathBuf> {
     let root = root.map(|root| format!("/dev/{}", root.device)).unwrap_or_default();
     let not_a_drive = [ROOT_DEVICE.as_bytes(), root.as_bytes()];

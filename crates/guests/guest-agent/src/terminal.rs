@@ -19,7 +19,7 @@ use crate::command::{assemble, not_executable, own_signals, reap, Reaped};
 use crate::faults::Faults;
 use crate::AgentError;
 
-/// How often the machine is asked for input, where its answer has no interval.
+/// Interval at which the machine is asked for input, where its answer has no interval.
 const EVERY: Duration = Duration::from_millis(5);
 
 /// The guest's end of a pseudo terminal, which the agent holds.
@@ -28,10 +28,10 @@ struct Pty {
     window: WindowSize,
     /// Input that has not been taken yet.
     pending: Vec<u8>,
-    /// Whether anyone has the other end open.
+    /// True if anyone has the other end open.
     open: bool,
     hung_up: bool,
-    /// When the machine was asked what was typed, and when it is to be asked again.
+    /// Times at which the machine was asked for input, and at which it is to be asked again.
     asked: Instant,
     every: Duration,
 }

@@ -33,7 +33,7 @@ const DAEMON: &str = "/usr/lib/systemd/systemd-udevd";
 /// There while udevd has something to do.
 const QUEUE: &str = "/run/udev/queue";
 
-/// How long udevd may take, in virtual time: it reads some 50 blocks of each drive.
+/// Longest time for udevd, in virtual time: it reads some 50 blocks of each drive.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Starts udevd and waits until it has looked at every block device but the root. A

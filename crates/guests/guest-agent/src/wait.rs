@@ -13,11 +13,11 @@ use nix::sys::socket::{
 
 use crate::AgentError;
 
-/// How long a device may take to appear, in seconds of virtual time: longer
-/// than any of Stasis's controllers takes to become ready.
+/// Longest time until a device appears, in seconds of virtual time: longer than any of Stasis's
+/// controllers takes to become ready.
 const TIMEOUT: u64 = 30;
 
-/// How often a device is looked for that nothing announces.
+/// Frequency of looks for a device that nothing announces.
 const LOOKS_PER_SECOND: u64 = 20;
 
 /// Hears which devices the kernel has finished adding. A block device's node
@@ -112,8 +112,8 @@ pub(crate) fn listen(group: u32) -> Result<OwnedFd, AgentError> {
 /// Between two looks.
 const PAUSE_MS: u16 = (1000 / LOOKS_PER_SECOND) as u16;
 
-/// Whether a message (a heading and `KEY=value` words, each ended by a zero) announces that the
-/// device has been added.
+/// Returns whether a message (a heading and `KEY=value` words, each ended by a zero) announces that
+/// the device has been added.
 fn is_addition_of(name: &str, message: &[u8]) -> bool {
     let has = |key: &[u8], value: &[u8]| {
         message.split(|byte| *byte == 0).any(|word| word.strip_prefix(key) == Some(value))

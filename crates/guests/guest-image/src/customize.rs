@@ -33,7 +33,7 @@ pub(crate) fn download(from: &str, to: &Path) -> String {
     format!("download {from} {}", quote(&to.display().to_string()))
 }
 
-/// Where in the new root a kernel of the user's own lies for [`hook`], which takes it away.
+/// Place in the new root of a kernel of the user's own for [`hook`], which takes it away.
 const OWN_KERNEL: &str = "/.stasis-kernel";
 
 /// A hook that makes that folder.

@@ -77,7 +77,7 @@ pub enum BuildError {
     /// A root file system of the user's own is not as expected.
     #[error(transparent)]
     Root(#[from] stasis_guest_root::RootError),
-    /// Where the kernel's release comes from is not known.
+    /// The source of the kernel's release is not known.
     #[error("the kernel's release {release}: this machine has no Debian archive in /etc/apt to take it from; add one, or leave `/{release}` out")]
     NoArchive {
         /// The release.

@@ -139,8 +139,8 @@ fn make(
     Ok(Made { release, date, ..Made::default() })
 }
 
-/// Whether the guest of `recipe` is in `cache`. It may still need a new
-/// initramfs, which [`build`] makes in a moment.
+/// Returns whether the guest of `recipe` is in `cache`. It may still need a new initramfs, which
+/// [`build`] makes in a moment.
 pub fn is_built(recipe: &Recipe, cache: &Path) -> bool {
     recipe.stamped().is_ok_and(|recipe| is_kept(&recipe, cache))
 }

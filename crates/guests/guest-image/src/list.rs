@@ -17,7 +17,7 @@ pub struct Kept {
     pub recipe: Recipe,
     /// The kernel's release.
     pub kernel_release: String,
-    /// When it was made.
+    /// Time at which it was made.
     pub made: SystemTime,
     /// Space that it takes on the disk (bytes).
     pub bytes: u64,

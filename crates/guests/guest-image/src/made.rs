@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use stasis_guest_root::Part;
 
-/// How far a build has come.
+/// Progress of a build.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
     /// The present step, for a user.
     pub step: &'static str,
-    /// How much of the whole build is done, 0 to 1; by experience, not measured.
+    /// Share of the whole build that is done, 0 to 1; by experience, not measured.
     pub fraction: f64,
 }
 
-/// Where a root is that is not copied: a guest reads it there, through a device that takes no
+/// Place of a root that is not copied: a guest reads it there, through a device that takes no
 /// virtual time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -38,8 +38,8 @@ const EXCLUDED: [&str; 7] = ["man", "doc", "info", "locale", "lintian", "bug", "
 /// Sections of the manual (man(1)), whose folders packages expect.
 const MANUAL: std::ops::RangeInclusive<u8> = 1..=8;
 
-/// How long the parts of a build take, as the share that is done when a line
-/// of the log that starts with the text appears.
+/// Length of the parts of a build, as the share that is done when a line of the log that starts
+/// with the text appears.
 const MILESTONES: [(&str, &str, f64); 9] = [
     ("stasis: looking the packages up", "looking the packages up", 0.04),
     ("I: downloading packages", "downloading packages", 0.15),

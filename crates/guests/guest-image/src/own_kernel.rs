@@ -14,10 +14,11 @@ use crate::{decompress, kernel, store, BuildError};
 const BUILD_RELEASE: &str = "include/config/kernel.release";
 /// The images that it makes for x86-64, in the order in which they are taken.
 const BUILD_IMAGES: [&str; 2] = ["arch/x86/boot/bzImage", "vmlinux"];
-/// Where a folder or a system keeps modules.
+/// Folders in which a folder or a system keeps modules.
 const MODULE_FOLDERS: [&str; 2] = ["lib/modules", "usr/lib/modules"];
 
-/// Whether a recipe's kernel is a path and no package's name: `/`, `./`, `../` or `~/` comes first.
+/// Returns whether a recipe's kernel is a path and no package's name: `/`, `./`, `../` or `~/`
+/// comes first.
 pub(crate) fn is_path(kernel: &str) -> bool {
     kernel.starts_with('/') || [".", "..", "~"].contains(&kernel.split('/').next().unwrap_or(""))
 }

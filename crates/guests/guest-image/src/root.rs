@@ -15,7 +15,7 @@ use crate::modules::{self, Index, ROOT_LIST};
 use crate::store::{MAP, NAMES, ROOT, VMLINUX};
 use crate::{BuildError, Guest, InPlace, Made, Progress, Recipe, DEFAULT_PACKAGES};
 
-/// How much of the work the guest is whose kernel is taken, where it is not kept.
+/// Share of the work that is the guest whose kernel is taken, where it is not kept.
 const OF_KERNEL: f64 = 0.9;
 const DAY: u64 = 86_400;
 

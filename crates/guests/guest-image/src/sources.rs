@@ -6,9 +6,9 @@ use std::path::Path;
 
 use crate::{BuildError, Recipe};
 
-/// Where a guest of `suite` comes from, with its kernel from `release`, as lines of
-/// sources.list(5): those that this machine uses for them. None where it has none
-/// for `suite` alone: mmdebstrap then takes Debian's own.
+/// Returns the sources of a guest of `suite`, with its kernel from `release`, as lines of
+/// sources.list(5): those that this machine uses for them. None where it has none for `suite`
+/// alone: mmdebstrap then takes Debian's own.
 pub(crate) fn of_guest(suite: &str, release: Option<&str>) -> Result<Vec<String>, BuildError> {
     let texts = texts();
     let mut lines = of_suite(&texts, suite);
@@ -89,7 +89,7 @@ fn suite_of(line: &str) -> Option<&str> {
     rest.split_whitespace().nth(1)
 }
 
-/// Whether `name` is the suite or its updates.
+/// Returns whether `name` is the suite or its updates.
 fn belongs(name: &str, suite: &str) -> bool {
     let rest = name.trim_end_matches('/').strip_prefix(suite);
     matches!(rest, Some("" | "-updates" | "-security"))

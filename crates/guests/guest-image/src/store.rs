@@ -106,7 +106,7 @@ pub(crate) struct Manifest {
     system_sha256: String,
 }
 
-/// Whether a number is left out.
+/// Returns whether a number is left out.
 fn is_none(number: &usize) -> bool {
     *number == 0
 }
@@ -124,7 +124,7 @@ pub(crate) struct Initramfs {
     digest: String,
 }
 
-/// How the name of this program's initramfs begins.
+/// Returns the beginning of the name of this program's initramfs.
 fn initramfs_name() -> String {
     let program = std::env::current_exe().unwrap_or_default();
     initramfs_name_of(program.file_name().unwrap_or_default().as_encoded_bytes())
@@ -134,9 +134,9 @@ fn initramfs_name_of(program: &[u8]) -> String {
     format!("initramfs-{}-", &digest(&[AGENT.as_bytes(), program].concat())[..16])
 }
 
-/// Where guests are kept by default: `$XDG_CACHE_HOME/stasis/guest`, or
-/// `~/.cache/stasis/guest`. `None` if neither variable is set (XDG Base
-/// Directory Specification: a relative path counts as not set).
+/// Returns the default folder of guests: `$XDG_CACHE_HOME/stasis/guest`, or
+/// `~/.cache/stasis/guest`. `None` if neither variable is set (XDG Base Directory Specification: a
+/// relative path counts as not set).
 pub fn default_cache() -> Option<PathBuf> {
     let variable =
         |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -193,7 +193,8 @@ fn lock_file(folder: &Path) -> Result<(PathBuf, File), BuildError> {
     Ok((path, file))
 }
 
-/// Whether a lock that is held is the one that others find: an earlier holder may have removed it.
+/// Returns whether a lock that is held is the one that others find: an earlier holder may have
+/// removed it.
 fn is_there(lock: &File, path: &Path) -> bool {
     let same = |held: fs::Metadata| {
         let there = fs::metadata(path)?;
@@ -273,12 +274,12 @@ impl Store {
         }
     }
 
-    /// Whether everything but perhaps the initramfs is there.
+    /// Returns whether everything but perhaps the initramfs is there.
     pub(crate) fn is_built(&self) -> bool {
         [MANIFEST, VMLINUX, ROOT].iter().all(|name| self.folder.join(name).is_file())
     }
 
-    /// Where the log of this guest's build goes.
+    /// Returns the path of the log of this guest's build.
     pub(crate) fn log(&self) -> PathBuf {
         self.folder.with_extension("log")
     }

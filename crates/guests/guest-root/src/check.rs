@@ -1,4 +1,4 @@
-//! Whether a guest can start from a root, and the additions to it.
+//! The check of a root: a guest can start from it, and the additions that it needs.
 
 use crate::content::Content;
 use crate::tree::{text, Found, Kind, Limits, Meta, Tree};
@@ -14,7 +14,7 @@ const FOLDERS: [(&str, u16); 7] = [
     ("root", 0o700),
     ("results", 0o755),
 ];
-/// Where packages put udev's rules.
+/// Folders of packages' udev rules.
 const RULES: [&str; 2] = ["/usr/lib/udev/rules.d", "/lib/udev/rules.d"];
 /// The rules that a guest's udevd keeps: those for storage, as Debian's guest has them
 /// (`customize.sh` explains why the others would do harm).

@@ -15,7 +15,7 @@ use crate::{compressed, layer, RootError};
 const JSON: u64 = 4 << 20;
 /// Limit on the layers of an image; container engines stack 127.
 const LAYERS: usize = 1000;
-/// How deep lists of images may be nested.
+/// Largest depth of lists of images.
 const DEPTH: u32 = 4;
 const OCI_INDEX: &str = "index.json";
 const OCI_MARK: &str = "oci-layout";

@@ -1,4 +1,4 @@
-//! Where the bytes of a file are until the image is written, or a guest reads them.
+//! Source of the bytes of a file until the image is written, or a guest reads them.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(crate) trait ReadAt: Send + Sync + Debug {
     /// Fills `into` from `offset` on.
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()>;
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     fn length(&self) -> u64;
 }
 
@@ -68,11 +68,11 @@ impl ReadAt for Span {
 /// A stretch of a file that lies in one piece in its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Where in the file it begins (bytes).
+    /// Place in the file at which it begins (bytes).
     pub at: u64,
-    /// Where in the source.
+    /// Place in the source.
     pub from: u64,
-    /// How long it is.
+    /// Its length.
     pub length: u64,
 }
 
@@ -86,7 +86,7 @@ pub(crate) enum Content {
 }
 
 impl Content {
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     pub(crate) fn length(&self) -> u64 {
         match self {
             Self::Path { length, .. } | Self::Pieces { length, .. } => *length,

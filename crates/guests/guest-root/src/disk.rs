@@ -49,7 +49,7 @@ impl FileSystemKind {
 pub(crate) enum Found {
     /// All that is in it.
     Tree(Tree),
-    /// Where it is.
+    /// A part of a disk.
     Part(Part),
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Walked {
     pub tree: Tree,
     /// A name for all of it as it is now: names, sizes, times, rights.
     pub stamp: String,
-    /// How many files this user may not read, which were left out.
+    /// Number of files that this user may not read, which were left out.
     pub left_out: usize,
 }
 
@@ -35,7 +35,7 @@ struct Walk {
     hash: Sha256,
     /// Files with several names, by device and inode.
     linked: HashMap<(u64, u64), Id>,
-    /// Whether files that cannot be read are left out.
+    /// True if files that cannot be read are left out.
     lenient: bool,
     left_out: usize,
     /// This user, if it is not root: files of this user are root's in the guest.
@@ -80,7 +80,7 @@ pub(crate) fn of_host(root: &Path, limits: Limits) -> Result<Walked, RootError> 
 
 impl Walk {
     fn new(root: &Path, limits: Limits, lenient: bool) -> Self {
-        // Whose this process is (proc(5)).
+        // Owner of this process (proc(5)).
         let own = fs::metadata("/proc/self").ok().map(|own| (own.uid(), own.gid()));
         Self {
             tree: Tree::new(root, limits),

@@ -57,10 +57,10 @@ impl Seek for Archive {
 /// An entry.
 pub(crate) struct Entry {
     pub head: Head,
-    /// Where its bytes are in the archive.
+    /// Place of its bytes in the archive.
     pub start: u64,
     pub length: u64,
-    /// Where they are if it has holes.
+    /// Places of its bytes if it has holes.
     pub holes: Option<Holes>,
 }
 

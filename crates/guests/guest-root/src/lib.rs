@@ -64,7 +64,7 @@ fn file_of(source: &Arc<dyn ReadAt>, start: u64, path: &str, most: u64) -> Optio
 /// The word for this machine's own root.
 pub const HOST: &str = "host";
 
-/// Where a tar archive has its mark (POSIX pax, "ustar Interchange Format").
+/// Place of a tar archive's mark (POSIX pax, "ustar Interchange Format").
 const TAR_MARK: (usize, &[u8]) = (257, b"ustar");
 
 /// A root that a user names.
@@ -86,11 +86,11 @@ enum SourceKind {
 pub struct Read {
     /// Its content, and the way in which a guest gets it.
     pub form: Form,
-    /// How many files this user may not read and were left out; only of the host's.
+    /// Number of files that this user may not read and were left out; only of the host's.
     pub left_out: usize,
 }
 
-/// How a guest gets a root.
+/// Form in which a guest gets a root.
 #[derive(Debug)]
 pub enum Form {
     /// As an image in its memory ([`write_image`]).

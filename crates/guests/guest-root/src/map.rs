@@ -23,15 +23,15 @@ const HEAD: usize = 8 + 8 + 8 + 4 + 2;
 /// Files that are kept open.
 const OPEN: usize = 64;
 
-/// Where in the image the bytes of a file belong.
+/// Place in the image of a file's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileExtent {
     /// First byte.
     pub start: u64,
-    /// How many there are.
+    /// Number of blocks.
     pub length: u64,
     pub path: PathBuf,
-    /// When the file was changed last.
+    /// Time at which the file was changed last.
     pub modified: (i64, i64),
 }
 

@@ -12,7 +12,7 @@ const PARTITIONS: u32 = 128;
 /// A partition's first byte and its length.
 type Extent = (u64, u64);
 
-/// Where partitions are, by a GPT (UEFI 2.10, section 5.3) or an MBR.
+/// Returns the places of partitions, by a GPT (UEFI 2.10, section 5.3) or an MBR.
 pub(crate) fn partitions(source: &Arc<dyn ReadAt>) -> Result<Vec<Extent>, String> {
     let mut sector = [0; SECTOR as usize];
     let mut header = [0; SECTOR as usize];

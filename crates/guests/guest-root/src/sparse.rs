@@ -139,7 +139,7 @@ impl Keys {
         }
     }
 
-    /// Whether the entry is of a file with holes.
+    /// Returns whether the entry is of a file with holes.
     pub(crate) fn tell_of_holes(&self) -> bool {
         self.major.is_some() || self.map.is_some() || self.count
     }

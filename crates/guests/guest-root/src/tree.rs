@@ -35,7 +35,7 @@ impl Default for Limits {
 /// The longest name of a file, and the longest path (Linux, include/uapi/linux/limits.h).
 const NAME_MAX: usize = 255;
 const PATH_MAX: usize = 4096;
-/// How many symbolic links a path may go through (path_resolution(7)).
+/// Largest number of symbolic links on a path (path_resolution(7)).
 const MAX_SYMLINKS: usize = 40;
 
 /// 2100-01-01: later times of files count as this one, and a guest's clock is set to no later one.
@@ -77,7 +77,7 @@ pub(crate) enum Kind {
 pub(crate) struct Node {
     pub meta: Meta,
     pub kind: Kind,
-    /// How many names it has.
+    /// Number of its names.
     pub names: u32,
     /// The layer that it came with.
     pub layer: u32,
@@ -94,7 +94,7 @@ pub struct Tree {
     links: usize,
 }
 
-/// Where a path leads.
+/// Target of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
     /// There.
@@ -272,7 +272,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether there is room for one more name.
+    /// Returns whether there is room for one more name.
     fn check_count(&self) -> Result<(), RootError> {
         if self.nodes.len() + self.links >= self.limits.entries {
             return Err(self.fail(format!("it has more than {} files", self.limits.entries)));

@@ -1,7 +1,7 @@
 //! Disks: the machine's virtio block devices, one request at a time, waited for.
 //!
-//! How long one takes is in no guest's time. Section numbers are those of the
-//! Virtual I/O Device specification 1.2.
+//! A device's time is in no guest's time. Section numbers are those of the Virtual I/O Device
+//! specification 1.2.
 
 use std::sync::atomic::{fence, Ordering};
 
@@ -30,7 +30,7 @@ const STATUS: u64 = 0x70;
 const DESCRIPTORS: u64 = 0x80;
 const AVAILABLE: u64 = 0x90;
 const USED: u64 = 0xa0;
-/// Where the capacity stands, in sectors.
+/// Place of the capacity, in sectors.
 const CAPACITY: u64 = 0x100;
 
 const MAGIC_VALUE: u32 = 0x7472_6976;
@@ -137,12 +137,12 @@ impl Disk {
         (u64::from(low) | u64::from(high) << 32).saturating_mul(SECTOR)
     }
 
-    /// Whether nothing can be written.
+    /// Returns whether nothing can be written.
     pub(crate) fn is_read_only(self) -> bool {
         self.queue().features & READ_ONLY != 0
     }
 
-    /// Whether it zeroes ranges by itself.
+    /// Returns whether it zeroes ranges by itself.
     pub(crate) fn zeroes(self) -> bool {
         self.queue().features & WRITE_ZEROES != 0
     }

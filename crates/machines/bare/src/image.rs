@@ -10,7 +10,7 @@ use object::LittleEndian;
 
 /// Set in the program's environment on the bare machine.
 pub const MARK: &str = "STASIS_BARE";
-/// Where QEMU is to load the image.
+/// Address at which QEMU is to load the image.
 pub const IMAGE: u64 = WORDS;
 /// The executable's section with the firmware.
 const FIRMWARE_SECTION: &[u8] = b"stasis_firmware";
@@ -102,7 +102,7 @@ pub fn image(elf: &[u8], memory: u64) -> Result<Image<'_>, ImageError> {
     Ok(Image { memory: image, firmware })
 }
 
-/// Where a program's headers lie: their address, the size of one (bytes) and their number.
+/// Place of a program's headers: their address, the size of one (bytes) and their number.
 struct Headers {
     at: u64,
     size: u64,

@@ -1,4 +1,4 @@
-//! Where things are in the bare machine's memory, which is mapped one to one.
+//! Layout of the bare machine's memory, which is mapped one to one.
 
 /// Start of the stack, which grows down to it.
 pub const STACK: u64 = 0x20_0000;
@@ -10,16 +10,16 @@ pub const WORDS_LENGTH: u64 = 0x1000;
 pub const PARAMETERS: u64 = 0x7f_9000;
 /// Page tables: the top one, and the one below it.
 pub const PAGE_TABLES: u64 = 0x7f_a000;
-/// Where the executable's address 0 lies.
+/// Place of the executable's address 0.
 pub const PROGRAM: u64 = 0x80_0000;
 /// Room for `brk` behind the program.
 pub const BREAK_LENGTH: u64 = 64 << 20;
 /// Memory below 4 GiB ends here at the latest (QEMU, hw/i386/microvm.c); the
 /// rest lies above 4 GiB.
 pub const LOW_END: u64 = 3 << 30;
-/// Where memory above 4 GiB begins.
+/// Beginning of the memory above 4 GiB.
 pub const HIGH: u64 = 4 << 30;
-/// Where QEMU puts the firmware: right below 4 GiB.
+/// Address at which QEMU puts the firmware: right below 4 GiB.
 pub const FIRMWARE: u64 = HIGH - FIRMWARE_LENGTH;
 /// QEMU takes firmware in multiples of so many bytes.
 pub const FIRMWARE_LENGTH: u64 = 0x1_0000;
@@ -32,7 +32,7 @@ pub struct Parameters {
     pub entry: u64,
     /// Its stack then.
     pub stack: u64,
-    /// Where SYSCALL goes to.
+    /// Target of SYSCALL.
     pub system_call: u64,
     /// End of the program's memory, its uninitialized part included.
     pub program_end: u64,

@@ -3,8 +3,8 @@
 use crate::host;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Where the processor keeps the host's state while a guest runs (AMD64 APM vol. 2, 15.30.4), and
-/// the register that holds the address.
+/// Register of the address at which the processor keeps the host's state while a guest runs (AMD64
+/// APM vol. 2, 15.30.4).
 const HSAVE: u32 = 0xc001_0117;
 
 #[repr(C, align(4096))]
@@ -14,7 +14,7 @@ static mut STATE: Page = Page([0; 4096]);
 
 static DONE: AtomicBool = AtomicBool::new(false);
 
-/// Whether [`start`] was called: the timer works.
+/// Returns whether [`start`] was called: the timer works.
 pub(crate) fn is_done() -> bool {
     DONE.load(Ordering::Relaxed)
 }

@@ -11,7 +11,7 @@ use crate::Error;
 pub struct Kind {
     /// Description for a user.
     pub what: &'static str,
-    /// Where it is.
+    /// A part of a disk.
     pub paths: Vec<PathBuf>,
 }
 

@@ -21,7 +21,7 @@ pub enum Error {
         program: &'static str,
         /// The purpose.
         purpose: &'static str,
-        /// Where it comes from.
+        /// Package that it comes from.
         package: &'static str,
     },
     /// A program that prepares the software host failed.
@@ -85,9 +85,9 @@ pub enum Error {
     /// Too many passed drives.
     #[error("the drives are on {given} files and devices, and the software host takes at most {most}: an image counts with its backing files, a backing file of several images once. Put a drive on RAM, or convert an image into one without backing files")]
     Drives {
-        /// How many were given.
+        /// Number of those given.
         given: usize,
-        /// How many can be.
+        /// Largest number.
         most: usize,
     },
     /// An input's name is empty, too long, used twice, or has other characters.
@@ -114,7 +114,7 @@ pub enum Error {
     Timeout {
         /// The awaited event.
         what: &'static str,
-        /// How long.
+        /// Duration.
         seconds: u64,
         /// The end of its log.
         detail: String,
@@ -122,7 +122,7 @@ pub enum Error {
     /// QEMU or the software host's kernel ended before the job did.
     #[error("the software host ended unexpectedly ({status}){detail}")]
     Died {
-        /// How QEMU ended.
+        /// Exit status of QEMU.
         status: String,
         /// The end of the output of QEMU and the kernel, and where all of it is.
         detail: String,

@@ -1,4 +1,4 @@
-//! Whether an executable can run as `/init`.
+//! The check of an executable that is to run as `/init`.
 
 use crate::Error;
 use std::fs::File;

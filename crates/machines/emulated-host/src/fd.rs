@@ -16,7 +16,7 @@ pub(crate) fn narrow() -> io::Result<(UnixStream, UnixStream)> {
     Ok((ours, theirs))
 }
 
-/// Whether a lock excludes all others.
+/// Kinds of locks, by the others that they exclude.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lock {
     Shared,

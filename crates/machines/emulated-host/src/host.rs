@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How the software host keeps time.
+/// Timekeeping of the software host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Nothing but the program below the job (`stasis_bare`): one instruction is
@@ -29,8 +29,8 @@ pub struct Input {
     pub name: String,
     /// The file, below 4 GiB.
     pub path: PathBuf,
-    /// Whether it belongs to the run and not to its machine: then the inner side finds
-    /// it in what [`crate::items::Later::take`] gives.
+    /// True if it belongs to the run and not to its machine: then the inner side finds it in what
+    /// [`crate::items::Later::take`] gives.
     pub late: bool,
 }
 
@@ -41,15 +41,14 @@ pub struct Job {
     pub machine: Vec<u8>,
     /// The task there: looked up by [`crate::items::Later::take`].
     pub later: Vec<u8>,
-    /// Whether the machine may be kept at the moment where the inner side looks that up,
-    /// for later runs that differ in it only. It is, under [`Mode::Exact`], from the
-    /// second run on.
+    /// True if the machine may be kept at the moment where the inner side looks that up, for later
+    /// runs that differ in it only. It is, under [`Mode::Exact`], from the second run on.
     pub keeps: bool,
     /// Snapshots of the job, under [`Mode::Exact`], where its machine may be kept.
     pub snapshots: Option<Snapshots>,
 }
 
-/// Where a job begins.
+/// Moment at which a job begins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum StartAt {
     /// At its beginning.
@@ -72,11 +71,12 @@ pub enum StartAt {
 pub struct Snapshots {
     /// Everything that the run depends on beside its machine.
     pub identity: Vec<u8>,
-    /// Whether those are stored that the inner side takes ([`crate::inside::snapshot`]).
+    /// True if those are stored that the inner side takes ([`crate::inside::snapshot`]).
     pub records: bool,
-    /// Where the job begins.
+    /// Moment at which the job begins.
     pub from: StartAt,
-    /// Whether it begins there or not at all; else at its beginning, where there is no such snapshot.
+    /// True if it begins there or not at all; else at its beginning, where there is no such
+    /// snapshot.
     pub must: bool,
 }
 
@@ -100,14 +100,14 @@ impl Input {
 pub struct PassedDrive {
     /// The raw image or device.
     pub path: PathBuf,
-    /// Whether the inner side may only read it.
+    /// True if the inner side may only read it.
     pub read_only: bool,
 }
 
 /// A software host to run a job in.
 #[derive(Debug, Clone)]
 pub struct Host {
-    /// How it keeps time.
+    /// Its timekeeping.
     pub mode: Mode,
     /// The memory that the job needs, in bytes. The host has at least as much.
     pub memory: u64,
@@ -117,10 +117,9 @@ pub struct Host {
     pub drives: Vec<PassedDrive>,
     /// The static executable that runs inside as `/init`: the program itself.
     pub executable: PathBuf,
-    /// Where kernels and saved machines are kept, usually
-    /// `$XDG_CACHE_HOME/stasis`.
+    /// Folder of kernels and saved machines, usually `$XDG_CACHE_HOME/stasis`.
     pub cache: PathBuf,
-    /// Whether to keep the booted machine for later runs.
+    /// True if to keep the booted machine for later runs.
     pub snapshot: bool,
     /// The file that takes the software host's kernel messages; replaced at
     /// each run. `None`: below the cache folder, removed after a run that
@@ -215,7 +214,7 @@ pub struct Control {
     /// Set to ask the inner side to stop. If it has not ended 3 s later, the
     /// host is killed.
     pub stop: Arc<AtomicBool>,
-    /// When the wall-clock time is over that the start and the job may take.
+    /// Time at which the wall-clock time is over that the start and the job may take.
     pub deadline: Option<Instant>,
     /// The terminal of the person who watches the job, if it asks for one.
     pub keyboard: Option<SharedKeyboard>,
@@ -233,12 +232,12 @@ pub struct Control {
 }
 
 impl Control {
-    /// Whether the wall-clock time is over.
+    /// Returns whether the wall-clock time is over.
     pub(crate) fn is_over(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Whether it is to end: by its user, or because its time is over.
+    /// Returns whether it is to end: by its user, or because its time is over.
     pub(crate) fn ends(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || self.is_over()
     }

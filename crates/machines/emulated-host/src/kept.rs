@@ -21,11 +21,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// How the names end of what is being removed.
+/// End of the names of what is being removed.
 const GONE: &str = ".gone";
 /// Machines that are kept of each kind; one takes 300 to 600 MiB of disk.
 const KEPT: usize = 4;
-/// How long it is remembered that a machine was wanted once.
+/// Time for which a machine that was wanted once is remembered.
 const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Everything that a kept machine depends on, hashed.
@@ -148,7 +148,7 @@ fn remove_all(path: &Path) -> Result<(), Error> {
     let mut removed = fs::remove_dir_all(path);
     for _ in 0..TRIES {
         match removed.as_ref().map_err(io::Error::kind) {
-            // Of two one does not find what the other took first, and stops there.
+            // One of two does not find what the other took first, and stops there.
             Err(ErrorKind::NotFound) if fs::symlink_metadata(path).is_err() => return Ok(()),
             Err(ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {}
             _ => break,
@@ -164,13 +164,12 @@ impl Store {
         Self { folder }
     }
 
-    /// Whether the machine of this key is kept.
+    /// Returns whether the machine of this key is kept.
     pub(crate) fn has(&self, key: Key) -> bool {
         self.folder.join(key.name()).is_dir()
     }
 
-    /// Whether the machine of this key is kept or was wanted before; from now on it
-    /// was.
+    /// Returns whether the machine of this key is kept or was wanted before; from now on it was.
     pub(crate) fn wanted_again(&self, key: Key) -> Result<bool, Error> {
         let name = key.name();
         if self.folder.join(&name).is_dir() {
@@ -316,7 +315,7 @@ impl Store {
     }
 }
 
-/// Whether a machine is a run's own: it goes with its run.
+/// Returns whether a machine is a run's own: it goes with its run.
 fn is_private(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("private-"))
 }

@@ -33,7 +33,7 @@ pub(crate) fn get(
     }
 }
 
-/// Whether one is kept for `host`.
+/// Returns whether one is kept for `host`.
 pub(crate) fn is_kept(host: &Host, kernel: &Kernel) -> bool {
     key(host, kernel).is_ok_and(|key| store(host).has(key))
 }

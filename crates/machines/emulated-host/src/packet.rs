@@ -1,4 +1,4 @@
-//! How the event stream's bytes cross the boundary.
+//! Way of the event stream's bytes across the boundary.
 //!
 //! A byte on the debug console costs about 1 µs. So only short entries go out there (a *short*
 //! packet: kind 0, length in 2 bytes, bytes). Long ones lie in a buffer of the inner side, whose
@@ -68,7 +68,7 @@ pub(crate) enum Packet {
     Short(Vec<u8>),
     /// So do so many at the start of the buffer; the inner side waits.
     Bulk { length: usize },
-    /// Where the buffer is.
+    /// The buffer's place.
     Place { address: u64, length: usize },
     /// The machine pauses.
     Pause,

@@ -134,7 +134,7 @@ fn unpack(work: &Path, package: &str) -> Result<(), Error> {
     let missing =
         |what: &str| Error::Package { package: package.to_owned(), what: what.to_owned() };
     let release = package.strip_prefix("linux-image-").unwrap_or(package);
-    // Where /lib is merged into /usr, packages carry the latter.
+    // Packages carry /usr where /lib is merged into it.
     let modules = ["lib/modules", "usr/lib/modules"]
         .map(|parent| tree.join(parent).join(release))
         .into_iter()

@@ -45,9 +45,9 @@ fn append(release: &str) -> String {
     format!("{APPEND}{}", if is_older { ONE_FIRST } else { "" })
 }
 
-/// Where the event stream leaves: QEMU's debug console, at its usual port.
+/// Port at which the event stream leaves: QEMU's debug console, at its usual port.
 pub(crate) const EVENTS_PORT: u16 = 0xe9;
-/// Where a handshake is made: a second one beside it.
+/// Port of a handshake: a second one beside it.
 pub(crate) const HANDSHAKE_PORT: u16 = 0xea;
 /// A write ends QEMU (hw/misc/debugexit.c), at its usual port.
 pub(crate) const EXIT_PORT: u16 = 0x501;
@@ -73,7 +73,7 @@ pub(crate) enum Purpose<'a> {
 }
 
 impl Purpose<'_> {
-    /// Whether the machine is made to be saved, so that its memory is shared with the file.
+    /// Returns whether the machine is made to be saved, so that its memory is shared with the file.
     fn saves(&self) -> bool {
         matches!(
             self,

@@ -18,14 +18,14 @@ use std::sync::{Arc, PoisonError};
 use std::time::{self, Duration};
 use tempfile::TempDir;
 
-/// How long the inner side may take to end after it was asked to.
+/// Longest time for the inner side to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Something that the inner side has sent.
 pub(crate) enum Sent {
     /// The event stream's next bytes.
     Bytes(Vec<u8>),
-    /// Where its buffer is, as a physical address.
+    /// Place of its buffer, as a physical address.
     Place(u64),
     /// The inner side pauses the machine.
     Pause,
@@ -35,7 +35,7 @@ pub(crate) enum Sent {
     Snapshot(Instant),
 }
 
-/// How a machine's event stream ends.
+/// End of a machine's event stream.
 pub(crate) enum Ended {
     /// The job has ended.
     Over,

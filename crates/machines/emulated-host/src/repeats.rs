@@ -32,7 +32,7 @@ enum Part {
 /// A sink that hands on what it has not handed on before.
 pub(crate) struct Repeats<'a> {
     events: &'a mut dyn EventSink,
-    /// How much of each part has been handed on, and has come this time.
+    /// Number of entries of each part that have been handed on, and that have come this time.
     told: HashMap<Part, usize>,
     came: HashMap<Part, usize>,
     stage: Option<Stage>,

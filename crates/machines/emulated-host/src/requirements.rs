@@ -14,7 +14,7 @@ pub struct Requirements {
     pub qemu: Option<(PathBuf, String)>,
     /// Release of the cached kernel; without one, the first run downloads it.
     pub kernel: Option<String>,
-    /// Whether a booted machine is saved for this host.
+    /// True if a booted machine is saved for this host.
     pub snapshot: bool,
     /// Free memory, in bytes.
     pub available_memory: Option<u64>,

@@ -19,8 +19,8 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long QEMU may take to save or load a state of some 50 KiB, on a machine that is busy with much
-/// else.
+/// Longest time for QEMU to save or load a state of some 50 KiB, on a machine that is busy with
+/// much else.
 pub(crate) const MAX_MOVE: Duration = Duration::from_secs(120);
 
 /// A running machine.
@@ -29,7 +29,7 @@ pub(crate) struct Machine {
     /// QEMU's memory, and where in it the buffer for bulk packets is.
     pub memory: File,
     pub buffer: u64,
-    /// Where QEMU has the machine's memory from its physical address 0 on, if that was
+    /// Address at which QEMU has the machine's memory from its physical address 0 on, if that was
     /// asked for.
     pub origin: Option<u64>,
     /// Held open: QEMU takes a closed monitor for a reason to complain.
@@ -214,7 +214,7 @@ pub(crate) fn restore(
     }
 }
 
-/// Where QEMU has the machine's memory at the physical address `place`.
+/// Returns the address at which QEMU has the machine's memory at the physical address `place`.
 fn locate(qmp: &mut Qmp, place: u64) -> Result<u64, QmpError> {
     // Only a command of the human monitor returns the address.
     let line = json!({ "command-line": format!("gpa2hva {place:#x}") });

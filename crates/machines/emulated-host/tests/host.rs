@@ -115,7 +115,7 @@ fn sum(bytes: &[u8]) -> u64 {
 
 // ---- inside ----
 
-/// Whether KVM offers its guests XSAVE or AVX (CPUID leaf 1, ECX bits 26 and 28).
+/// Returns whether KVM offers its guests XSAVE or AVX (CPUID leaf 1, ECX bits 26 and 28).
 fn offers_avx() -> bool {
     let kvm = kvm_ioctls::Kvm::new().unwrap();
     let leaves = kvm.get_supported_cpuid(kvm_bindings::KVM_MAX_CPUID_ENTRIES).unwrap();

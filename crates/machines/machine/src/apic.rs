@@ -20,7 +20,7 @@ pub enum Effect {
 /// An interrupt message, from a processor or a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
-    /// How it is delivered.
+    /// Way of its delivery.
     pub delivery: Delivery,
     /// The vector (for start-up: the page that execution starts in).
     pub vector: u8,
@@ -28,7 +28,7 @@ pub struct Message {
     pub destination: Destination,
 }
 
-/// How an interrupt is delivered.
+/// Way of an interrupt's delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
     /// An interrupt with the vector.
@@ -138,13 +138,13 @@ pub struct Apic {
     isr: [u64; 4],
     deadline: u64,
     initial: u32,
-    /// When the count-down began (ns).
+    /// Time at which the count-down began (ns).
     started: u64,
     /// The expiry that has been delivered last, in one-shot mode.
     expired: bool,
 }
 
-/// When a timer expires: on the TSC's scale, or on that of nanoseconds.
+/// Time at which a timer expires: on the TSC's scale, or on that of nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expiry {
     /// At this value of the TSC.
@@ -153,7 +153,7 @@ pub enum Expiry {
     At(u64),
 }
 
-/// Whether accesses to register `number` concern their own processor only.
+/// Returns whether accesses to register `number` concern their own processor only.
 pub fn is_local(number: u32) -> bool {
     number != ICR
 }
@@ -291,7 +291,7 @@ impl Apic {
         Message { delivery, vector: self.icr_low as u8, destination }
     }
 
-    /// Whether a message with this logical destination is for this APIC.
+    /// Returns whether a message with this logical destination is for this APIC.
     pub fn matches_logical(&self, destination: u32) -> bool {
         if self.x2apic {
             destination >> 16 == self.id >> 4 && destination & 1 << (self.id & 15) != 0
@@ -320,7 +320,7 @@ impl Apic {
         self.isr[usize::from(vector / 64)] |= 1 << (vector % 64);
     }
 
-    /// Whether an interrupt is in service and none waits behind it.
+    /// Returns whether an interrupt is in service and none waits behind it.
     pub fn serves_one_alone(&self) -> bool {
         highest(&self.isr).is_some() && highest(&self.irr).is_none()
     }
@@ -353,7 +353,7 @@ impl Apic {
         }
     }
 
-    /// When the timer expires next.
+    /// Returns the time at which the timer expires next.
     pub fn expiry(&self) -> Option<Expiry> {
         match self.timer_mode() {
             TimerMode::Deadline => (self.deadline != 0).then_some(Expiry::Tsc(self.deadline)),

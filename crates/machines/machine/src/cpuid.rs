@@ -70,7 +70,7 @@ pub fn filter(
             }
             (0xb | 0x1f, level) => topology(entry, level, index, count, width),
             (0x4000_0001, _) => {
-                // Of KVM's own features those that this program makes: the others
+                // Only those of KVM's own features are offered that this program makes: the others
                 // want an APIC in the kernel.
                 let clock = if count > 1 { reads.features() } else { 0 };
                 entry.eax = pveoi::FEATURE | clock;

@@ -6,7 +6,7 @@ use crate::freeze::ExitPath;
 use crate::layout::{TSC_DEADLINE, X2APIC};
 use crate::{apic, layout, pvclock};
 
-/// How `exit` left guest mode, as far as costs differ.
+/// Returns the way by which `exit` left guest mode, as far as costs differ.
 pub fn path(exit: &Exit) -> ExitPath {
     match exit {
         Exit::Interrupted => ExitPath::Kick,
@@ -20,8 +20,8 @@ pub fn path(exit: &Exit) -> ExitPath {
     }
 }
 
-/// Whether `exit` concerns its own processor only. Others have an effect that the rest of the machine
-/// can see, and take place in the order of virtual time.
+/// Returns whether `exit` concerns its own processor only. Others have an effect that the rest of
+/// the machine can see, and take place in the order of virtual time.
 pub fn is_local(exit: &Exit) -> bool {
     match *exit {
         Exit::Interrupted | Exit::Halt | Exit::Window | Exit::Debug(_) | Exit::MsrRead { .. } => {

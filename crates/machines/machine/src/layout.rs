@@ -1,5 +1,4 @@
-//! Where things are in the guest's physical address space, and among its
-//! model-specific registers.
+//! Layout of the guest's physical address space, and of its model-specific registers.
 
 use std::ops::{Range, RangeInclusive};
 

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 pub const HOLE_START: u64 = 0xc000_0000;
 /// End of that hole.
 pub const HOLE_END: u64 = 0x1_0000_0000;
-/// Where the root file system's persistent memory starts at the earliest.
+/// Lowest address of the root file system's persistent memory.
 const PMEM_FLOOR: u64 = 0x10_0000_0000;
 /// Big pages keep nested page faults, which take guest time unseen, rare.
 const HUGE: u64 = 2 << 20;

@@ -81,7 +81,7 @@ impl Reads {
 #[derive(Debug)]
 pub struct PvClock {
     reads: Reads,
-    /// Where each processor's page is (guest-physical), if the guest has set it.
+    /// Address of each processor's page (guest-physical), if the guest has set it.
     pages: Vec<Option<u64>>,
     version: u32,
     /// The present reading: ticks, with a fraction.
@@ -92,7 +92,7 @@ pub struct PvClock {
     shown: Shown,
     /// By how many ticks before its calculated beginning the present slice can read the TSC.
     before: u64,
-    /// How far it was ahead of the mean when the present slice began (ticks).
+    /// Distance by which it was ahead of the mean when the present slice began (ticks).
     lead: u64,
 }
 
@@ -130,14 +130,14 @@ const MARGIN: u64 = 1 << 20;
 /// Local times of a machine's busy processors (ticks).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Busy {
-    /// How many there are.
+    /// Number of blocks.
     pub count: u32,
     /// Their sum.
     pub sum: u128,
 }
 
 impl Busy {
-    /// How many there are, at least one, and the mean of their times.
+    /// Returns their number, at least one, and the mean of their times.
     pub fn mean(&self) -> (u64, u64) {
         let count = u64::from(self.count.max(1));
         (count, (self.sum / u128::from(count)) as u64)
@@ -164,7 +164,7 @@ impl PvClock {
         self.reads
     }
 
-    /// Whether the guest reads one clock for all its processors.
+    /// Returns whether the guest reads one clock for all its processors.
     pub fn is_used(&self) -> bool {
         self.reads == Reads::Mean && self.pages.iter().any(Option::is_some)
     }
@@ -184,8 +184,8 @@ impl PvClock {
         Some((address, page(2, 0, shown, self.reads.flags())))
     }
 
-    /// How far it was ahead of the mean of the busy processors' times when the present slice
-    /// began (ticks).
+    /// Returns the distance by which it was ahead of the mean of the busy processors' times when
+    /// the present slice began (ticks).
     pub fn lead(&self) -> u64 {
         self.lead
     }
@@ -214,7 +214,7 @@ impl PvClock {
         self.before = before;
         self.lead = (self.reading.saturating_sub(mean) >> FRACTION) as u64;
         self.reading = self.reading.max(mean);
-        // Where the mean will be if the slice goes to its end.
+        // Place of the mean if the slice goes to its end.
         let end = mean + (u128::from(ticks) << FRACTION) / count;
         let way = end.saturating_sub(self.reading);
         let ticks = u128::from(ticks) + u128::from(before);
@@ -334,7 +334,8 @@ mod tests {
             count in 1usize..9,
             khz in prop_oneof![Just(5_000_000u64), 600_000u64..9_000_000],
             steps in prop::collection::vec((0usize..9, 1u64..20_000, 0u64..20_000, any::<bool>()), 1..200),
-            // Of how many ticks it is not known whether the guest ran them, and how many it did.
+            // The number of ticks of which it is not known whether the guest ran them, and of those
+            // that it did.
             unsure in (0u64..500, 0u64..500),
             unseen in (0.0..=1.0f64, 0.0..=1.0f64),
         ) {

@@ -22,9 +22,9 @@ const MAY_SKIP: u32 = 1;
 /// A processor's word.
 #[derive(Debug, Default)]
 pub struct PvEoi {
-    /// Where it is (guest-physical), if the guest has set it.
+    /// Its address (guest-physical), if the guest has set it.
     word: Option<u64>,
-    /// Whether the guest may end the interrupt in service by it.
+    /// True if the guest may end the interrupt in service by it.
     offered: bool,
 }
 
@@ -41,7 +41,7 @@ impl PvEoi {
         let offer = apic.serves_one_alone();
         if offer != self.offered {
             let value = if offer { MAY_SKIP } else { 0 };
-            // Where the word is not in memory, the guest reads that it may not.
+            // The guest reads that it may not where the word is not in memory.
             self.offered = memory.write(word, &value.to_le_bytes()).is_ok() && offer;
         }
     }

@@ -13,9 +13,9 @@ use crate::utilization::Utilization;
 /// and end with [`Statistics::finish`].
 #[derive(Debug)]
 pub struct Statistics {
-    /// When the machine was made.
+    /// Time at which the machine was made.
     pub born: Instant,
-    /// When progress was last reported.
+    /// Time at which progress was last reported.
     pub reported: Instant,
     /// Turns of the machine's loop, for what is looked at only now and then.
     pub turns: u32,
@@ -23,7 +23,7 @@ pub struct Statistics {
     pub looked: u64,
     /// The interval of virtual time in which records were last sent.
     pub sent: u64,
-    /// Whether the command runs.
+    /// True if the command runs.
     pub running: bool,
     /// Virtual time when the command began (ns).
     pub started_virtual: Nanos,
@@ -31,14 +31,14 @@ pub struct Statistics {
     pub skipped: u64,
     /// Exits.
     pub exits: Exits,
-    /// How late slices ended.
+    /// Delays of slices' ends.
     pub overshoot: Histogram,
-    /// How long interrupts between processors took.
+    /// Durations of interrupts between processors.
     pub calls: Histogram,
     /// Slices, and how far ahead of the others one ended at most (ticks).
     slices: u64,
     ahead: u64,
-    /// How far the clock of several processors was ahead of their mean at most (ticks).
+    /// Largest distance by which the clock of several processors was ahead of their mean (ticks).
     lead: u64,
     /// On how many threads processors are in guest mode at once, and the quantum (ticks).
     pub turns_on: TurnsOn,
@@ -49,12 +49,12 @@ pub struct Statistics {
     finished: Option<Finished>,
 }
 
-/// How the processors' turns are arranged.
+/// Arrangement of the processors' turns.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TurnsOn {
     /// On how many of the host's threads they are in guest mode at once.
     pub threads: u32,
-    /// How far apart they may be (ticks): the configured value, or more where slices end late.
+    /// Largest distance between them (ticks): the configured value, or more where slices end late.
     pub quantum: u64,
 }
 

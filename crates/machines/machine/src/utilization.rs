@@ -1,5 +1,5 @@
-//! When each processor ran, in bounded memory: ticks by processor and column
-//! of virtual time. The columns' width doubles whenever the run outgrows them.
+//! Times at which each processor ran, in bounded memory: ticks by processor and column of virtual
+//! time. The columns' width doubles whenever the run outgrows them.
 
 /// Limit on the columns.
 const COLUMNS: usize = 128;
@@ -16,7 +16,7 @@ pub struct Utilization {
 }
 
 impl Utilization {
-    /// Of `processors` processors, from `origin` (ticks) on.
+    /// Starts with `processors` processors, from `origin` (ticks) on.
     pub fn new(processors: usize, origin: u64) -> Self {
         let (rows, totals) = (vec![[0; COLUMNS]; processors], vec![0; processors]);
         Self { origin, width: WIDTH, rows, totals }

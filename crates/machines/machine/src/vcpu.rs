@@ -28,7 +28,7 @@ pub enum ProcessorState {
 pub struct Processor {
     /// Its local APIC.
     pub apic: Apic,
-    /// Where its guest ends interrupts without an exit.
+    /// Word by which its guest ends interrupts without an exit.
     pub eoi: PvEoi,
     /// Its state.
     pub state: ProcessorState,
@@ -37,9 +37,9 @@ pub struct Processor {
     pub time: u64,
     /// An exit that waits for its turn in virtual time, at `time`.
     pub waiting: Option<Exit>,
-    /// Whether others go first, as long as they are within the quantum.
+    /// True if others go first, as long as they are within the quantum.
     pub yields: bool,
-    /// Whether its last slice went beyond its end.
+    /// True if its last slice went beyond its end.
     pub late: bool,
     /// Since when (ticks) an interrupt of another processor's waits for it.
     pub called: Option<u64>,
@@ -60,7 +60,7 @@ impl Processor {
         }
     }
 
-    /// Whether it has something to do, now or when its turn comes.
+    /// Returns whether it has something to do, now or when its turn comes.
     pub fn is_busy(&self) -> bool {
         self.state == ProcessorState::Runnable
     }
@@ -82,7 +82,7 @@ pub struct Registers {
 /// The longest slice on the bare machine (ticks): the stop flag is looked at between.
 pub const MAX_SLICE: u64 = 50_000_000;
 
-/// How a slice ended.
+/// End of a slice.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SliceEnd {
     /// The exit that ended it.
@@ -91,7 +91,7 @@ pub struct SliceEnd {
     pub overshoot: Option<u64>,
 }
 
-/// Where a machine keeps a vCPU, except while a thread of the pool runs it.
+/// Place of a vCPU in a machine, except while a thread of the pool runs it.
 pub struct VcpuSlot(Option<Box<dyn Vcpu>>);
 
 impl VcpuSlot {
@@ -149,7 +149,7 @@ pub trait DebugVcpu {
 /// (`bare`). How a slice ends and what entering and leaving cost is the
 /// engine's own. A slice may be on another thread than the one before (`vcpu_pool`).
 pub trait Vcpu: Send {
-    /// Whether the APIC is in x2APIC mode.
+    /// Returns whether the APIC is in x2APIC mode.
     fn x2apic(&mut self) -> bool;
 
     /// Applies an INIT message to the registers (Intel SDM vol. 3A, table 10-1): they are as after
@@ -165,7 +165,7 @@ pub trait Vcpu: Send {
     /// Puts it before a kernel's 64-bit entry (`boot`).
     fn start_at_kernel(&mut self, entry: u64) -> Result<(), Error>;
 
-    /// Whether an interrupt can be injected on the next entry.
+    /// Returns whether an interrupt can be injected on the next entry.
     fn interruptible(&mut self) -> bool;
 
     /// Injects `vector` on the next entry.
@@ -185,10 +185,10 @@ pub trait Vcpu: Send {
         None
     }
 
-    /// Where the data of an exit for a port are, or are to be put.
+    /// Returns the place of the data of an exit for a port, to read or to fill.
     fn port_data(&mut self) -> &mut [u8];
 
-    /// Where the answer to a load from a device's memory is to be put.
+    /// Returns the place for the answer to a load from a device's memory.
     fn mmio_answer(&mut self) -> &mut [u8];
 
     /// Answers an RDMSR.

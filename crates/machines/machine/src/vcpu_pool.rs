@@ -32,11 +32,11 @@ pub struct ThreadSlice {
     pub vcpu: Option<Box<dyn Vcpu>>,
     /// Virtual time: before the slice where it begins, after it where it ended.
     pub clock: Clock,
-    /// When it ends at the latest (ticks).
+    /// Time at which it ends at the latest (ticks).
     pub until: u64,
-    /// Whether an interrupt goes in.
+    /// True if an interrupt goes in.
     pub injecting: bool,
-    /// How it went; None before it.
+    /// Its result; None before it.
     pub result: Option<Result<SliceEnd, Error>>,
 }
 
@@ -141,9 +141,9 @@ mod tests {
         runs: Arc<AtomicUsize>,
         /// Waits until this handoff is in this state.
         patient: Option<(Arc<Handoff<Vec<ThreadSlice>>>, u8)>,
-        /// Where its last slice was.
+        /// Thread of its last slice.
         thread: Arc<Mutex<Option<std::thread::ThreadId>>>,
-        /// How many are in guest mode now, and how many were at most.
+        /// Number of those in guest mode now, and the largest number so far.
         inside: Arc<[AtomicUsize; 2]>,
         company: usize,
     }

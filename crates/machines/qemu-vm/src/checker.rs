@@ -31,8 +31,8 @@ pub trait Disks {
     /// The drives that they are of, in order.
     fn devices(&self) -> Vec<Device>;
 
-    /// Of each zone of disk `index` that is not empty, its first byte, and how many bytes of it are
-    /// written.
+    /// Returns the first byte of each zone of disk `index` that is not empty, and the number of its
+    /// bytes that are written.
     fn written(&self, index: usize) -> Vec<(u64, u64)> {
         let _ = index;
         Vec::new()
@@ -50,7 +50,7 @@ pub trait Disks {
 pub struct Finding {
     /// Its status, as a shell gives it. `None`: the guest did not survive it, twice.
     pub status: Option<u8>,
-    /// Whether it took too long and was ended.
+    /// True if it took too long and was ended.
     pub late: bool,
     /// Its output on both streams (the end of it, if it was much), and remarks on the check.
     pub said: String,
@@ -98,12 +98,12 @@ impl Checker {
         self.machine = None;
     }
 
-    /// How often its machine has been started, be it from a kept boot.
+    /// Returns the number of times that its machine has been started, be it from a kept boot.
     pub fn starts(&self) -> u64 {
         self.starts
     }
 
-    /// How often a guest has booted for this checker or one that shares its boot.
+    /// Returns the number of boots of guests for this checker or one that shares its boot.
     pub fn boots(&self) -> u64 {
         self.kept.boots()
     }

@@ -22,7 +22,7 @@ pub enum Accelerator {
     Instructions,
 }
 
-/// How the host caches a drive's file (QEMU's `cache=` of the same names).
+/// The host's cache of a drive's file (QEMU's `cache=` of the same names).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Cache {
     /// The host's page cache; a guest's flush is an `fdatasync`.
@@ -41,19 +41,19 @@ pub enum Backend {
     Raw {
         /// The file.
         path: PathBuf,
-        /// How it is cached.
+        /// Its cache.
         cache: Cache,
-        /// Whether the guest may only read it.
+        /// True if the guest may only read it.
         read_only: bool,
-        /// Whether QEMU locks it against others' use. Off for a file that this
-        /// program changes while the guest does not use the drive.
+        /// True if QEMU locks it against others' use. Off for a file that this program changes
+        /// while the guest does not use the drive.
         locking: bool,
     },
     /// An image that QEMU's own qcow2 driver reads and writes.
     Qcow2 {
         /// The image.
         path: PathBuf,
-        /// How its file is cached.
+        /// Cache of its file.
         cache: Cache,
     },
     /// Whoever serves vhost-user-blk on this socket; needs
@@ -77,7 +77,7 @@ pub struct Drive {
     pub serial: Option<String>,
     /// Options of the device, such as `num-queues=4`.
     pub options: String,
-    /// Whether QEMU serves it on a separate thread (`iothread`).
+    /// True if QEMU serves it on a separate thread (`iothread`).
     pub own_thread: bool,
 }
 
@@ -108,9 +108,9 @@ pub struct Config {
     pub spare_vcpus: u32,
     /// Memory in bytes, the root file system's image not counted.
     pub memory: u64,
-    /// Whether the memory is a memfd that others can map, as vhost-user needs.
+    /// True if the memory is a memfd that others can map, as vhost-user needs.
     pub shared_memory: bool,
-    /// Whether the memory is of huge pages (2 MiB); then it is shared as well.
+    /// True if the memory is of huge pages (2 MiB); then it is shared as well.
     pub huge_pages: bool,
     /// Added to the kernel's command line.
     pub kernel_arguments: String,
@@ -120,10 +120,10 @@ pub struct Config {
     pub drives: Vec<Drive>,
     /// Further arguments of QEMU, for example `-device` and its value.
     pub arguments: Vec<OsString>,
-    /// How long the guest may take until it can run a command.
+    /// Longest time until the guest can run a command.
     pub boot_limit: Duration,
-    /// How long the guest may take for what is not the command itself: to unpack
-    /// input, to end what is left, to greet again.
+    /// Longest time for what is not the command itself: to unpack input, to end what is left, to
+    /// greet again.
     pub timeout: Duration,
     /// Set to stop the present work; the work ends with [`crate::Error::Stopped`].
     pub stop: Arc<AtomicBool>,

@@ -43,7 +43,7 @@ pub enum Error {
     /// The guest did not come up in time.
     #[error("the guest was not ready within {seconds} s; the end of its console:\n{console}")]
     Boot {
-        /// How long was waited.
+        /// Time waited.
         seconds: u64,
         /// The last lines.
         console: String,
@@ -57,7 +57,7 @@ pub enum Error {
     /// The guest did not answer.
     #[error("the guest has not answered for {seconds} s; the end of its console:\n{console}")]
     Silent {
-        /// How long was waited.
+        /// Time waited.
         seconds: u64,
         /// The last lines.
         console: String,

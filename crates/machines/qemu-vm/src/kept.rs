@@ -20,12 +20,12 @@ struct State {
     boots: u64,
     /// With the devices that the machine has.
     saved: Option<(Vec<Device>, Saved)>,
-    /// Whether machines are known that cannot be saved or restored.
+    /// True if machines are known that cannot be saved or restored.
     unkept: bool,
 }
 
 impl KeptBoot {
-    /// How often a guest has booted.
+    /// Returns the number of boots of a guest.
     pub(crate) fn boots(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).boots
     }

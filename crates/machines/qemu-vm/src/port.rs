@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// How a wait for a frame ended without one.
+/// End of a wait for a frame without one.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The other end is closed.
@@ -22,7 +22,7 @@ pub(crate) enum Failure {
     System(io::Error),
 }
 
-/// How long the other end may take to take in an answer.
+/// Longest time for the other end to take in an answer.
 const MAX_WRITE: Duration = Duration::from_secs(30);
 
 /// One end of a stream of frames.

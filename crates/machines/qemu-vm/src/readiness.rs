@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::process::Process;
 
-/// How often a program that is not ready yet is looked at.
+/// Interval between looks at a program that is not ready yet.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The place where a program that is started here reports that it is ready: by `READY=1` on the

@@ -31,7 +31,7 @@ impl Scratch {
         Ok(Self { file, size, wanted: vec![0; PIECE], held: vec![0; PIECE] })
     }
 
-    /// Where other processes of this user find it while this value lives.
+    /// Returns the path by which other processes of this user find it while this value lives.
     pub(crate) fn path(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }
@@ -92,7 +92,7 @@ impl Scratch {
         Ok(changed)
     }
 
-    /// Where from `offset` on there is data; the end if there is none.
+    /// Returns the place from `offset` on at which there is data; the end if there is none.
     fn next_data(&self, offset: u64) -> io::Result<u64> {
         match seek(&self.file, SeekFrom::Data(offset)) {
             Ok(place) => Ok(place),

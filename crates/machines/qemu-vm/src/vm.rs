@@ -31,7 +31,7 @@ const OUT_OF_TIME: u8 = 124;
 /// By how much a clock of instructions may be slower than the host's, on one that is busy.
 const SLOWER: u32 = 20;
 
-/// How long QEMU may take to save or load a state without the memory, on a machine that is busy with
+/// Longest time for QEMU to save or load a state without the memory, on a machine that is busy with
 /// much else.
 const MAX_MOVE: Duration = Duration::from_secs(120);
 
@@ -51,7 +51,7 @@ pub(crate) enum Booted {
     Running(Box<Vm>),
 }
 
-/// Where other processes of this user find an open file.
+/// Returns the path by which other processes of this user find an open file.
 fn path_of(file: &File) -> PathBuf {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
 }
@@ -63,14 +63,14 @@ fn in_memory(name: &str, size: u64) -> Result<File, Error> {
     sized.map_err(Error::system("make a file in memory"))
 }
 
-/// How a command ended.
+/// End of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// As a shell gives it; 124 where the job's time limit ended it.
     pub status: u8,
-    /// Whether it was started.
+    /// True if it was started.
     pub started: bool,
-    /// Whether the job's time limit ended it.
+    /// True if the job's time limit ended it.
     pub late: bool,
     /// Message of the guest's agent: why the command did not start, or the part that it could not
     /// tidy up. Empty if all is well.
@@ -99,11 +99,11 @@ pub struct Vm {
     stop: Arc<AtomicBool>,
     timeout: Duration,
     kvm: bool,
-    // Whether its clock counts instructions.
+    // True if its clock counts instructions.
     counts: bool,
 }
 
-/// Whether KVM works; asked once.
+/// Returns whether KVM works; asked once.
 fn kvm_state() -> &'static KvmState {
     static STATE: OnceLock<KvmState> = OnceLock::new();
     STATE.get_or_init(probe)
@@ -226,7 +226,7 @@ impl Vm {
         }
     }
 
-    /// Whether KVM runs it.
+    /// Returns whether KVM runs it.
     pub fn uses_kvm(&self) -> bool {
         self.kvm
     }

@@ -209,7 +209,7 @@ fn states_are_checked_one_after_the_other() {
     assert_eq!(checker.boots(), if kvm_is_missing() { 1 } else { checker.starts() });
 }
 
-/// Whether guests are emulated here.
+/// Returns whether guests are emulated here.
 fn kvm_is_missing() -> bool {
     stasis_qemu_vm::probe::probe() != stasis_qemu_vm::probe::KvmState::Usable
 }

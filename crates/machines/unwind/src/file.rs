@@ -196,7 +196,8 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Where the address is that a function returns to; within, None in the outermost function.
+    /// Returns the place of the address that a function returns to; within, None in the outermost
+    /// function.
     fn returns(&self, rule: Option<RegisterRule<usize>>) -> Option<Option<Address>> {
         match rule {
             None | Some(RegisterRule::Undefined) => Some(None),
@@ -205,7 +206,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Where a register's value is; within, None where it is in the register.
+    /// Returns the place of a register's value; within, None where it is in the register.
     fn saved(&self, rule: Option<RegisterRule<usize>>) -> Option<Option<Address>> {
         match rule {
             None | Some(RegisterRule::Undefined | RegisterRule::SameValue) => Some(None),

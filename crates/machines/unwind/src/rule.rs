@@ -38,15 +38,15 @@ pub(crate) struct Address {
     pub offset: i32,
 }
 
-/// How the caller's registers are found at an instruction.
+/// Rule by which the caller's registers are found at an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rule {
     /// The caller's stack pointer; with `indirect` the address at which it is.
     pub(crate) frame: Address,
     pub(crate) indirect: bool,
-    /// Where the address is that the function returns to; None in the outermost function.
+    /// Place of the address that the function returns to; None in the outermost function.
     pub(crate) returns: Option<Address>,
-    /// Where the caller's RBP is; None where the function has not changed it.
+    /// Place of the caller's RBP; None where the function has not changed it.
     pub(crate) rbp: Option<Address>,
     pub(crate) is_signal: bool,
 }

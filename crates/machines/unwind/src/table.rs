@@ -14,7 +14,7 @@ const PLACE: usize = 4 + 2;
 /// The rules of a file's instructions, by their places in the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
-    /// Where each rule begins to hold (bytes from the file's begin), rising.
+    /// Places at which each rule begins to hold (bytes from the file's begin), rising.
     places: Vec<u32>,
     /// The number of each place's rule, or [`NONE`].
     numbers: Vec<u16>,
@@ -30,14 +30,14 @@ impl Table {
         (!table.places.is_empty()).then_some(table)
     }
 
-    /// Of rows: from where on, up to where, and the rule, in any order.
+    /// Makes a table of rows: begin, end, and the rule, in any order.
     pub(crate) fn from_rows(mut rows: Vec<(u32, u32, Rule)>) -> Self {
         let mut table = Self::default();
         let mut known = HashMap::new();
         rows.sort();
         let mut end = 0;
         for (begin, until, rule) in rows {
-            // Of rows that overlap, the file of a linker has none.
+            // The file of a linker has no rows that overlap.
             let begin = begin.max(end);
             if begin >= until {
                 continue;

@@ -9,17 +9,17 @@ use stasis_run_events::FaultRecord;
 pub struct NetworkFault {
     /// Number among the experiment's faults.
     pub number: u16,
-    /// When it begins (ns).
+    /// Time at which it begins (ns).
     pub begin: Nanos,
-    /// When it ends (ns), if it does.
+    /// Time at which it ends (ns), if it does.
     pub end: Option<Nanos>,
-    /// Whether something else than time brings it about.
+    /// True if something else than time brings it about.
     pub triggered: bool,
     /// Ports on the one side.
     pub side: Vec<usize>,
     /// Ports on the other side.
     pub peers: Vec<usize>,
-    /// Whether frames from the one side are befallen only; else those to it are as well.
+    /// True if frames from the one side are befallen only; else those to it are as well.
     pub one_way: bool,
     /// Share of the frames that are lost.
     pub loss: f64,

@@ -34,9 +34,9 @@ pub struct Delivery {
     pub to: usize,
     /// Port of the sender.
     pub from: usize,
-    /// When its first bit left the sender (ns).
+    /// Time at which its first bit left the sender (ns).
     pub sent: Nanos,
-    /// When it has arrived by the network's conditions (ns).
+    /// Time at which it has arrived by the network's conditions (ns).
     pub at: Nanos,
     /// The frame, from the destination's address on, without a check sequence.
     pub frame: Vec<u8>,
@@ -73,7 +73,7 @@ struct Link {
     /// The random numbers of its random early detection.
     early: Random,
     random: Random,
-    /// When the last frame in order arrives (ns).
+    /// Time at which the last frame in order arrives (ns).
     last: Nanos,
     counts: Counts,
     /// Sum of the times of `counts.arrived` frames (ns).
@@ -120,7 +120,7 @@ pub struct Network {
     faults: Faults,
     /// Frames that machines have sent since the commands began.
     sent: u64,
-    /// When the commands began (ns).
+    /// Time at which the commands began (ns).
     begun: Option<Nanos>,
 }
 
@@ -131,7 +131,7 @@ impl Network {
         let draws = Draws { seed, first: u64::from(index) << 32 };
         let port = |number: usize| {
             let stage = |queue| Stage::new(spec.bandwidth, queue);
-            // What waits to be sent waits in the machine.
+            // Frames that wait to be sent wait in the machine.
             Port {
                 out: stage(u64::MAX),
                 into: stage(spec.queue_bytes()).with(spec.red.as_ref(), draws.of_port(number)),
@@ -222,7 +222,7 @@ impl Network {
         [0x02, b'S', b'T', index, 0, port as u8]
     }
 
-    /// How many frames machines have sent since their commands began.
+    /// Returns the number of frames that machines have sent since their commands began.
     pub fn sent(&self) -> u64 {
         self.sent
     }
@@ -331,7 +331,7 @@ impl Network {
         }
     }
 
-    /// When [`Self::advance`] is to be called next for `port` (ns).
+    /// Returns the time at which [`Self::advance`] is to be called next for `port` (ns).
     pub fn next_event(&self, port: usize) -> Option<Nanos> {
         let Port { coming, arriving, .. } = &self.ports[port];
         let arriving = arriving.front().map(|delivery| delivery.at);
@@ -411,7 +411,8 @@ impl Link {
         }
     }
 
-    /// When a frame whose first bit sets out at `first` comes to the receiver's port.
+    /// Returns the time at which a frame whose first bit sets out at `first` comes to the
+    /// receiver's port.
     fn arrival(&mut self, first: Nanos, jitter: u64, overtaken: bool) -> Nanos {
         let Conditions { delay, jitter: most, .. } = self.conditions;
         let span = u128::from(most) * 2 + 1;

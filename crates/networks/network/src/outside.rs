@@ -48,7 +48,7 @@ impl Frames {
         true
     }
 
-    /// Whether a frame of so many bytes has room.
+    /// Returns whether a frame of so many bytes has room.
     pub fn has_room(&self, length: usize) -> bool {
         self.0.len() + HEAD + length <= FRAMES
     }

@@ -31,7 +31,7 @@ pub struct RedSpec {
     /// default 0.002.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub weight: Option<f64>,
-    /// Whether a frame of a sender that understands it is marked instead of dropped (ECN).
+    /// True if a frame of a sender that understands it is marked instead of dropped (ECN).
     pub ecn: bool,
 }
 
@@ -175,7 +175,7 @@ fn capable(frame: &[u8]) -> Option<(usize, u8)> {
     (frame.len() >= 34 && bits != 0).then_some((15, shift))
 }
 
-/// Whether a frame's sender understands a mark.
+/// Returns whether a frame's sender understands a mark.
 pub(crate) fn is_capable(frame: &[u8]) -> bool {
     capable(frame).is_some()
 }

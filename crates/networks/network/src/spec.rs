@@ -93,7 +93,7 @@ with_conditions! {
         /// Random early detection before the machines' ports; by default frames are dropped where a
         /// queue is full only.
         pub red: Option<RedSpec>,
-        /// Whether the frames are kept in the results, and how many bytes of each at most; by
+        /// Capture of the frames in the results, and the largest number of bytes of each; by
         /// default all.
         #[serde(with = "units::size_option")]
         pub capture: Option<u64>,
@@ -125,13 +125,14 @@ with_conditions! {
         pub from: Option<String>,
         /// Machine at which the link ends; by default any.
         pub to: Option<String>,
-        /// Whether the conditions hold in the opposite direction as well.
+        /// True if the conditions hold in the opposite direction as well.
         pub both_ways: bool,
-        /// When the conditions begin, in virtual time after the commands' start; by default they
-        /// hold during the boot as well.
+        /// Time at which the conditions begin, in virtual time after the commands' start; by
+        /// default they hold during the boot as well.
         #[serde(with = "units::duration_option")]
         pub begin: Option<Nanos>,
-        /// When the conditions end, in virtual time after the commands' start; by default never.
+        /// Time at which the conditions end, in virtual time after the commands' start; by default
+        /// never.
         #[serde(with = "units::duration_option")]
         pub end: Option<Nanos>,
         /// Rate of the link itself, beside that of the ports.

@@ -22,7 +22,7 @@ pub struct Stage {
     bandwidth: Option<TimePerByte>,
     /// Limit on the time that a frame waits (ns): that of the queue's bytes.
     limit: Nanos,
-    /// When the last frame has left (ns).
+    /// Time at which the last frame has left (ns).
     free: Nanos,
     /// The discipline of the queue before it is full.
     red: Option<Box<Red>>,
@@ -31,9 +31,9 @@ pub struct Stage {
 /// The way of a frame through a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Passed {
-    /// When its first and its last bit leave (ns).
+    /// Times at which its first and its last bit leave (ns).
     pub bits: (Nanos, Nanos),
-    /// Whether it is to be marked.
+    /// True if it is to be marked.
     pub marked: bool,
 }
 

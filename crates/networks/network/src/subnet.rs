@@ -39,7 +39,7 @@ impl Subnet {
         (number <= self.hosts()).then(|| Ipv4Addr::from(self.base + number))
     }
 
-    /// Whether the two have an address in common.
+    /// Returns whether the two have an address in common.
     pub fn meets(self, other: Self) -> bool {
         let shift = 32 - self.prefix.min(other.prefix);
         self.base >> shift == other.base >> shift

@@ -110,7 +110,7 @@ fn two_senders_share_the_receivers_port_and_its_queue_is_bounded() {
         network.send(1, &frame(1, Some(2), 976, number), 0);
     }
     let all = drain(&mut network);
-    // Of every two frames one waits longer, until 10 kB wait.
+    // One of every two frames waits longer, until 10 kB wait.
     let dropped: u64 = network.outcome().links.iter().map(|link| link.queue_full).sum();
     assert_eq!(all.len() as u64 + dropped, 100);
     assert!((35..=45).contains(&dropped), "{dropped}");
@@ -145,7 +145,7 @@ fn a_queue_marks_or_drops_before_it_is_full() {
         assert_eq!(all.len() as u64 + early, 100);
         let marked = all.iter().filter(|delivery| delivery.frame[15] & 3 == 3).count() as u64;
         assert_eq!(sum(|link| link.marked), marked);
-        // Of a pair the second waits one frame longer than its predecessor: after ten pairs 10 kB.
+        // The second of a pair waits one frame longer than its predecessor: after ten pairs 10 kB.
         match capable {
             true => assert!((75..=81).contains(&marked) && early == 0, "{marked} {early}"),
             false => assert!((35..=45).contains(&early) && marked == 0, "{marked} {early}"),

@@ -18,7 +18,7 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Of Linux's text: `default 100`, or a bare number, and a line for each drive that has a
+    /// Reads Linux's text: `default 100`, or a bare number, and a line for each drive that has a
     /// separate weight.
     pub fn parse(text: &str) -> Option<Self> {
         let mut weights = Self { default: 0, drives: Vec::new() };

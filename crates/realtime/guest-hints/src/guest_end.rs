@@ -78,7 +78,7 @@ impl GuestEnd {
         }
     }
 
-    /// Whether help is asked for.
+    /// Returns whether help is asked for.
     pub fn wants_help(&self, now: Nanos) -> bool {
         let lingers = |at: Nanos| now < at.saturating_add(self.timing.linger);
         self.raised > 0 || self.raised_at.is_some_and(lingers)
@@ -116,7 +116,7 @@ impl GuestEnd {
         Message { sequence, raised, valid: HOLDS * self.timing.heartbeat }
     }
 
-    /// When to look again though nothing rings.
+    /// Returns the time to look again though nothing rings.
     pub fn next(&self, now: Nanos) -> Nanos {
         let Some((asked, at)) = self.sent else { return now };
         let beat = at.saturating_add(self.timing.heartbeat);

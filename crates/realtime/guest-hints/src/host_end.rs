@@ -19,7 +19,7 @@ pub struct HostEnd {
     parser: Parser,
     last: Option<u32>,
     until: Option<Nanos>,
-    // When the bytes that came so far would have come at the rate.
+    // Time at which the bytes that came so far would have come at the rate.
     paid: Nanos,
     counts: Counts,
 }
@@ -79,7 +79,7 @@ impl HostEnd {
     }
 }
 
-/// Whether a message is the next one, and not a repetition of an older one.
+/// Returns whether a message is the next one, and not a repetition of an older one.
 fn accept(last: Option<u32>, message: &Message, counts: &mut Counts) -> bool {
     let ahead = match last {
         // A guest's first, after a start of it or of this program.

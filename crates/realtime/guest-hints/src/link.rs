@@ -35,7 +35,7 @@ impl Link {
         self.stream.as_ref()
     }
 
-    /// When to try again to connect.
+    /// Returns the time to try again to connect.
     pub(crate) fn next(&self) -> Option<Nanos> {
         self.stream.is_none().then_some(self.retry)
     }

@@ -53,7 +53,7 @@ impl Mapping {
         Some((guest as usize, self.help.is_given(guest)))
     }
 
-    /// When to call [`Mapping::advance`] though nothing comes.
+    /// Returns the time to call [`Mapping::advance`] though nothing comes.
     pub fn next(&self) -> Option<Nanos> {
         let ends = self.guests.iter().filter_map(HostEnd::next);
         ends.chain(self.help.next()).min()

@@ -36,9 +36,9 @@ pub struct GuestReport {
     pub socket: String,
     /// Its cgroup.
     pub cgroup: String,
-    /// Whether the socket is connected.
+    /// True if the socket is connected.
     pub connected: bool,
-    /// Whether its weight is raised.
+    /// True if its weight is raised.
     pub helped: bool,
     /// Number of times that it began or ended to ask.
     pub changes: u64,

@@ -50,7 +50,7 @@ impl Index {
         self.extents.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.extents.is_empty()
     }

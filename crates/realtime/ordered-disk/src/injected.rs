@@ -32,13 +32,13 @@ thread_local! {
     pub static INJECTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
 }
 
-/// Whether `bug` is injected.
+/// Returns whether `bug` is injected.
 #[cfg(test)]
 pub fn has(bug: Bug) -> bool {
     INJECTED.get() == Some(bug)
 }
 
-/// Whether `bug` is injected: never.
+/// Returns whether `bug` is injected: never.
 #[cfg(not(test))]
 #[inline(always)]
 pub const fn has(_: Bug) -> bool {

@@ -44,8 +44,8 @@ impl From<io::Error> for Unrecoverable {
 /// Actions of a recovery, and its findings.
 #[derive(Debug)]
 pub struct Recovery {
-    /// Where only the program crashed, the log is in the host's page cache and
-    /// may not be durable: the seal that makes its last epoch whole.
+    /// Seal that makes the log's last epoch whole, where only the program crashed: then the log is
+    /// in the host's page cache and may not be durable.
     pub seal: Option<Record>,
     /// Data to checkpoint to the disk's file, with the superblock of an empty log.
     pub plan: CheckpointPlan,

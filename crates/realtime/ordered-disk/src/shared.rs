@@ -39,7 +39,7 @@ pub struct Counters {
 pub(crate) struct Shared<L, D> {
     pub log: L,
     pub disk: D,
-    // Of the log and of the disk's own file, for messages.
+    // Name of the log, for messages.
     pub log_name: Arc<str>,
     pub disk_name: Arc<str>,
     pub options: Options,
@@ -60,7 +60,7 @@ pub(crate) struct Inner {
     pub syncing: bool,
     pub stopping: bool,
     pub lost: Option<Arc<io::Error>>,
-    // Whether a write waits for room; how often checkpointing failed, and why at last.
+    // True if a write waits for room; how often checkpointing failed, and why at last.
     pub waiting: bool,
     pub failures: u64,
     pub failure: Option<DiskError>,

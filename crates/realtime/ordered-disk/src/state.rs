@@ -47,7 +47,7 @@ pub struct State {
     end: u64,
     durable: u64,
     epoch: u64,
-    // Whether the epoch has records.
+    // True if the epoch has records.
     begun: bool,
     // End of the last epoch that was closed, and of the last that is durable.
     boundary: u64,
@@ -118,7 +118,7 @@ impl State {
         self.whole
     }
 
-    /// When the oldest order ended that is not durable.
+    /// Returns the time at which the oldest order ended that is not durable.
     pub fn oldest_order(&self) -> Option<(u64, Nanos)> {
         self.orders.front().copied()
     }
@@ -128,7 +128,7 @@ impl State {
         &self.index
     }
 
-    /// Whether a record of this many bytes has room.
+    /// Returns whether a record of this many bytes has room.
     pub fn has_room(&self, size: u64) -> bool {
         self.used() + size + RESERVE <= self.superblock.ring
     }

@@ -26,7 +26,7 @@ pub(crate) struct Backend {
     pub(crate) store: Store,
     pub(crate) counts: Counts,
     pub(crate) times: Times,
-    /// Whether a model holds completions back.
+    /// True if a model holds completions back.
     timed: bool,
     compensation: LatencyCompensation,
     /// Destination of its I/O records, if they are written.
@@ -82,13 +82,13 @@ impl Backend {
         }
     }
 
-    /// When a completion is to be begun, so that its host has it on time.
+    /// Returns the time at which a completion is to be begun, so that its host has it on time.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
         let early = if self.timed { self.compensation.nanos() } else { 0 };
         self.store.next_event().map(|at| at.saturating_sub(early))
     }
 
-    /// Whether a model holds completions back, from now on.
+    /// Returns whether a model holds completions back, from now on.
     pub(crate) fn set_timed(&mut self, timed: bool) {
         self.timed = timed;
     }

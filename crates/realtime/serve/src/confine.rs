@@ -115,7 +115,7 @@ const CALLS: &[i64] = &[
     libc::SYS_writev,
 ];
 
-/// Whether the user that this is, or has become, may make files in `folder`.
+/// Returns whether the user that this is, or has become, may make files in `folder`.
 pub fn may_write(folder: &Path) -> bool {
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
 }

@@ -57,7 +57,7 @@ pub enum ControlRequest {
         drive: String,
         /// Such as `2GiB`.
         size: String,
-        /// Whether it may become smaller: data behind the new end is lost.
+        /// True if it may become smaller: data behind the new end is lost.
         #[serde(default)]
         shrink: bool,
     },

@@ -27,7 +27,7 @@ pub trait Description: Send + Sync {
     /// The fault of the model's table.
     fn with_model(&self, model: Value) -> Result<Arc<dyn Description>, String>;
 
-    /// Whether its contents outlive this process.
+    /// Returns whether its contents outlive this process.
     fn is_lasting(&self) -> bool;
 }
 

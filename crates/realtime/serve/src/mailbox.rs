@@ -15,7 +15,7 @@ pub trait Bell {
 
 struct Shared<B> {
     bell: B,
-    /// Whether there are jobs.
+    /// True if there are jobs.
     called: AtomicBool,
 }
 

@@ -19,7 +19,7 @@ pub type MakeRecord = Box<dyn FnOnce() -> Option<IoRecordSender> + Send>;
 pub struct NewDrive {
     /// Its name, which no other has.
     pub name: String,
-    /// Whether it is a block device of the host's instead of a socket.
+    /// True if it is a block device of the host's instead of a socket.
     pub ublk: bool,
     /// The settings of an NVMe/TCP target, if it is one instead of a socket.
     pub nvme_tcp: Option<NvmeTcp>,
@@ -29,7 +29,7 @@ pub struct NewDrive {
     pub path: PathBuf,
     /// The socket, if it is there already: systemd's, or an earlier server's.
     pub listener: Option<UnixListener>,
-    /// Whether the path is removed in the end: unless it is systemd's.
+    /// True if the path is removed in the end: unless it is systemd's.
     pub own: bool,
     /// Configuration as the guest sees it; the capacity is the store's.
     pub config: Config,

@@ -31,12 +31,12 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Of a drive whose state has changed so many times.
+    /// Starts with a drive whose state has changed so many times.
     pub(crate) fn new(follow: Option<FollowState>, changes: u64) -> Self {
         Self { follow, followed: changes }
     }
 
-    /// Whether the state is kept before completions.
+    /// Returns whether the state is kept before completions.
     pub(crate) fn is_wanted(&self) -> bool {
         self.follow.is_some()
     }

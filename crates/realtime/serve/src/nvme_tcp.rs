@@ -40,8 +40,8 @@ pub struct NvmeTcp {
     pub listeners: Vec<TcpListener>,
     /// The NQNs of the hosts that may connect; empty: all.
     pub hosts: Vec<String>,
-    /// What is known of the hosts that authenticate, by their NQNs. If there are some, they may
-    /// connect and `hosts`, and nobody else.
+    /// Secrets of the hosts that authenticate, by their NQNs. If there are some, they may connect
+    /// and `hosts`, and nobody else.
     pub secrets: BTreeMap<String, Secrets>,
     /// The groups of Diffie-Hellman by which they authenticate, in the order in which they are
     /// preferred.
@@ -82,7 +82,7 @@ pub(crate) struct Served {
     done: Vec<Done>,
     counted: Vec<Counted>,
     capacity: u64,
-    /// When the last turn began (ns).
+    /// Time at which the last turn began (ns).
     now: Nanos,
     /// The shortest way to a host whose connection is no more.
     way: Option<Nanos>,
@@ -176,13 +176,13 @@ impl Served {
         crate::log::warn(&self.backend.name, &message);
     }
 
-    /// When something is to be looked at even if nothing rings.
+    /// Returns the time at which something is to be looked at even if nothing rings.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
         let events = [self.backend.next_event(), self.next_deadline()];
         events.into_iter().flatten().min()
     }
 
-    /// When a host's time is up.
+    /// Returns the time at which a host's time is up.
     fn next_deadline(&self) -> Option<Nanos> {
         let last = self.peers.values().filter_map(|peer| peer.last);
         last.chain(self.target.next_deadline()).min()
@@ -344,7 +344,7 @@ impl Served {
                 return false;
             }
             let mut interest = epoll::EventFlags::empty();
-            // What comes after the end is not taken.
+            // Bytes after the end are not taken.
             interest.set(epoll::EventFlags::IN, !ended && target.wants_input(id));
             interest.set(epoll::EventFlags::OUT, !sent);
             if interest != peer.interest {

@@ -43,14 +43,14 @@ pub trait Rounds {
     /// Does the work that is due at `now` (ns); returns whether there was any.
     fn turn(&mut self, now: Nanos) -> bool;
 
-    /// Whether requests are announced from now on, or looked for.
+    /// Returns whether requests are announced from now on, or looked for.
     fn set_notifications(&mut self, on: bool);
 
-    /// When something is to be looked at even if nothing rings (ns).
+    /// Returns the time at which something is to be looked at even if nothing rings (ns).
     fn next_event(&self) -> Option<Nanos>;
 
-    /// When the thread looks for work that nothing announces (ns), if there may be such. It need not
-    /// be met exactly.
+    /// Returns the time at which the thread looks for work that nothing announces (ns), if there
+    /// may be such. It need not be met exactly.
     fn next_look(&self, _now: Nanos) -> Option<Nanos> {
         None
     }
@@ -69,7 +69,7 @@ pub struct Polling {
     last_work: Nanos,
     /// Time until which others seem to want the core.
     no_spin_until: Nanos,
-    /// When the last turn began, if it had no work and nothing was waited for.
+    /// Time at which the last turn began, if it had no work and nothing was waited for.
     idle: Option<Nanos>,
 }
 

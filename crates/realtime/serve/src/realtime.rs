@@ -19,7 +19,7 @@ pub use shared::{SharedLayer, SharedRealTime};
 pub struct RealTime {
     properties: Properties,
     model: Option<Box<dyn Model>>,
-    /// How the host's blocks lie.
+    /// Layout of the host's blocks.
     layout: BlockLayout,
     /// Lower bound on the model's time: completions are taken from it a little early.
     reached: Nanos,
@@ -69,7 +69,7 @@ impl RealTime {
         self.join.medium().descriptors()
     }
 
-    /// Whether a model holds completions back.
+    /// Returns whether a model holds completions back.
     pub fn is_timed(&self) -> bool {
         self.model.is_some()
     }

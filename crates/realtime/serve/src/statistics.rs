@@ -21,7 +21,7 @@ pub struct Counts {
     pub flushes: u64,
     /// Discards and writes of zeroes.
     pub discards: u64,
-    /// Of all these, those that failed.
+    /// Those of all these that failed.
     pub failed: u64,
     /// Faults of the guest or the client that ended its queues or connection.
     pub faults: u64,
@@ -160,7 +160,7 @@ pub struct DriveReport {
     pub medium: String,
     /// The thread that serves it.
     pub thread: usize,
-    /// Whether a guest uses it now.
+    /// True if a guest uses it now.
     pub in_use: bool,
     /// The guest's requests under way.
     pub in_flight: usize,
@@ -177,7 +177,7 @@ pub struct DriveReport {
     pub timing_error: Option<Summary>,
     /// The mean of the same, with early completions as negative (ns).
     pub timing_bias_ns: Option<f64>,
-    /// What the way to the host takes at least, of an NVMe/TCP target: the shortest round trip that
+    /// Shortest time of the way to the host, of an NVMe/TCP target: the shortest round trip that
     /// TCP has measured on an I/O queue's connection (ns). A host sees that much on top.
     pub way_ns: Option<u64>,
 }
@@ -188,7 +188,7 @@ pub(crate) struct InUse {
     pub(crate) capacity: u64,
     pub(crate) in_use: bool,
     pub(crate) in_flight: usize,
-    /// What the way to the host takes at least, where it was measured.
+    /// Shortest time of the way to the host, where it was measured.
     pub(crate) way: Option<Nanos>,
 }
 

@@ -53,7 +53,7 @@ impl Transport {
         }
     }
 
-    /// Whether requests are announced from now on, or looked for.
+    /// Returns whether requests are announced from now on, or looked for.
     pub(crate) fn set_notifications(&mut self, on: bool) {
         match self {
             Self::Socket(served) => served.set_notifications(on),
@@ -62,7 +62,7 @@ impl Transport {
         }
     }
 
-    /// When something is to be looked at even if nothing rings.
+    /// Returns the time at which something is to be looked at even if nothing rings.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
         match self {
             Self::Socket(served) => served.backend.store.next_event(),
@@ -72,7 +72,7 @@ impl Transport {
         }
     }
 
-    /// When to look for work that nothing announces.
+    /// Returns the time to look for work that nothing announces.
     pub(crate) fn next_look(&self, now: Nanos) -> Option<Nanos> {
         match self {
             Self::VfioUser(served) => served.next_look(now),
@@ -80,7 +80,7 @@ impl Transport {
         }
     }
 
-    /// Whether there is work that nothing announces.
+    /// Returns whether there is work that nothing announces.
     pub(crate) fn is_rung(&self) -> bool {
         match self {
             Self::VfioUser(served) => served.is_rung(),

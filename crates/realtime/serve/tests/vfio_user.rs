@@ -353,7 +353,7 @@ fn two_guests_have_one_drive_and_reserve_it() {
         assert_eq!(one.write(6, &[10; 4096]).unwrap() & 0x7ff, CONFLICT);
         assert_eq!(other.write(6, &[11; 4096]).unwrap(), 0);
 
-        // What a name holds outlasts a reset, after which the guest is nobody until it says so.
+        // The contents of a name outlast a reset, after which the guest is nobody until it says so.
         other.client.write(0, 0x14, &[0; 4]).unwrap();
         other.enable().unwrap();
         assert_eq!(other.write(6, &[12; 4096]).unwrap() & 0x7ff, CONFLICT);

@@ -1,4 +1,4 @@
-//! When a function that has failed is started again.
+//! The time at which a function that has failed is started again.
 
 use std::time::Duration;
 

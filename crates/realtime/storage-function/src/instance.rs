@@ -45,7 +45,7 @@ pub struct Instance {
     pub network: Network,
     /// Processors of the host for its threads; empty: any.
     pub processors: Vec<usize>,
-    /// Whether its memory is of huge pages.
+    /// True if its memory is of huge pages.
     pub huge_pages: bool,
     /// Its folder: status, and disks that it makes.
     pub folder: PathBuf,
@@ -126,7 +126,7 @@ impl Instance {
     }
 }
 
-/// Whether `memory` bytes of huge pages are free, by the text of `/proc/meminfo`.
+/// Returns whether `memory` bytes of huge pages are free, by the text of `/proc/meminfo`.
 pub fn huge_pages_free(meminfo: &str, memory: u64) -> bool {
     let value = |key: &str| {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;

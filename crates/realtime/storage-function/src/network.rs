@@ -28,7 +28,7 @@ pub enum Network {
         interface: String,
         /// The guest's address; the host has the one before it.
         guest: [u8; 4],
-        /// Whether the kernel carries the packets.
+        /// True if the kernel carries the packets.
         vhost: bool,
     },
 }

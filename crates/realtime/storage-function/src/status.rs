@@ -43,9 +43,9 @@ pub struct Status {
     pub process: u32,
     /// Process id of its QEMU; 0 if there is none.
     pub machine: u32,
-    /// Whether KVM runs it.
+    /// True if KVM runs it.
     pub kvm: bool,
-    /// Whether its memory is of huge pages.
+    /// True if its memory is of huge pages.
     pub huge_pages: bool,
     /// Number of restarts.
     pub restarts: u64,

@@ -27,7 +27,7 @@ pub enum Event {
     Well {
         /// Process id of its QEMU.
         machine: u32,
-        /// Whether KVM runs it.
+        /// True if KVM runs it.
         kvm: bool,
         /// Duration of its start.
         took: Duration,

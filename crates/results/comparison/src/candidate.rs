@@ -72,7 +72,7 @@ pub struct Candidate {
     pub name: String,
     /// Its runs.
     pub runs: Vec<Run>,
-    /// Whether it has several runs that are identical in their figures, so that they count as one.
+    /// True if it has several runs that are identical in their figures, so that they count as one.
     are_one: bool,
 }
 
@@ -173,7 +173,8 @@ impl Candidate {
         self.distinct().iter().filter_map(|run| run.ios.get(subject))
     }
 
-    /// Where the slowest I/Os of all its runs spent their time; none where their results do not tell.
+    /// Returns the places where the slowest I/Os of all its runs spent their time; none where their
+    /// results do not say.
     pub fn waits(&self, (drive, operation): &Subject) -> Option<Waits> {
         let of_drive = self.runs.iter().filter_map(|run| run.slowest.get(drive)).flatten();
         Waits::of_all(of_drive.filter(|io| io.operation == *operation))

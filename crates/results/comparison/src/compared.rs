@@ -22,7 +22,7 @@ pub struct Comparison {
     pub differences: Vec<Difference>,
     /// Subjects that only some candidates have: drive, operation, and the candidates' names.
     pub apart: Vec<(String, Operation, Vec<String>)>,
-    /// What differs in the set-up: the parameter, and its value for each candidate.
+    /// Differences in the set-up: the parameter, and its value for each candidate.
     pub setup: Vec<(String, Vec<String>)>,
     /// Files of which another candidate than the first one read others.
     pub inputs: Vec<OtherInput>,
@@ -193,7 +193,7 @@ impl Comparison {
         }
     }
 
-    /// How many drives there are.
+    /// Returns the number of drives.
     pub(crate) fn drives(&self) -> usize {
         self.candidates.iter().flat_map(Candidate::drives).collect::<BTreeSet<_>>().len()
     }
@@ -245,11 +245,11 @@ impl Comparison {
         struct Beside<'a> {
             name: &'a str,
             runs: usize,
-            /// Whether these runs are identical.
+            /// True if these runs are identical.
             identical: bool,
             time_ns: Option<Interval>,
             failed: Option<String>,
-            /// Whether it did the same I/Os as the first one.
+            /// True if it did the same I/Os as the first one.
             comparable: bool,
         }
         #[derive(Serialize)]
@@ -299,7 +299,7 @@ fn times(base: &Candidate, other: &Candidate) -> Option<Times> {
     Some(Times { ns: [was.value, is.value], sure })
 }
 
-/// Whether one has the I/Os of the other, each at its time.
+/// Returns whether one has the I/Os of the other, each at its time.
 fn repeats(base: &Candidate, other: &Candidate) -> bool {
     match (base.distinct(), other.distinct()) {
         ([was], [is]) => {

@@ -65,7 +65,7 @@ impl Statistic {
         }
     }
 
-    /// Of a candidate: by its runs where there are several, else by its I/Os.
+    /// Returns the figure of a candidate: by its runs where there are several, else by its I/Os.
     pub(crate) fn measured(self, candidate: &Candidate, subject: &Subject) -> Option<Interval> {
         let runs: Vec<_> = candidate.of(subject).collect();
         match runs.as_slice() {
@@ -83,13 +83,13 @@ impl Statistic {
 /// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Unit {
-    /// Of latencies.
+    /// Unit of latencies.
     #[serde(rename = "ns")]
     Nanoseconds,
-    /// Of rates of I/Os.
+    /// Unit of rates of I/Os.
     #[serde(rename = "1/s")]
     Iops,
-    /// Of rates of bytes.
+    /// Unit of rates of bytes.
     #[serde(rename = "B/s")]
     BytesPerSecond,
 }
@@ -132,17 +132,17 @@ pub struct Difference {
     pub base: Interval,
     /// The other candidate's figure.
     pub value: Interval,
-    /// How much greater it is than the first one's (%).
+    /// Difference from the first one's (%).
     pub percent: f64,
-    /// Whether both candidates did the same I/Os, so that their figures can be compared.
+    /// True if both candidates did the same I/Os, so that their figures can be compared.
     pub comparable: bool,
-    /// Whether the intervals do not overlap, and the difference matters. A rate of a single run has
+    /// True if the intervals do not overlap, and the difference matters. A rate of a single run has
     /// no interval, and no difference of it is significant.
     pub significant: bool,
 }
 
 impl Difference {
-    /// Whether a latency is greater than the first candidate's, or a rate less.
+    /// Returns whether a latency is greater than the first candidate's, or a rate less.
     pub fn is_slower(&self) -> bool {
         match self.unit {
             Unit::Nanoseconds => self.percent > 0.0,
@@ -150,7 +150,7 @@ impl Difference {
         }
     }
 
-    /// Whether it is of latencies.
+    /// Returns whether it is of latencies.
     pub fn is_of_latency(&self) -> bool {
         self.unit == Unit::Nanoseconds
     }

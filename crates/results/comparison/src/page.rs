@@ -190,7 +190,7 @@ impl Comparison {
         all
     }
 
-    /// What the slowest I/Os of these candidates waited for: of the first few.
+    /// Returns the waits of the slowest I/Os of these candidates: of the first few.
     fn why(&self, candidates: Vec<usize>) -> Vec<String> {
         /// All are in a table below.
         const TOLD: usize = 4;
@@ -209,8 +209,8 @@ impl Comparison {
         }
     }
 
-    /// What the slowest I/Os of each candidate waited for, by drive and operation; none where no result
-    /// tells.
+    /// Returns the waits of the slowest I/Os of each candidate, by drive and operation; none where
+    /// no result has them.
     pub fn tails(&self) -> Option<Section> {
         let columns = ["drive", "operation", "candidate"].map(Column::left).into_iter();
         let columns =

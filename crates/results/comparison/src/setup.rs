@@ -38,7 +38,7 @@ const SHOWN: usize = 120;
 pub struct Setup(pub BTreeMap<String, String>);
 
 impl Setup {
-    /// That of a summary.
+    /// Returns the set-up of a summary.
     pub fn of(summary: &Summary) -> Self {
         let mut all = BTreeMap::from([("engine".to_owned(), summary.engine.clone())]);
         for (name, value) in &summary.extra {

@@ -1,4 +1,4 @@
-//! Where the time of each I/O went: the commands of a timeline, and the I/Os that they were.
+//! Parts of the time of each I/O: the commands of a timeline, and the I/Os that they were.
 
 use std::collections::btree_map::BTreeMap;
 use std::collections::VecDeque;
@@ -20,11 +20,11 @@ pub struct ToldCommand {
     pub offset: u64,
     /// Length in bytes.
     pub bytes: u64,
-    /// When the drive got it (ns).
+    /// Time at which the drive got it (ns).
     pub begin: Nanos,
-    /// When the drive completed it (ns).
+    /// Time at which the drive completed it (ns).
     pub end: Nanos,
-    /// Where its time went (ns).
+    /// Parts of its time (ns).
     pub parts: Parts<Nanos>,
     /// The NAND operation whose end completed it, by its number, and for whom that was.
     pub after: Option<(u64, Cause)>,
@@ -51,7 +51,7 @@ impl ToldCommand {
 /// The commands of one drive, or of all, from the spans of a timeline one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
-    /// Of each track and lane the command whose parts come.
+    /// Command of each track and lane whose parts come.
     under_way: BTreeMap<(u32, u16), ToldCommand>,
 }
 
@@ -85,12 +85,12 @@ type Key = (u8, u64, Nanos);
 struct Request {
     /// Its number among the drive's submissions.
     number: Option<u64>,
-    /// When it was sent (ns).
+    /// Time at which it was sent (ns).
     sent: Nanos,
 }
 
 impl Request {
-    /// Whether it is this command, of the same length and end.
+    /// Returns whether it is this command, of the same length and end.
     fn is(&self, command: &ToldCommand) -> bool {
         match (self.number, command.number) {
             (Some(number), Some(other)) => number == other,

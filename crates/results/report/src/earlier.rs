@@ -23,7 +23,7 @@ pub(crate) fn folder(path: &Path) -> PathBuf {
     path.join(EARLIER_FOLDER)
 }
 
-/// Whether an earlier run's results are kept in the folder `path`.
+/// Returns whether an earlier run's results are kept in the folder `path`.
 pub(crate) fn is_kept(path: &Path) -> bool {
     folder(path).join(LIST_FILE).is_file()
 }

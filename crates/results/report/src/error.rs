@@ -71,7 +71,7 @@ pub enum ReportError {
     NoSuchDrive {
         /// The record's index.
         index: u16,
-        /// How many drives there are.
+        /// Returns the number of drives.
         drives: usize,
     },
     /// A span names a track that was not announced.
@@ -81,7 +81,7 @@ pub enum ReportError {
     NoSuchTrack {
         /// The track's number.
         number: u32,
-        /// How many tracks there are.
+        /// Number of tracks.
         tracks: usize,
     },
 }

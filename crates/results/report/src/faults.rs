@@ -83,11 +83,11 @@ pub struct FaultSummary {
     pub kind: String,
     /// The drive or machine that it befalls.
     pub target: String,
-    /// How often it has happened.
+    /// Number of times that it has happened.
     pub happened: u64,
-    /// When it happened first, in virtual time since the machines' start (ns).
+    /// Time at which it happened first, in virtual time since the machines' start (ns).
     pub first_ns: Option<u64>,
-    /// When it happened last (ns).
+    /// Time at which it happened last (ns).
     pub last_ns: Option<u64>,
     /// When it began and ended, the first of them where it did often.
     #[serde(default)]

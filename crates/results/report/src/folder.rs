@@ -111,7 +111,7 @@ impl ResultsFolder {
         earlier::remove(&self.path)
     }
 
-    /// Whether [`Self::begun`] or [`Self::finished`] was called.
+    /// Returns whether [`Self::begun`] or [`Self::finished`] was called.
     pub fn has_begun(&self) -> bool {
         self.progress != Progress::Claimed
     }
@@ -179,7 +179,7 @@ impl ResultsFolder {
         inputs::check(path, &names_of_run(path), inputs)
     }
 
-    /// Where it is.
+    /// A part of a disk.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -221,7 +221,7 @@ fn names_in(list: &[u8]) -> Vec<String> {
     text.lines().filter(|name| is_inside(Path::new(name))).map(str::to_owned).collect()
 }
 
-/// Whether nothing is there, not even a link.
+/// Returns whether nothing is there, not even a link.
 fn is_missing(path: &Path) -> bool {
     let missing = |error: std::io::Error| error.kind() == ErrorKind::NotFound;
     !path.as_os_str().is_empty() && fs::symlink_metadata(path).is_err_and(missing)
@@ -293,14 +293,14 @@ pub(crate) fn listed(path: &Path) -> Vec<String> {
 /// Results of versions of Stasis that kept no list.
 const OLDER_FILES: [&str; 3] = [IOS_FILE, REPORT_FILE, SUMMARY_FILE];
 
-/// Whether a version of Stasis that kept no list has left its results there.
+/// Returns whether a version of Stasis that kept no list has left its results there.
 fn has_older_results(path: &Path) -> bool {
     let summary = fs::read_to_string(path.join(SUMMARY_FILE)).unwrap_or_default();
     let summary: Option<serde_json::Value> = serde_json::from_str(&summary).ok();
     summary.is_some_and(|summary| summary["boot_virtual_seconds"].is_number())
 }
 
-/// Whether a name stays in its folder, and in a list of lines.
+/// Returns whether a name stays in its folder, and in a list of lines.
 fn is_inside(name: &Path) -> bool {
     let mut parts = name.components().peekable();
     parts.peek().is_some()

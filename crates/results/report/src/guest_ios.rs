@@ -39,19 +39,19 @@ pub struct GuestTimes {
     pub submitter: String,
     /// Its thread's name.
     pub thread: String,
-    /// When its system call was entered, or its thread of the kernel's own began to run.
+    /// Time at which its system call was entered, or its thread of the kernel's own began to run.
     pub begun_ns: Nanos,
-    /// When the kernel's block layer got it.
+    /// Time at which the kernel's block layer got it.
     pub queued_ns: Nanos,
-    /// When the doorbell was rung.
+    /// Time at which the doorbell was rung.
     pub rung_ns: Nanos,
-    /// When the guest could see it complete.
+    /// Time at which the guest could see it complete.
     pub delivered_ns: Nanos,
-    /// When a processor took its interrupt.
+    /// Time at which a processor took its interrupt.
     pub interrupted_ns: Nanos,
-    /// When its thread was woken; null where it did not sleep.
+    /// Time at which its thread was woken; null where it did not sleep.
     pub woken_ns: Option<Nanos>,
-    /// When its thread ran again; null where it was on a processor.
+    /// Time at which its thread ran again; null where it was on a processor.
     pub ran_ns: Option<Nanos>,
     /// The calls that led to the block layer, or to the doorbell, the outermost first, by semicolons.
     pub stack: String,
@@ -73,7 +73,7 @@ impl GuestTimes {
         ]
     }
 
-    /// When the last of it was over (ns).
+    /// Returns the time at which the last of it was over (ns).
     pub fn ended(&self) -> Nanos {
         self.ran_ns.or(self.woken_ns).unwrap_or(self.interrupted_ns)
     }

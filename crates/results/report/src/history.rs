@@ -45,12 +45,12 @@ impl Line {
     }
 }
 
-/// Whether a line of output is one of a history.
+/// Returns whether a line of output is one of a history.
 pub fn is_of_history(line: &[u8]) -> bool {
     Line::read(line).is_some()
 }
 
-/// How an operation ended.
+/// End of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It was done.
@@ -90,7 +90,7 @@ pub(crate) struct Operation {
 /// Operations that a time overlaps with, as their clients saw them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Witnessed {
-    /// How many.
+    /// Number of units.
     pub count: u64,
     /// Those that were done.
     pub ok: u64,

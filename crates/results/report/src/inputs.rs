@@ -38,7 +38,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Whether two names mean one file or folder, by any links.
+/// Returns whether two names mean one file or folder, by any links.
 fn is_same(a: &Path, b: &Path) -> bool {
     let identity = |path| fs::metadata(path).map(|file: fs::Metadata| (file.dev(), file.ino()));
     a == b || matches!((identity(a), identity(b)), (Ok(a), Ok(b)) if a == b)

@@ -22,13 +22,13 @@ pub struct Interval {
     pub low: f64,
     /// The interval's upper end.
     pub high: f64,
-    /// Whether the ends are known; else they are the figure itself.
+    /// True if the ends are known; else they are the figure itself.
     #[serde(skip)]
     known: bool,
 }
 
 impl Interval {
-    /// Whether no value is in both.
+    /// Returns whether no value is in both.
     pub fn is_apart_from(&self, other: &Self) -> bool {
         self.low > other.high || self.high < other.low
     }
@@ -38,7 +38,7 @@ impl Interval {
         Self { value, low: value, high: value, known: false }
     }
 
-    /// Whether the interval is known.
+    /// Returns whether the interval is known.
     pub fn is_known(&self) -> bool {
         self.known
     }

@@ -33,7 +33,7 @@ pub struct Case {
 pub struct Suite {
     /// Its name.
     pub name: String,
-    /// How long it took.
+    /// Its duration.
     pub seconds: f64,
     /// Why it did not get to its end, where it did not: then no count of its tests is final.
     pub error: Option<String>,

@@ -1,4 +1,4 @@
-//! When I/Os of drives were late: the times in which one of the slowest of an operation was under way.
+//! Times at which I/Os of drives were late: one of the slowest of an operation was under way.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(crate) struct Late {
 }
 
 impl Late {
-    /// Whether a late one was under way.
+    /// Returns whether a late one was under way.
     pub(crate) fn holds(&self, at: Nanos) -> bool {
         let after = self.times.partition_point(|(begin, _)| *begin <= at);
         after.checked_sub(1).is_some_and(|place| at < self.times[place].1)

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How percentiles were computed.
+/// Computation of percentiles.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
@@ -29,15 +29,14 @@ pub(crate) const PERCENTILES: [(&str, u64); 11] = [
     ("p99.99", 9_999),
 ];
 
-/// Whether `count` values carry the percentile of that rank (in ten thousandths): at
-/// least one of them lies beyond it, on the side of the nearer end. One value has a
-/// median.
+/// Returns whether `count` values carry the percentile of that rank (in ten thousandths): at least
+/// one of them lies beyond it, on the side of the nearer end. One value has a median.
 pub(crate) fn carried(count: u64, rank: u64) -> bool {
     rank == 5_000 || count.saturating_mul(rank.min(10_000 - rank)) >= 10_000
 }
 
-/// How many of [`PERCENTILES`], from the first, are up to p99.9: those by
-/// which delivered latency is judged.
+/// Number of [`PERCENTILES`], from the first, up to p99.9: those by which delivered latency is
+/// judged.
 pub(crate) const JUDGED: usize = 10;
 
 /// A latency distribution, in ns.

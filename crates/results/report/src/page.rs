@@ -66,7 +66,7 @@ pub enum Block {
     Terms(Vec<(String, String)>),
     /// A flame graph.
     Flame(Flame),
-    /// Where the time of single I/Os went, folded.
+    /// Parts of the time of single I/Os, folded.
     Ios(Vec<IoTimes>),
 }
 
@@ -83,9 +83,9 @@ pub struct Section {
     pub heading: String,
     /// Its contents.
     pub blocks: Vec<Block>,
-    /// Whether it is shown only when the reader asks for it.
+    /// True if it is shown only when the reader asks for it.
     pub folded: bool,
-    /// What a link on the page leads to it by; empty where none does.
+    /// Anchor by which a link on the page leads to it; empty where none does.
     pub anchor: String,
 }
 

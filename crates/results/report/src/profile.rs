@@ -50,7 +50,7 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// Of processors of these names, which are sampled at an interval (ns).
+    /// Starts with processors of these names, which are sampled at an interval (ns).
     pub(crate) fn new(symbols: Symbols, interval: Nanos, processors: &[String]) -> Self {
         let mut profile = Self {
             frame_names: FrameNames::new(symbols),

@@ -72,8 +72,8 @@ impl Figure {
         Self { relation: Relation::Incomparable, ..self }
     }
 
-    /// Whether what the publication bounds holds here; none where it bounds nothing, or nothing was
-    /// measured.
+    /// Returns whether what the publication bounds holds here; none where it bounds nothing, or
+    /// nothing was measured.
     pub fn holds(&self) -> Option<bool> {
         let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
         let (published, measured) = (finite(self.published)?, finite(self.measured)?);
@@ -84,7 +84,7 @@ impl Figure {
         }
     }
 
-    /// How far the measured figure lies from the published value, or where there is none
+    /// Returns the distance of the measured figure from the published value, or where there is none
     /// from the formula's, in percent; none for bounds, and for what cannot be compared.
     pub fn deviation_percent(&self) -> Option<f64> {
         let published = match self.relation {
@@ -126,7 +126,7 @@ impl Figure {
         }
     }
 
-    /// How long its unit is (ns), where it is one of time.
+    /// Returns the length of its unit (ns), where it is one of time.
     fn time_unit(&self) -> Option<f64> {
         let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
         units.into_iter().find(|(name, _)| *name == self.unit).map(|(_, ns)| ns)

@@ -37,7 +37,7 @@ pub struct InputFile {
 }
 
 impl Repeat {
-    /// That of a summary's fields; none where they do not say.
+    /// Returns the repetition that a summary's fields describe; none where they do not.
     pub fn of(fields: &Map<String, Value>) -> Option<Self> {
         serde_json::from_value(fields.get(FIELD)?.clone()).ok()
     }

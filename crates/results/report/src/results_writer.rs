@@ -47,9 +47,10 @@ pub struct ResultsWriter {
     bound: usize,
     drives: Vec<DriveStatistics>,
     jobs: Option<Jobs>,
-    /// What the ways to the hosts of drives take at least, by the drives' numbers (ns).
+    /// Shortest times of the ways to the hosts of drives, by the drives' numbers (ns).
     ways: BTreeMap<usize, Nanos>,
-    /// Where a guest ran: how far one of its processors may be ahead of another (ns).
+    /// Largest distance by which one of a guest's processors may be ahead of another (ns), where a
+    /// guest ran.
     quantum: Option<Nanos>,
     /// Files of the frames of networks; `None` for one whose frames are not kept.
     packets: Vec<Option<PacketFile>>,
@@ -587,8 +588,8 @@ impl ResultsWriter {
         Ok(summary)
     }
 
-    /// Whether [`Self::finish`] writes results: those of an earlier run are worth more than those of
-    /// one that its user stopped before its command began.
+    /// Returns whether [`Self::finish`] writes results: those of an earlier run are worth more than
+    /// those of one that its user stopped before its command began.
     pub fn leaves_results(&self, ending: &Ending) -> bool {
         self.folder.has_begun() || *ending != Ending::Cancelled || self.folder.earlier().is_none()
     }

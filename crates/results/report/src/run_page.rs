@@ -38,7 +38,7 @@ pub(crate) fn page(
     let answer = cluster.map(|cluster| cluster::Answer::of(cluster, summary, &time));
     let of_cluster = answer.is_some();
     let head = Some(verdict::head(summary, kind, &time, answer));
-    // Of a shared drive the tenants come first: who got what, and who suffered when.
+    // The tenants of a shared drive come first: who got what, and who suffered when.
     let mut sections = shared_page::sections(summary, &time, resolution);
     sections.extend(thresholds::section(summary));
     sections.extend(faults::section(summary, begin));

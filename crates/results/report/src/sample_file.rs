@@ -20,11 +20,11 @@ const COLUMNS: &[Column] = &[
 /// Samples of a processor that have one stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptSample {
-    /// When the first was taken (ns of virtual time since the machine was created).
+    /// Time at which the first was taken (ns of virtual time since the machine was created).
     pub at: Nanos,
     /// The processor's name.
     pub processor: String,
-    /// How many follow each other, this far apart (ns).
+    /// Number of those that follow each other, this far apart (ns).
     pub count: u32,
     /// See there.
     pub interval: Nanos,

@@ -25,11 +25,11 @@ pub struct SlowIo {
     pub lba: u64,
     /// Its length.
     pub bytes: u64,
-    /// When it was submitted.
+    /// Time at which it was submitted.
     pub submit_ns: Nanos,
-    /// When the model let it complete.
+    /// Time at which the model let it complete.
     pub target_ns: Nanos,
-    /// When it was delivered.
+    /// Time at which it was delivered.
     pub delivered_ns: Nanos,
     /// How long it was in a disk image before the drive got the command that ended it.
     #[serde(default)]
@@ -43,7 +43,7 @@ pub struct SlowIo {
     /// By how much an injected fault made it later.
     #[serde(default)]
     pub fault_ns: Nanos,
-    /// Where its time in the model went (ns), where the model tells.
+    /// Parts of its time in the model (ns), where the model has them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub parts: Option<Parts<Nanos>>,
     /// Its time in the guest, where that is kept.
@@ -90,7 +90,7 @@ impl SlowIo {
         (begin, self.target_ns.saturating_sub(self.fault_ns).max(begin))
     }
 
-    /// Whether it is the model's command. A disk on a shared drive has its `own_offsets`.
+    /// Returns whether it is the model's command. A disk on a shared drive has its `own_offsets`.
     fn is(&self, command: &SlowCommand, own_offsets: bool) -> bool {
         let SlowCommand { operation, offset, bytes, begin, end, .. } = *command;
         (self.operation, self.bytes, self.in_model()) == (operation, bytes, (begin, end))
@@ -169,10 +169,10 @@ fn give<'a>(
     }
 }
 
-/// Where the slowest I/Os of an operation spent most of their time.
+/// Places where the slowest I/Os of an operation spent most of their time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waits {
-    /// How many I/Os they are.
+    /// Number of I/Os.
     pub count: u64,
     /// Each part of their time with its share (0 to 1), the largest first.
     pub parts: Vec<(&'static str, f64)>,
@@ -362,7 +362,7 @@ mod tests {
         let mut inside = Some(inside);
         join(&mut ios, &mut inside);
         assert!(inside.unwrap().flash().unwrap().slowest.is_empty());
-        // Of a model that tells nothing else, and of one below an image, nothing stays.
+        // Nothing stays of a model that tells nothing else, and of one below an image.
         let told = Inside::Slowest { slowest: commands };
         let image = ImageCounters::default();
         let mut above = Some(Inside::Image { image, below: Some(Box::new(told.clone())) });

@@ -155,7 +155,7 @@ impl KeptSpans {
         self.rows.path()
     }
 
-    /// How many spans were not kept because too many came at once.
+    /// Returns the number of spans that were not kept because too many came at once.
     pub fn lost(&self) -> u64 {
         self.rows.said("lost_spans").and_then(|lost| lost.parse().ok()).unwrap_or_default()
     }

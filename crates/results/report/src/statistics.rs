@@ -173,7 +173,7 @@ impl DriveStatistics {
         }
     }
 
-    /// When its last I/O was delivered (ns).
+    /// Returns the time at which its last I/O was delivered (ns).
     pub(crate) fn last(&self) -> Option<Nanos> {
         self.active.0.map(|(_, last)| last)
     }

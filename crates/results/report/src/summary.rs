@@ -62,9 +62,8 @@ pub fn comparable(summary: &Value) -> Value {
 pub struct Summary {
     /// The engine that ran the guest: `kvm`, `softkvm` or `exact`; `sim` and `serve` have none.
     pub engine: String,
-    /// How the run ended, in the words of [`Ending`]'s serialized form:
-    /// `exited`, `not-started`, `panicked`, `hung`, `virtual-limit`,
-    /// `wall-limit` or `cancelled`.
+    /// Ending of the run, in the words of [`Ending`]'s serialized form: `exited`, `not-started`,
+    /// `panicked`, `hung`, `virtual-limit`, `wall-limit` or `cancelled`.
     pub ending: String,
     /// Why the command could not be started, or why the run was cancelled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -93,29 +92,30 @@ pub struct Summary {
     /// The same for each I/O after boot; empty where there was none.
     #[serde(default)]
     pub exits_per_io: BTreeMap<String, f64>,
-    /// How late slices of guest time ended.
+    /// Delays of the ends of slices of guest time.
     pub overshoot_ns: Overshoot,
     /// Calibrated cost of entry and exit, by kind (TSC ticks).
     pub calibration_ticks: Vec<(String, i64)>,
     /// TSC frequency as declared to the guest (kHz).
     pub tsc_khz: u64,
-    /// How often a processor was entered while the command ran.
+    /// Number of times that a processor was entered while the command ran.
     #[serde(default)]
     pub slices: u64,
-    /// How far one processor was ahead of another at most, in virtual time.
+    /// Largest distance by which one processor was ahead of another, in virtual time.
     #[serde(default)]
     pub clock_skew_max_ns: u64,
-    /// How far the clock that the processors share was ahead of the mean of their times at most.
+    /// Largest distance by which the clock that the processors share was ahead of the mean of their
+    /// times.
     #[serde(default)]
     pub clock_lead_max_ns: u64,
     /// On how many of the host's threads processors were in guest mode at once.
     #[serde(default)]
     pub threads: u32,
-    /// How far apart processors were allowed to be: the experiment's quantum, or more where
+    /// Largest distance that processors were allowed: the experiment's quantum, or more where
     /// slices end late.
     #[serde(default)]
     pub quantum_ns: u64,
-    /// How long an interrupt from one processor to another took.
+    /// Duration of an interrupt from one processor to another.
     #[serde(default)]
     pub processor_call_ns: Overshoot,
     /// The processors, machine by machine.
@@ -182,8 +182,8 @@ pub struct DriveSummary {
     pub copy: OperationSummary,
     pub verify: OperationSummary,
     pub barrier: OperationSummary,
-    /// What the way from its server to the host takes at least (ns), where it was measured: the
-    /// host sees that much more than is delivered.
+    /// Shortest time of the way from its server to the host (ns), where it was measured: the host
+    /// sees that much more than is delivered.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub way_ns: Option<u64>,
     /// The first I/O that failed, where one did.
@@ -253,11 +253,11 @@ pub struct FirstError {
 /// One operation on one drive. Failed I/Os count in every field.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OperationSummary {
-    /// How many I/Os.
+    /// Number of I/Os.
     pub count: u64,
     /// Their lengths together.
     pub bytes: u64,
-    /// How many failed.
+    /// Number of those that failed.
     pub errors: u64,
     /// From its first submission to its last completion: the time of its rates.
     #[serde(default)]
@@ -268,7 +268,7 @@ pub struct OperationSummary {
     /// Bytes a second, over the same time.
     #[serde(default)]
     pub bytes_per_second: f64,
-    /// How the percentiles below were computed.
+    /// Computation of the percentiles below.
     pub percentiles: Method,
     /// Largest deviation of a delivered percentile from its target, p1 to
     /// p99.9, in percent with its sign; `null` where the target is 0 ns.
@@ -322,7 +322,7 @@ impl Summary {
             }
         }
         extra.retain(|name, _| !OWN_FIELDS.contains(&name.as_str()));
-        // Of several machines, and of drives that are shared, where there are any.
+        // Figures of several machines, and of drives that are shared, where there are any.
         let machines: Vec<Value> = outcome.machines.iter().map(machine).collect();
         let of_shared = |shared: &SharedOutcome| {
             let mut shared = shared.clone();

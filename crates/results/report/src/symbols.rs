@@ -16,8 +16,8 @@ pub trait Programs: Debug + Send + Sync {
     /// known, or no program.
     fn function(&self, path: &str, offset: u64) -> Option<String>;
 
-    /// How the callers of a file's functions are found (`stasis_unwind::Table`, encoded); None where the
-    /// file is not known, or does not tell.
+    /// Returns the table by which the callers of a file's functions are found
+    /// (`stasis_unwind::Table`, encoded); None where the file is not known, or has none.
     fn frames(&self, path: &str) -> Option<Vec<u8>>;
 }
 
@@ -29,7 +29,7 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// Of functions by their first address.
+    /// Makes names of functions by their first address.
     pub fn new(mut functions: Vec<(u64, String)>) -> Self {
         functions.sort();
         Self { kernel: functions, programs: None }
@@ -42,7 +42,8 @@ impl Symbols {
         self
     }
 
-    /// How the callers of the functions of a program's file are found: [`Programs::frames`].
+    /// Returns the table by which the callers of the functions of a program's file are found:
+    /// [`Programs::frames`].
     pub fn frames(&self, path: &str) -> Option<Vec<u8>> {
         self.programs.as_ref()?.frames(path)
     }
@@ -76,7 +77,7 @@ impl Symbols {
 #[derive(Debug)]
 pub(crate) struct FrameNames {
     symbols: Symbols,
-    /// Of threads, and of functions of programs and modules, by their numbers.
+    /// Names of threads, and of functions of programs and modules, by their numbers.
     given: Vec<String>,
 }
 

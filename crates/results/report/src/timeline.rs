@@ -14,13 +14,13 @@ const SAMPLES: usize = 2;
 /// One completed I/O.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Point {
-    /// When it was delivered (ns).
+    /// Time at which it was delivered (ns).
     pub(crate) at: u64,
     /// Its delivered latency (ns).
     pub(crate) latency: u64,
-    /// Where it began (bytes).
+    /// Place at which it began (bytes).
     pub(crate) offset: u64,
-    /// How long it was (bytes).
+    /// Its length (bytes).
     pub(crate) bytes: u64,
     /// Its number among the submissions to its drive.
     pub(crate) order: u64,
@@ -113,7 +113,7 @@ impl Flights {
 /// A figure over time, as (time in ns, figure).
 pub(crate) type Curve = Vec<(f64, f64)>;
 
-/// How an operation went over time.
+/// Course of an operation over time.
 #[derive(Debug, Default)]
 pub(crate) struct Course {
     /// I/Os a second.
@@ -200,7 +200,7 @@ impl Timeline {
         }
     }
 
-    /// Whether [`Self::points`] are all there were.
+    /// Returns whether [`Self::points`] are all there were.
     pub(crate) fn is_complete(&self) -> bool {
         self.count <= POINTS as u64
     }
@@ -244,7 +244,7 @@ impl Timeline {
         points
     }
 
-    /// How many I/Os were in flight in each slice, times its width (ns).
+    /// Returns the number of I/Os in flight in each slice, times its width (ns).
     fn areas(&self) -> Vec<f64> {
         let width = 1u128 << self.shift;
         let mut open = 0u128;
@@ -258,8 +258,8 @@ impl Timeline {
         self.flights.iter().map(area).collect()
     }
 
-    /// How the I/Os went, in at most so many parts of time that hold 20 I/Os each on the average;
-    /// empty where that gives fewer than four parts, too few for a course.
+    /// Returns the course of the I/Os, in at most so many parts of time that hold 20 I/Os each on
+    /// the average; empty where that gives fewer than four parts, too few for a course.
     pub(crate) fn course(&self, most: usize) -> Course {
         const PER_PART: u64 = 20;
         let mut course = Course::default();

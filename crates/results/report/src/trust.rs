@@ -8,20 +8,21 @@ use stasis_block::clock::Nanos;
 use crate::summary::Summary;
 use crate::units;
 
-/// How far a percentile of delivered latency may be from its target, in percent: the project's aim
-/// for every engine.
+/// Largest distance of a percentile of delivered latency from its target, in percent: the project's
+/// aim for every engine.
 pub const LATENESS_PERCENT: f64 = 1.0;
 /// Deviations below this are left alone (ns): on a drive of a few microseconds one percent is less
 /// than the guest's own path varies by.
 pub const LATENESS_FLOOR: Nanos = 500;
-/// How late slices of guest time may end at p99, in percent of the latency of the fastest drive in
-/// use. An event that falls into a slice is late by as much, so that it is held to the same aim.
+/// Largest delay of the ends of slices of guest time at p99, in percent of the latency of the
+/// fastest drive in use. An event that falls into a slice is late by as much, so that it is held to
+/// the same aim.
 pub const OVERSHOOT_PERCENT: f64 = 1.0;
 /// The same where no drive was used (ns): a timer of the guest's is not finer than Linux's own
 /// default slack, 50 us (prctl(2), PR_SET_TIMERSLACK).
 pub const OVERSHOOT_WITHOUT_DRIVES: Nanos = 50_000;
-/// How many quanta two processors' times may differ by. A slice ends one quantum ahead of the
-/// others; at twice that, the promise that one sees another's writes at most a quantum late is
+/// Number of quanta by which two processors' times may differ. A slice ends one quantum ahead of
+/// the others; at twice that, the promise that one sees another's writes at most a quantum late is
 /// broken.
 pub const SKEW_QUANTA: u64 = 2;
 

@@ -20,7 +20,7 @@ pub struct OperationStep {
     pub step: Step,
     /// Its channel or plane.
     pub track: String,
-    /// When it began and ended (ns).
+    /// Times at which it began and ended (ns).
     pub times: (Nanos, Nanos),
 }
 
@@ -114,7 +114,7 @@ pub struct Waited {
 /// A LUN, and its plane; none where its planes work in lockstep.
 type Place = (Option<u32>, Option<u32>);
 
-/// Whether a plane is one of a place's: planes in lockstep are one.
+/// Returns whether a plane is one of a place's: planes in lockstep are one.
 fn is_within(place: Place, plane: Place) -> bool {
     place.0 == plane.0 && (place.1.is_none() || place == plane)
 }

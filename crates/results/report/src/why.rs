@@ -32,11 +32,11 @@ pub enum Which {
 pub struct Ahead {
     /// Their operation.
     pub operation: Operation,
-    /// How many were in flight.
+    /// Number of those in flight.
     pub count: u64,
     /// For how long the oldest of them had been (ns).
     pub oldest: Nanos,
-    /// How many of them were delivered before the I/O in question.
+    /// Number of those that were delivered before the I/O in question.
     pub delivered: u64,
 }
 
@@ -51,7 +51,7 @@ pub struct Activity {
     pub cause: Cause,
     /// For how long, within the I/O's time (ns).
     pub time: Nanos,
-    /// How many times.
+    /// Number of times.
     pub count: u64,
 }
 
@@ -62,17 +62,17 @@ pub struct Why {
     pub drive: String,
     /// The I/O.
     pub io: IoRecord,
-    /// Where its time went, with names; together they are its whole time.
+    /// Parts of its time, with names; together they are its whole time.
     pub parts: Vec<(&'static str, Nanos)>,
     /// From its system call until its thread ran again, where that is kept; else its latency (ns).
     pub whole: Nanos,
     /// Its time in the guest, where that is kept.
     pub guest: Option<GuestTimes>,
-    /// Whether the run has kept that of any I/O.
+    /// True if the run has kept that of any I/O.
     pub has_guest: bool,
-    /// Whether the results have the parts of its time in the model.
+    /// True if the results have the parts of its time in the model.
     pub told: bool,
-    /// Whether the model tells parts at all.
+    /// True if the model tells parts at all.
     pub tells: bool,
     /// I/Os that were in the drive before it.
     pub ahead: Vec<Ahead>,

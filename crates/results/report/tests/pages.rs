@@ -21,7 +21,8 @@ const INSIDE: &str = include_str!("inside.json");
 const BEGIN: u64 = 2_000_000_000;
 
 fn outcome() -> Outcome {
-    // What the drive did takes the time of the run: plots of any other time would show nothing.
+    // The drive's own activity takes the time of the run: plots of any other time would show
+    // nothing.
     let mut inside: Value = serde_json::from_str(INSIDE).unwrap();
     inside["at"] = (BEGIN + 12_000_000_000).into();
     for of in ["channels", "luns"] {
@@ -108,7 +109,7 @@ fn finish(writer: ResultsWriter, outcome: Outcome) {
     writer.finish(&outcome, "exact", Duration::from_secs(1), Map::new()).unwrap();
 }
 
-/// How long the page of some results is.
+/// Returns the length of the page of some results.
 fn length(folder: &tempfile::TempDir) -> u64 {
     std::fs::metadata(folder.path().join(REPORT_FILE)).unwrap().len()
 }

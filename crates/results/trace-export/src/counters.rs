@@ -14,9 +14,9 @@ pub struct Counter {
     pub name: String,
     /// Its unit.
     pub unit: &'static str,
-    /// When the first step begins (ns of virtual time).
+    /// Time at which the first step begins (ns of virtual time).
     pub begin: u64,
-    /// How long a step is (ns).
+    /// Length of a step (ns).
     pub step: u64,
     /// Its value in each step.
     pub values: Vec<f64>,
@@ -58,7 +58,7 @@ fn machine(summary: &Summary, number: u16) -> &str {
     name.unwrap_or("machine")
 }
 
-/// Of a flash drive's resources; time begins with the machine.
+/// Returns the counters of a flash drive's resources; time begins with the machine.
 fn usages(drive: &str, usages: &Usages, part: &str) -> Vec<Counter> {
     let step = usages.bucket;
     let counter = |(number, row): (usize, &Vec<f64>)| Counter {
@@ -72,7 +72,7 @@ fn usages(drive: &str, usages: &Usages, part: &str) -> Vec<Counter> {
     usages.busy.iter().enumerate().filter(|_| step > 0).map(counter).collect()
 }
 
-/// Of the host's workloads on a shared drive.
+/// Returns the counters of the host's workloads on a shared drive.
 fn workloads(shared: &Value) -> Vec<Counter> {
     let drive = shared["name"].as_str().unwrap_or_default();
     let workloads = shared["workloads"].as_array().into_iter().flatten();

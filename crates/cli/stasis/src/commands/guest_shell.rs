@@ -85,7 +85,7 @@ fn branch(arguments: ShellArguments, parse: Parse, quiet: bool) -> Result<ExitCo
     }
     let Made::Run(none) = parse(&["run".to_owned()])? else { bail!("there is no run") };
     let (console, keeps) = (machine.console, results.is_some());
-    // That is no part of the run.
+    // The console is no part of the run.
     let machine = MachineArguments { console: false, ..machine };
     let words = RunArguments { experiment: file, machine, results, ..*none };
     let stopped = Stopped::of(&words, parse, false)?;

@@ -57,7 +57,7 @@ pub fn filled(text: &str, width: usize) -> String {
     lines.join("\n")
 }
 
-/// Whether examples follow this paragraph.
+/// Returns whether examples follow this paragraph.
 fn is_title(prose: &str) -> bool {
     prose == "Example:" || prose == "Examples:"
 }
@@ -122,7 +122,7 @@ fn pieces(line: &str) -> Vec<&str> {
     pieces
 }
 
-/// Whether `word` is an option whose value follows, as far as the text shows it.
+/// Returns whether `word` is an option whose value follows, as far as the text shows it.
 fn is_option(word: &str, rest: &str) -> bool {
     word.len() > 2 && word.starts_with("--") && !word.contains([' ', '=']) && !rest.starts_with('-')
 }

@@ -1,6 +1,5 @@
-//! How long a shell takes to start in a guest beside readers in it and on the
-//! host, with and without `stasis coordinate`, in real time (vIrtical D3.6,
-//! chapters 8 and 10).
+//! Time until a shell starts in a guest beside readers in it and on the host, with and without
+//! `stasis coordinate`, in real time (vIrtical D3.6, chapters 8 and 10).
 //!
 //! The drive is slow by QEMU's own throttle, and serves one request at a time: qemu-storage-daemon
 //! offers it as a file, a loop device makes a drive of it, and the host's own bfq is before that.

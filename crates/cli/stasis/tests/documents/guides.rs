@@ -274,13 +274,14 @@ pub fn run_of(page: &str, block: &Block) -> Vec<String> {
     commands
 }
 
-/// Whether a reader types the line.
+/// Returns whether a reader types the line.
 #[allow(dead_code)] // one of the two tests types
 pub fn is_typed(line: &str) -> bool {
     PROMPTS.iter().any(|prompt| line.starts_with(prompt.trim_end()))
 }
 
-/// Whether `printed` has the line of a page: the words, with any figures; `…` stands for anything.
+/// Returns whether `printed` has the line of a page: the words, with any figures; `…` stands for
+/// anything.
 #[allow(dead_code)] // one of the two tests compares
 pub fn is_printed(line: &str, printed: &str) -> bool {
     let wanted = shape(line);

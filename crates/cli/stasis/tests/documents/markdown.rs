@@ -42,7 +42,7 @@ fn apart(line: &str) -> (String, Vec<String>) {
     (words, code)
 }
 
-/// Where the links and pictures of `text` lead.
+/// Returns the targets of the links and pictures of `text`.
 pub fn links(text: &str) -> Vec<String> {
     let of_line = |line: &str| {
         let (words, _) = apart(line);

@@ -30,7 +30,7 @@ pub fn guest(modules: &[&str]) -> Guest {
     .unwrap()
 }
 
-/// How often the server is killed while fio verifies, from `KILLS`.
+/// Returns the number of times that the server is killed while fio verifies, from `KILLS`.
 pub fn kills() -> u64 {
     std::env::var("KILLS").map_or(3, |count| count.parse().expect("a number"))
 }

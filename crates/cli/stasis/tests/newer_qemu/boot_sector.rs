@@ -9,7 +9,7 @@ const SECTOR: usize = 512;
 pub fn disk() -> Vec<u8> {
     const DONE: u8 = 0x3b;
     const FAIL: u8 = 0x46;
-    // Where the disk address packet is, as the program sees it: at 0x7c00 plus this.
+    // Address of the disk address packet, as the program sees it: 0x7c00 plus this.
     const PACKET: u8 = 0x60;
     #[rustfmt::skip]
     let program: &[u8] = &[

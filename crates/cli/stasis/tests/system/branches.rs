@@ -218,7 +218,7 @@ fn a_branch_shares_a_drive_otherwise() {
     let bench = Bench::new();
     let write = |name: &str, text: &str| std::fs::write(bench.path(name), text).unwrap();
     write("run.toml", SHARED);
-    // Of the last disk: the first machine's ends before.
+    // The I/Os of the last disk: the first machine's ends before.
     let of_b =
         |more: &str| SHARED.replace("offset = \"16MiB\"", &format!("offset = \"16MiB\"\n{more}"));
     write("limit.toml", &of_b("limits = { iops = 200 }"));

@@ -21,7 +21,7 @@ struct Way {
 /// A PDU, and when its first and last byte left the sender and reached the receiver, in ns.
 struct Pdu {
     header: Vec<u8>,
-    /// Of the frame with its last byte.
+    /// Time of the frame with the last byte.
     sent: u64,
     arrived: u64,
 }
@@ -63,7 +63,7 @@ fn streams(file: &[u8], inbound: bool) -> BTreeMap<Way, Stream> {
     streams
 }
 
-/// Whose TCP segment a frame is, if it has data.
+/// Returns the direction of the TCP segment that a frame has, and its data, if it has any.
 fn segment(frame: &[u8]) -> Option<(Way, &[u8])> {
     let short = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     let address = |at: usize| frame[at..at + 4].try_into().unwrap();
@@ -114,7 +114,7 @@ const AFTER: &str = "; cp $t/trace /results/trace";
 /// Ticks of a guest's counter in a virtual nanosecond, at the usual `cpu-speed`.
 const TICKS: u64 = 5;
 
-/// When the kernel has entered and left each read, in ticks, by the place that it read.
+/// Returns the ticks at which the kernel has entered and left each read, by the place that it read.
 fn traced(trace: &str) -> BTreeMap<u64, (u64, u64)> {
     let (mut calls, mut entered) = (BTreeMap::new(), None);
     for line in trace.lines() {

@@ -17,7 +17,7 @@ fn a_memory_buffer_holds_queues_and_data_of_two_drives() {
     std::fs::write(bench.path("e.toml"), experiment).unwrap();
     let run = bench.run(&["e.toml", "--results=r"]);
     run.expect(0);
-    // Of 4 MiB the submission queue has 64 KiB.
+    // The submission queue has 64 KiB of the 4 MiB.
     let ready = "cmbloc : 0x000000e2 cmbsz : 0x0000421f size 4194304 available 4128768\n";
     let expected =
         format!("{ready}nvme0n1: 0\nnvme1n1: 0\n{ready}nvme0n1: 0\n{ready}nvme0n1: 0\n2\n");

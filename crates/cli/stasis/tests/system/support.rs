@@ -355,8 +355,8 @@ pub fn rows(bench: &Bench, file: &str, drive: &str) -> BTreeMap<u64, String> {
         .collect()
 }
 
-/// How long each command of one operation on a drive took to its target (ns), in
-/// the order of completion.
+/// Returns the time that each command of one operation on a drive took to its target (ns), in the
+/// order of completion.
 pub fn ios<'a>(
     bench: &Bench,
     file: &str,

@@ -98,7 +98,7 @@ impl<T> EventQueue<T> {
         self.run.len() + self.heap.len()
     }
 
-    /// Whether no event waits.
+    /// Returns whether no event waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

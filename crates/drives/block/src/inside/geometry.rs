@@ -53,7 +53,7 @@ pub struct GeometryError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct PlaneId(pub u32);
 
-/// Where a page is (or, its page ignored, a block).
+/// Address of a page (or, its page ignored, of a block).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct PageAddress {
     /// The plane.
@@ -148,7 +148,7 @@ impl Geometry {
         u64::from(plane.0) * u64::from(self.blocks) + u64::from(block)
     }
 
-    /// Whether there is such a page.
+    /// Returns whether there is such a page.
     pub fn contains(&self, at: PageAddress) -> bool {
         at.plane.0 < self.total_planes() && at.block < self.blocks && at.page < self.pages
     }

@@ -30,7 +30,7 @@ impl<R: PendingRequest> Requests<R> {
         self.slots.len()
     }
 
-    /// Whether no request is in flight.
+    /// Returns whether no request is in flight.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -40,7 +40,7 @@ impl<R: PendingRequest> Requests<R> {
         self.bytes
     }
 
-    /// Whether `more` requests can be put in.
+    /// Returns whether `more` requests can be put in.
     pub fn has_room(&self, more: usize) -> bool {
         self.len() + more <= MAX_REQUESTS
     }

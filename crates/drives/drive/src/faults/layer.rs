@@ -43,13 +43,14 @@ pub struct Faults {
 /// A fault and its progress.
 struct Fault {
     spec: DriveFault,
-    /// When its times count from (ns): the commands' start, or its trigger, once that was.
+    /// Time from which its own times count (ns): the commands' start, or its trigger, once that
+    /// was.
     since: Option<Nanos>,
     random: Random,
     happened: u64,
-    /// Whether its sectors have been chosen.
+    /// True if its sectors have been chosen.
     rotted: bool,
-    /// Of a full drive, once the fault has begun: sectors that it has room for.
+    /// Sectors that a full drive has room for, once the fault has begun.
     room: Option<u64>,
 }
 
@@ -91,13 +92,13 @@ impl Fault {
         Random::new(splitmix::nth(seed, u64::from(spec.number) + 1))
     }
 
-    /// Whether the fault is there at `now` (ns).
+    /// Returns whether the fault is there at `now` (ns).
     fn holds(&self, now: Nanos) -> bool {
         let at = self.since.and_then(|since| now.checked_sub(since));
         at.is_some_and(|at| self.spec.holds(at))
     }
 
-    /// Whether the fault befalls `command`, number `order`, at `now` (ns).
+    /// Returns whether the fault befalls `command`, number `order`, at `now` (ns).
     fn befalls(&mut self, now: Nanos, command: &Command, order: u64) -> bool {
         let spec = &self.spec;
         let may = self.holds(now)
@@ -219,7 +220,7 @@ impl Faults {
         }
     }
 
-    /// Whether a fault that depends on what was written before can befall `command`.
+    /// Returns whether a fault that depends on what was written before can befall `command`.
     fn has_cause(&self, fault: &Fault, command: &Command) -> bool {
         match (fault.spec.kind, &self.room, &self.old) {
             (DriveFaultKind::Full, Some(room), _) => {
@@ -276,7 +277,7 @@ impl Faults {
             DriveFaultKind::MisdirectedWrite => {
                 let places = capacity.saturating_sub(length) / length.max(1);
                 let other = length * random.up_to(places);
-                // Where there is no other place, the write is lost.
+                // The write is lost where there is no other place.
                 let moved = (other != offset).then(|| (other, request.data.clone()));
                 [(offset, old)].into_iter().chain(moved).collect()
             }

@@ -127,7 +127,8 @@ impl DriveFaultKind {
         }
     }
 
-    /// How the host learns of a command's end, where the fault is one of the controller.
+    /// Returns the delivery of a command's end to the host, where the fault is one of the
+    /// controller.
     pub fn delivery(self) -> Option<Delivery> {
         match self {
             Self::LostCompletion => Some(Delivery::Never),
@@ -139,18 +140,19 @@ impl DriveFaultKind {
         }
     }
 
-    /// Whether the machine brings it about at a path to the drive, and not the layer of faults.
+    /// Returns whether the machine brings it about at a path to the drive, and not the layer of
+    /// faults.
     pub fn is_of_path(self) -> bool {
         matches!(self, Self::Gone | Self::PathInaccessible | Self::PathNonOptimized)
             || self.is_of_namespace()
     }
 
-    /// Whether a namespace of the drive is befallen.
+    /// Returns whether a namespace of the drive is befallen.
     pub fn is_of_namespace(self) -> bool {
         matches!(self, Self::NamespaceDetached | Self::NamespaceResized)
     }
 
-    /// Whether the fault can befall a command.
+    /// Returns whether the fault can befall a command.
     fn concerns(self, command: &Command) -> bool {
         let changes = changes(command.operation);
         match self {
@@ -180,7 +182,7 @@ impl DriveFaultKind {
     }
 }
 
-/// Whether an operation changes what a drive holds.
+/// Returns whether an operation changes what a drive holds.
 fn changes(operation: Operation) -> bool {
     matches!(
         operation,
@@ -206,9 +208,9 @@ pub struct DriveFault {
     pub number: u16,
     /// Its kind.
     pub kind: DriveFaultKind,
-    /// When it begins (ns).
+    /// Time at which it begins (ns).
     pub begin: Nanos,
-    /// When it ends (ns), if it does.
+    /// Time at which it ends (ns), if it does.
     pub end: Option<Nanos>,
     /// Share of the commands that it befalls, 0 to 1.
     pub rate: f64,
@@ -222,24 +224,24 @@ pub struct DriveFault {
     pub length: Option<u64>,
     /// Operations that it befalls; empty: all.
     pub operations: Vec<Operation>,
-    /// Of [`DriveFaultKind::Slow`]: factor on a command's time.
+    /// Factor on a command's time, of [`DriveFaultKind::Slow`].
     pub factor: f64,
-    /// Of [`DriveFaultKind::Slow`]: added to a command's time (ns).
+    /// Addition to a command's time (ns), of [`DriveFaultKind::Slow`].
     pub delay: Nanos,
-    /// Of [`DriveFaultKind::Full`]: bytes that the drive has room for; what is taken as it begins if
-    /// none are given.
+    /// Bytes that a [`DriveFaultKind::Full`] drive has room for; what is taken as it begins if none
+    /// are given.
     #[serde(default)]
     pub space: Option<u64>,
-    /// Whether something else than time brings it about: its times count from that.
+    /// True if something else than time brings it about: its times count from that.
     #[serde(default)]
     pub triggered: bool,
-    /// Of a path's fault: its controller, counted from 1; all if none is named.
+    /// Controller of a path's fault, counted from 1; all if none is named.
     #[serde(default)]
     pub controller: Option<u16>,
-    /// Of a namespace's fault: its NSID.
+    /// NSID of a namespace's fault.
     #[serde(default = "first_namespace")]
     pub namespace: u32,
-    /// Of [`DriveFaultKind::NamespaceResized`]: the size that the namespace has meanwhile, in bytes.
+    /// Size that the namespace has meanwhile, in bytes, of [`DriveFaultKind::NamespaceResized`].
     #[serde(default)]
     pub size: u64,
 }
@@ -272,17 +274,17 @@ impl DriveFault {
         }
     }
 
-    /// Whether it befalls the drive's controller of this number, counted from 1.
+    /// Returns whether it befalls the drive's controller of this number, counted from 1.
     pub fn is_of(&self, controller: u16) -> bool {
         self.controller.is_none_or(|of| of == controller)
     }
 
-    /// Whether the fault is there at `at` after the commands' start (ns).
+    /// Returns whether the fault is there at `at` after the commands' start (ns).
     fn holds(&self, at: Nanos) -> bool {
         at >= self.begin && self.end.is_none_or(|end| at < end)
     }
 
-    /// Whether it befalls the place and operation of a command.
+    /// Returns whether it befalls the place and operation of a command.
     fn concerns(&self, command: &Command) -> bool {
         let end = self.length.map_or(u64::MAX, |length| self.offset.saturating_add(length));
         // A flush has no place.

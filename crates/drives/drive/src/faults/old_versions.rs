@@ -1,4 +1,4 @@
-//! What a drive's sectors held before their last write.
+//! The contents of a drive's sectors before their last write.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -32,7 +32,7 @@ impl OldVersions {
         self.sectors.retain(|sector, _| !sectors.contains(sector));
     }
 
-    /// Whether there is one of any sector that a command touches.
+    /// Returns whether there is one of any sector that a command touches.
     pub fn has(&self, command: &Command) -> bool {
         self.sectors.range(sectors(command)).next().is_some()
     }

@@ -36,7 +36,7 @@ struct Unsettled {
     held: u64,
     /// The zones, as the host has made them.
     zones: ZoneLayout,
-    /// Where they end, with what is settled.
+    /// Ends of zones, with what is settled.
     pointers: WritePointers,
 }
 

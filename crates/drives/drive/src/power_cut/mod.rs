@@ -47,7 +47,7 @@ pub enum Survival {
 }
 
 impl Survival {
-    /// Whether the sector with this index within the change is left.
+    /// Returns whether the sector with this index within the change is left.
     pub fn has(&self, index: usize) -> bool {
         match self {
             Self::Lost => false,

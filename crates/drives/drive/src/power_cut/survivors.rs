@@ -95,8 +95,8 @@ impl VolatileCache {
 
     fn random(&self, mut random: Xoshiro256PlusPlus) -> Left {
         let least = self.least_epoch().unwrap_or(0);
-        // Of one epoch anything, everything before it, nothing after: one in
-        // which there is something to choose, mostly.
+        // Picks an epoch, preferably one with a choice; keeps all before, none after, a random
+        // subset of it.
         let epochs = self.can_be_lost().map(|(_, change)| change.epoch);
         let candidates: Vec<u32> = epochs.filter(|epoch| *epoch >= least).collect();
         let epoch = match candidates.len() as u64 {

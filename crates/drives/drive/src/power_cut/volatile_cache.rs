@@ -25,13 +25,13 @@ pub(super) struct Change {
     pub(super) sectors: u64,
     /// Barriers before it.
     pub(super) epoch: u32,
-    /// Whether it cannot be lost.
+    /// True if it cannot be lost.
     pub(super) durable: bool,
-    /// Whether it has a place in the order of a zone.
+    /// True if it has a place in the order of a zone.
     pub(super) sequential: bool,
-    /// Whether it writes; otherwise it discards.
+    /// True if it writes; otherwise it discards.
     pub(super) writes: bool,
-    // Whether it takes room in a cache.
+    // True if it takes room in a cache.
     data: bool,
     fua: bool,
     end: End,
@@ -47,7 +47,7 @@ pub struct VolatileCache {
     units: AtomicUnits,
     discard_zeroes: bool,
     pub(super) zones: ZoneLayout,
-    // Whether a flush covers only changes that had ended when it was submitted.
+    // True if a flush covers only changes that had ended when it was submitted.
     strict: bool,
     changes: VecDeque<Change>,
     // The newest place.
@@ -134,7 +134,7 @@ impl VolatileCache {
         format!("{acknowledged} acknowledged changes, of {all} that are not durable{text}{more}")
     }
 
-    /// Whether a command changes what the drive holds.
+    /// Returns whether a command changes what the drive holds.
     pub(super) fn changes_disk(&self, command: &Command) -> bool {
         match command.operation {
             Operation::Write | Operation::WriteZeroes | Operation::Copy => true,
@@ -274,8 +274,8 @@ impl VolatileCache {
         missing
     }
 
-    /// Whether a power cut may leave this: of each change that is not settled, by its place. A
-    /// change that is not named is lost.
+    /// Returns whether a power cut may leave this: of each change that is not settled, by its
+    /// place. A change that is not named is lost.
     pub fn permits(&self, left: &[(usize, Survival)]) -> bool {
         let of = |change: &Change| {
             let found = left.iter().find(|(place, _)| *place == change.place);

@@ -1,4 +1,4 @@
-//! Where the zones of a drive end.
+//! Ends of a drive's zones.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::Survival;
 /// The write pointers of a drive's zones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WritePointers {
-    /// Of each zone that is not empty, by its first sector, how many sectors were written.
+    /// Number of sectors written of each zone that is not empty, by its first sector.
     written: BTreeMap<u64, u64>,
 }
 
@@ -38,7 +38,8 @@ impl WritePointers {
         }
     }
 
-    /// Of each zone that is not empty, its first sector, and how many sectors are written.
+    /// Returns the first sector of each zone that is not empty, and the number of its sectors that
+    /// are written.
     pub fn sectors(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.written.iter().map(|(zone, written)| (*zone, *written))
     }

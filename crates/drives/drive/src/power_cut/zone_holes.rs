@@ -95,8 +95,8 @@ impl VolatileCache {
             || left.get(&index).is_some_and(|survival| survival.has(within as usize))
     }
 
-    /// Whether no zone has a hole if exactly the sectors for which `there` is true are left of each
-    /// change.
+    /// Returns whether no zone has a hole if exactly the sectors for which `there` is true are left
+    /// of each change.
     pub(super) fn has_no_hole(&self, there: impl Fn(&Change, u64) -> bool) -> bool {
         self.zone_parts(&self.zones).into_values().all(|parts| {
             let has = |part: &Part, at: u64| there(&self.changes()[part.change], at);

@@ -15,7 +15,7 @@ const PART_BITS: u32 = PARTS.trailing_zeros();
 const OCTAVES: u32 = 42;
 const BUCKETS: usize = (OCTAVES - PART_BITS + 1) as usize * PARTS;
 
-/// How often latencies of each size came in each step, and the longest of each.
+/// Number of latencies of each size in each step, and the longest of each.
 struct Tail {
     name: String,
     counts: Vec<u32>,
@@ -60,7 +60,7 @@ impl Tails {
         tail.longest[step] = tail.longest[step].max(latency);
     }
 
-    /// Where the first step begins, and how long each is (ns).
+    /// Returns the beginning of the first step, and the length of each (ns).
     pub(super) fn steps(&self) -> (Nanos, Nanos) {
         (self.from.unwrap_or(0), 1 << self.shift)
     }

@@ -23,7 +23,7 @@ pub struct Event {
 pub struct History {
     power_loss: PowerLoss,
     events: Vec<Event>,
-    // When something happened, to which command, and whether it ended; as seen.
+    // Time of each event, its command, and whether it ended; as seen.
     log: Vec<(Nanos, usize, bool)>,
 }
 

@@ -41,8 +41,7 @@ pub struct Request {
 pub struct Dropped {
     /// The operation.
     pub op: Op,
-    /// Whether its cells were at work: what it was to change is neither as
-    /// before nor as after.
+    /// True if its cells were at work: what it was to change is neither as before nor as after.
     pub started: bool,
 }
 
@@ -105,22 +104,22 @@ pub fn fate_of(status: OpStatus, at: impl FnOnce() -> u64) -> Fate {
 pub(crate) struct Open {
     pub tag: Tag,
     pub request: Request,
-    // Where a copy goes to, once it was read.
+    // Destination of a copy, once it was read.
     pub copy_to: Option<u64>,
     pub since: Nanos,
     pub pieces: u32,
     pub fate: Fate,
-    // Of the piece that was last.
+    // Parts of the time of the piece that was last.
     pub times: Breakdown,
     // No command of the host's: the drive reads ahead.
     pub ahead: bool,
     // For which its data left the read cache's memory, or waited for it.
     pub memory: Nanos,
-    // When it had crossed the link and the controller.
+    // Time at which it had crossed the link and the controller.
     pub entered: Nanos,
-    // Of what it waited for since, before its last piece began: all of the time until then.
+    // Parts of its waits since, before its last piece began: all of the time until then.
     pub before: Breakdown,
-    // Of the programs that had ended when it reached the translation layer.
+    // Times of the programs that had ended when it reached the translation layer.
     pub drained: Breakdown,
 }
 
@@ -147,8 +146,9 @@ impl Open {
         }
     }
 
-    /// Where the time of the request went, which the translation layer finishes at `now`, and whose
-    /// data crosses the link for `link` after that. `drained`: of the programs that have ended.
+    /// Returns the parts of the time of the request, which the translation layer finishes at `now`,
+    /// and whose data crosses the link for `link` after that. `drained`: of the programs that have
+    /// ended.
     pub fn parts(&self, now: Nanos, link: Nanos, drained: &Breakdown) -> Parts<Nanos> {
         let own = (now - self.entered).saturating_sub(self.before.total());
         let mut times = self.times.ending(own);
@@ -344,7 +344,7 @@ impl Context {
         }
     }
 
-    /// Where the request begins (bytes), of which a layer may be asked for a part.
+    /// Returns the beginning of the request (bytes), of which a layer may be asked for a part.
     pub(super) fn begin_of(&self, id: RequestId) -> u64 {
         self.requests[id as usize].request.offset
     }

@@ -20,7 +20,7 @@ pub use self::shape::Shape;
 use crate::kept::{KeptError, Reader, Writer};
 use crate::spec::{Spec, SpecError};
 
-/// How full the flash of a translation layer is.
+/// Fill level of a translation layer's flash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Occupancy {
     /// Bytes of the units that lie in flash, a map in flash included: what collections must keep.
@@ -40,7 +40,7 @@ impl Occupancy {
 /// The blocks in SLC mode at an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SlcState {
-    /// How many there are.
+    /// Number of blocks.
     pub blocks: u32,
     /// Bytes of the units that lie in them.
     pub valid_bytes: u64,
@@ -77,7 +77,7 @@ pub trait Ftl: Debug + Send {
     /// An operation that was submitted has ended.
     fn done(&mut self, now: Nanos, done: &OpDone, context: &mut Context);
 
-    /// When it wants to be woken, whatever else happens.
+    /// Returns the time at which it wants to be woken, whatever else happens.
     fn next_event(&self) -> Option<Nanos> {
         None
     }
@@ -85,8 +85,9 @@ pub trait Ftl: Debug + Send {
     /// The time of [`Ftl::next_event`] has come.
     fn wake(&mut self, _now: Nanos, _context: &mut Context) {}
 
-    /// When it would do what can wait until the drive is awake: while nothing is under way and
-    /// nothing else is to come, nobody is woken for it, and it is made up for at the next command.
+    /// Returns the time at which it would do what can wait until the drive is awake: while nothing
+    /// is under way and nothing else is to come, nobody is woken for it, and it is made up for at
+    /// the next command.
     fn next_visit(&self) -> Option<Nanos> {
         None
     }
@@ -148,7 +149,7 @@ pub trait Ftl: Debug + Send {
         false
     }
 
-    /// Where the byte at `offset` lies, in words ([`stasis_block::Model::entry`]).
+    /// Returns the place of the byte at `offset` in words ([`stasis_block::Model::entry`]).
     fn entry(&self, _offset: u64, _context: &Context) -> Option<String> {
         None
     }
@@ -166,7 +167,7 @@ pub trait Ftl: Debug + Send {
         None
     }
 
-    /// How full its flash is; none where it does not know what is valid.
+    /// Returns the fill level of its flash; none where it does not know what is valid.
     fn occupancy(&self) -> Option<Occupancy> {
         None
     }

@@ -56,7 +56,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Of a checked description.
+    /// Makes the layer of a checked description.
     pub fn new(spec: &Spec, capacity: u64) -> Self {
         let geometry = spec.geometry(capacity);
         let slots = spec.slots();
@@ -121,7 +121,7 @@ impl Shape {
         u64::from(unit) << self.shift
     }
 
-    /// How far into a request from `offset` on a unit begins (bytes).
+    /// Returns the offset at which a unit begins in a request from `offset` on (bytes).
     pub fn begin(&self, unit: u32, offset: u64) -> u64 {
         self.offset(unit).saturating_sub(offset)
     }

@@ -34,7 +34,7 @@ pub struct Candidate {
     pub slots: u32,
     /// Blocks of the plane that were filled since this one was.
     pub age: u32,
-    /// How often it was erased.
+    /// Number of times that it was erased.
     pub erases: u32,
 }
 

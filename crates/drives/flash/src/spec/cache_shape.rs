@@ -19,7 +19,7 @@ pub(crate) struct CacheShape {
     pub keep: u32,
     /// Streams, the first ones, whose data goes to it.
     pub streams: u32,
-    /// Where the host's writes go while it is full.
+    /// Destination of the host's writes while it is full.
     pub when_full: WhenFull,
 }
 
@@ -76,7 +76,7 @@ impl Spec {
         self.slc_cache.map(|cache| SlcTimes { read: cache.read.0, program: cache.program.0 })
     }
 
-    /// Whether a drive of `capacity` bytes can have such a cache.
+    /// Returns whether a drive of `capacity` bytes can have such a cache.
     pub(super) fn check_slc_cache(&self, capacity: u64) -> Result<(), SpecError> {
         let Some(cache) = self.slc_cache else { return Ok(()) };
         if !matches!(self.ftl.as_str(), "page" | "dftl") {

@@ -1,4 +1,4 @@
-//! Whether a description is of a drive that can work.
+//! The check of a description: its drive can work.
 
 use stasis_block::units::format_size;
 use stasis_nand::Faults;
@@ -98,7 +98,7 @@ impl Spec {
         Ok(())
     }
 
-    /// Whether the drive can have them.
+    /// Returns whether the drive can have them.
     fn check_two_pass(&self, capacity: u64) -> Result<(), SpecError> {
         if self.two_pass.is_none() {
             return Ok(());
@@ -160,7 +160,7 @@ impl Spec {
         Ok(())
     }
 
-    /// Whether the state that is given can be the drive's first.
+    /// Returns whether the state that is given can be the drive's first.
     fn check_beginning(&self) -> Result<(), SpecError> {
         if self.state.is_some() && self.ftl != "page" {
             let reason = "`state` keeps a drive with `ftl` = \"page\" only";

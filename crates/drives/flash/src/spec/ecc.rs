@@ -10,7 +10,7 @@ use stasis_nand::{Ecc, EccStep, ErrorRate};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ErrorsSpec {
-    /// Of a new block: a share of the bits.
+    /// Rate of a new block: a share of the bits.
     pub base: f64,
     /// `[a, k]`: `a * erases^k`.
     pub wear: [f64; 2],
@@ -41,7 +41,7 @@ pub struct EccStepSpec {
     /// The share of the raw bit errors that its reference voltages leave.
     #[serde(default = "whole")]
     pub errors: f64,
-    /// How often the cells are read again for it.
+    /// Number of times that the cells are read again for it.
     #[serde(default)]
     pub reads: u32,
     /// The time that it takes besides (ns).

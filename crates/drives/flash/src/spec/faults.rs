@@ -38,7 +38,7 @@ pub enum FaultKind {
 pub struct FaultSpec {
     /// The kind of fault.
     pub kind: FaultKind,
-    /// Of the array's: the channel.
+    /// The channel of the array's faults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<u32>,
     /// The LUN at its channel.
@@ -53,7 +53,7 @@ pub struct FaultSpec {
     /// Pages: the first, and the one after the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages: Option<[u32; 2]>,
-    /// Of the host's: the first byte.
+    /// The first byte of the host's faults.
     #[serde(default, with = "units::size")]
     pub offset: u64,
     /// Bytes from there on; to the end if not given.
@@ -71,11 +71,11 @@ pub struct FaultSpec {
     /// Maximum number of occurrences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// Of the array's: its rate is that of a block with `endurance` erases, and grows with the
-    /// erases to this power.
+    /// Growth of an array's fault: its rate is that of a block with `endurance` erases, and grows
+    /// with the erases to this power.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wear: Option<f64>,
-    /// How long a slow operation stands still (ns).
+    /// Time for which a slow operation stands still (ns).
     #[serde(default, with = "units::duration")]
     pub stall: Nanos,
 }

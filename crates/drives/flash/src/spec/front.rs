@@ -10,7 +10,7 @@ use stasis_block::{units, Link, Rate};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessorsSpec {
-    /// How many there are.
+    /// Number of blocks.
     pub cores: u32,
     /// The time of a command (ns).
     #[serde(with = "units::duration")]
@@ -26,7 +26,7 @@ pub struct ProcessorsSpec {
 pub struct DramSpec {
     /// Its bandwidth, for both directions together.
     pub rate: Rate,
-    /// How often each byte crosses it: in, and out again.
+    /// Number of times that each byte crosses it: in, and out again.
     #[serde(default = "twice")]
     pub passes: u32,
 }
@@ -88,12 +88,12 @@ impl PcieSpec {
         Rate::per_second(u64::try_from(raw * share / whole).unwrap_or(u64::MAX))
     }
 
-    /// Of data to the host, by Memory Writes.
+    /// Returns the rate of data to the host, by Memory Writes.
     pub fn to_host(&self) -> Rate {
         self.rate(WRITE_HEADER)
     }
 
-    /// Of data to the drive, by completions of its Memory Reads.
+    /// Returns the rate of data to the drive, by completions of its Memory Reads.
     pub fn to_drive(&self) -> Rate {
         self.rate(COMPLETION_HEADER)
     }

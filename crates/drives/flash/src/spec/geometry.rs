@@ -109,7 +109,7 @@ impl Spec {
         }
         let data = capacity.saturating_add(self.map_bytes(capacity));
         let data = data.div_ceil(planes.saturating_mul(block).max(1));
-        // Of some block so much has to be invalid that moving the rest leaves a word line, also where
+        // Some block must have so much invalid that moving the rest leaves a word line, also where
         // another plane holds less.
         let line = u64::from(self.line_pages(pages));
         let all = u64::from(pages);
@@ -141,7 +141,7 @@ impl Spec {
         u64::from(self.channels) * u64::from(self.luns) * u64::from(self.planes)
     }
 
-    /// Whether the over-provisioning that is given is the drive's.
+    /// Returns whether the over-provisioning that is given is the drive's.
     pub(super) fn check_over_provisioning(&self, capacity: u64) -> Result<(), SpecError> {
         let Some(asked) = self.over_provisioning else { return Ok(()) };
         let error = |reason: String, nearest: String| {
@@ -187,7 +187,7 @@ impl Spec {
         error(reason, self.share(capacity, least, pages).to_string())
     }
 
-    /// Whether the over-provisioning that is asked for is enough to work with.
+    /// Returns whether the over-provisioning that is asked for is enough to work with.
     fn has_room(&self, capacity: u64, pages: u32) -> bool {
         let has_lines = pages >= self.least_pages(pages);
         has_lines && self.asked_blocks(capacity, pages) >= self.least_blocks(capacity, pages)

@@ -17,7 +17,7 @@ impl Spec {
         (self.ftl == "hybrid").then_some(u64::from(self.log_blocks) + u64::from(WORKING))
     }
 
-    /// Whether a drive of `capacity` bytes can have such log blocks.
+    /// Returns whether a drive of `capacity` bytes can have such log blocks.
     pub(super) fn check_hybrid(&self, capacity: u64) -> Result<(), SpecError> {
         let Some(working) = self.hybrid_blocks() else { return Ok(()) };
         if self.mapping_unit != self.page_size {

@@ -112,8 +112,8 @@ pub struct GcSpec {
     pub choices: u32,
     /// The part of the drive that collection closes to the host's operations.
     pub blocking: Blocking,
-    /// Whether whole pages move inside their plane, without the channel; if not
-    /// given, where `blocking = "plane"`.
+    /// Copyback: whole pages move inside their plane, without the channel; if not given, where
+    /// `blocking = "plane"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copyback: Option<bool>,
     /// Free blocks of a plane below which it is collected; at least 3.
@@ -227,11 +227,11 @@ pub struct Spec {
     /// limit if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer_rate: Option<Rate>,
-    /// Whether data in the buffer survives a power cut.
+    /// True if data in the buffer survives a power cut.
     pub plp: bool,
     /// Streams of the host that are kept apart.
     pub streams: u16,
-    /// Whether often written data is kept apart from the rest.
+    /// True if often written data is kept apart from the rest.
     pub hot_cold: bool,
     /// How worn blocks are spared.
     pub wear_levelling: WearLevelling,
@@ -304,7 +304,7 @@ pub struct Spec {
     pub variation: VariationSpec,
     /// Faults of the drive.
     pub faults: Vec<FaultSpec>,
-    /// Whether there is a log of pairs on it: [`Spec::for_pairs`].
+    /// True if there is a log of pairs on it: [`Spec::for_pairs`].
     #[serde(skip)]
     pub pairs: bool,
 }
@@ -387,7 +387,7 @@ impl Spec {
         (self.page_size / self.mapping_unit.max(1)).max(1) as u32
     }
 
-    /// Whether the drive is made of zones or chunks, which the host writes in order.
+    /// Returns whether the drive is made of zones or chunks, which the host writes in order.
     pub(super) fn has_regions(&self) -> bool {
         matches!(self.ftl.as_str(), "zoned" | "ocssd")
     }

@@ -10,7 +10,7 @@ use super::front::GENERATIONS;
 use super::{FaultKind, Spec, SpecError};
 
 impl Spec {
-    /// Whether a drive of `capacity` bytes can have such a cache.
+    /// Returns whether a drive of `capacity` bytes can have such a cache.
     pub(super) fn check_read_cache(&self, capacity: u64) -> Result<(), SpecError> {
         let Some(cache) = &self.read_cache else { return Ok(()) };
         let (least, most) = (self.mapping_unit, capacity.max(self.mapping_unit));
@@ -37,7 +37,7 @@ impl Spec {
         Ok(())
     }
 
-    /// Whether pages can be corrected like that.
+    /// Returns whether pages can be corrected like that.
     pub(super) fn check_ecc(&self) -> Result<(), SpecError> {
         if self.unpowered > 0 && self.state.is_none() {
             let reason = "it is the time since the run before, which only a drive with `state` has";
@@ -68,7 +68,7 @@ impl Spec {
         given.or_else(|| self.scrub.is_some().then(ages))
     }
 
-    /// Whether a drive can be scrubbed like that.
+    /// Returns whether a drive can be scrubbed like that.
     pub(super) fn check_scrub(&self) -> Result<(), SpecError> {
         let Some(scrub) = &self.scrub else { return Ok(()) };
         if !matches!(self.ftl.as_str(), "page" | "dftl") {
@@ -108,7 +108,7 @@ impl Spec {
         }
     }
 
-    /// Whether a drive can have such parts.
+    /// Returns whether a drive can have such parts.
     pub(super) fn check_front(&self) -> Result<(), SpecError> {
         if let Some(processors) = &self.processors {
             if !(1..=256).contains(&processors.cores) {

@@ -50,7 +50,7 @@ pub struct ReadCacheSpec {
 }
 
 impl ReadCacheSpec {
-    /// Of a size (bytes), with the defaults.
+    /// Makes a cache of a size (bytes), with the defaults.
     pub fn of(size: u64) -> Self {
         let (replacement, writes) = (Replacement::default(), CachedWrites::default());
         Self { size, replacement, writes, rate: None, read_ahead: 0 }

@@ -42,7 +42,7 @@ impl Spec {
         }
     }
 
-    /// Whether a drive of `capacity` bytes is made of zones, or of chunks.
+    /// Returns whether a drive of `capacity` bytes is made of zones, or of chunks.
     pub(super) fn check_zones(&self, capacity: u64) -> Result<(), SpecError> {
         if let Some(channels) = self.zone_channels {
             if self.ftl != "zoned" {

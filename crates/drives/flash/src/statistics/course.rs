@@ -38,12 +38,12 @@ pub(crate) struct Course {
 }
 
 impl Course {
-    /// That of a drive that was not used yet.
+    /// Starts with a drive that was not used yet.
     pub fn new() -> Self {
         Self { shift: SHIFT, ends: Vec::with_capacity(2 * STEPS) }
     }
 
-    /// Whether a step has ended by `now`, so that [`Self::pass`] is due.
+    /// Returns whether a step has ended by `now`, so that [`Self::pass`] is due.
     #[inline]
     pub fn is_due(&self, now: Nanos) -> bool {
         now >> self.shift > self.ends.len() as u64

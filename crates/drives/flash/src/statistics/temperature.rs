@@ -24,7 +24,7 @@ const UNWRITTEN: u32 = 0;
 /// Units by class of age.
 pub(crate) type Ages = [u64; CLASSES];
 
-/// When each unit was written last, and how many were in each epoch of writes.
+/// Time at which each unit was written last, and the number of units of each epoch of writes.
 #[derive(Debug, Clone)]
 pub(crate) struct Temperature {
     unit: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Temperature {
 }
 
 impl Temperature {
-    /// That of a drive of `capacity` bytes in mapping units of `unit` bytes.
+    /// Starts with a drive of `capacity` bytes in mapping units of `unit` bytes.
     pub fn new(capacity: u64, unit: u32) -> Self {
         let unit = u64::from(unit.max(1));
         let units = usize::try_from(capacity.div_ceil(unit)).unwrap_or(0);

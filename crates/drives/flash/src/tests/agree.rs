@@ -102,7 +102,7 @@ pub struct Rack {
     // Tags in flight.
     flying: BTreeMap<u32, Operation>,
     pub failed: BTreeSet<Operation>,
-    // Whether there is a log of pairs.
+    // True if there is a log of pairs.
     pairs: bool,
 }
 

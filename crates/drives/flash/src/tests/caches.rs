@@ -63,7 +63,7 @@ fn near(time: u64, expected: u64) {
 
 #[test]
 fn writes_have_the_cells_of_the_cache_until_it_is_full() {
-    // Of 48 pages 16 in SLC mode: 8 MiB are 32 blocks of each of four planes.
+    // 16 of 48 pages in SLC mode: 8 MiB are 32 blocks of each of four planes.
     for (fixed, dynamic) in [(8, 0), (0, 8), (2, 6)] {
         let spec = cells_alone(cache(fixed * MIB, dynamic * MIB, WhenFull::Direct));
         let mut ssd = shadowed(&spec, 64 * MIB, 1);
@@ -101,7 +101,7 @@ fn writes_that_wait_for_folds_are_as_fast_as_these() {
     for (fixed, dynamic) in [(2, 0), (0, 2)] {
         let spec = cells_alone(cache(fixed * MIB, dynamic * MIB, WhenFull::Fold));
         let mut ssd = shadowed(&spec, 64 * MIB, 1);
-        // Of the 8 blocks of each plane the last is filled while the first are folded.
+        // The last of the 8 blocks of each plane is filled while the first are folded.
         let first = write(&mut ssd, 0, 0..448);
         // The last 16 are in the write buffer.
         near(first, (448 - 16) / 4 * SLC_PROGRAM);

@@ -73,7 +73,7 @@ fn ranges_are_forgotten_one_after_another() {
 
 #[test]
 fn a_link_carries_what_its_lanes_do_less_its_packets() {
-    // Of 8, 16 and 2.5 GT/s; packets of 256 and 128 bytes; 24 bytes around a write's data.
+    // Rates of 8, 16 and 2.5 GT/s; packets of 256 and 128 bytes; 24 bytes around a write's data.
     for (generation, lanes, payload, rate) in [
         (3, 4, 256, 8e9 * 4.0 / 8.0 * 128.0 / 130.0 * 256.0 / 280.0),
         (4, 4, 128, 16e9 * 4.0 / 8.0 * 128.0 / 130.0 * 128.0 / 152.0),

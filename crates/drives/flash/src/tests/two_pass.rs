@@ -37,8 +37,8 @@ fn buffered(ssd: &Ssd) -> u64 {
 
 #[test]
 fn writes_in_order_have_the_rate_of_both_passes() {
-    // Of p planes, w pages of a word line and s bytes of a page: p w s / (coarse + fine + transfers),
-    // where a bus of 40 GB/s takes next to nothing.
+    // Bandwidth of p planes, w pages of a word line and s bytes of a page: p w s / (coarse + fine +
+    // transfers), where a bus of 40 GB/s takes next to nothing.
     for channels in [1, 2] {
         for cells in ["mlc", "tlc", "qlc"] {
             let mut spec = Spec { channels, cells: cells.into(), pages: Some(48), ..plane() };

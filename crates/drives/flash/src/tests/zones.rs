@@ -147,7 +147,7 @@ fn zones_stripe_over_planes_and_take_the_time_of_their_parts() {
     // Four planes at two channels.
     assert_eq!(at(0, on(Operation::Write, 0, 4)).1, 1_000 + 2 * 10_240 + 500_000);
     assert_eq!(at(1, on(Operation::Read, 3, 1)).1, 1_000 + 50_000 + 10_240);
-    // Where nothing was written there is nothing to read; a rewrite is refused.
+    // Nothing can be read where nothing was written; a rewrite is refused.
     assert_eq!(at(2, on(Operation::Read, 4, 1)).1, 1_000);
     assert!(matches!(at(3, on(Operation::Write, 0, 1)).0.fate, Fate::Failed { .. }));
     // Erased when it completes; an empty zone needs no erase.

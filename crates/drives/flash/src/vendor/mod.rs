@@ -14,11 +14,11 @@ use stasis_block::{VendorCommand, VendorError};
 
 use crate::Ssd;
 
-/// Where CDW12 is in [`VendorCommand::dwords`].
+/// Place of CDW12 in [`VendorCommand::dwords`].
 pub const CDW12: usize = 2;
-/// Where CDW13 is.
+/// Place of CDW13.
 pub const CDW13: usize = 3;
-/// Where CDW14 is.
+/// Place of CDW14.
 pub const CDW14: usize = 4;
 
 /// Carries a command out at a time; Dword 0 of its completion.

@@ -46,7 +46,7 @@ pub fn reference(load: Load) -> f64 {
     let mut full = vec![false; blocks];
     let mut open = [usize::MAX; 2];
     let mut filled = [u64::MAX; 2];
-    // Of each key: its block, its version and its length.
+    // Block, version and length of each key.
     let mut newest = vec![(usize::MAX, 0u64, 0u64); load.keys as usize];
     let (mut host, mut all) = (0u64, 0u64);
     for step in 0..load.keys + load.overwrites {

@@ -104,7 +104,7 @@ struct Table {
     #[serde(with = "units::duration_option")]
     #[schemars(extend("x-word" = "max-lag"))]
     max_lag: Option<Nanos>,
-    /// Where a flush is an order: approximate limit on the data written before those flushes and
+    /// Approximate limit, where a flush is an order, on the data written before those flushes and
     /// not yet durable.
     #[serde(with = "units::size_option")]
     max_lag_bytes: Option<u64>,
@@ -112,7 +112,7 @@ struct Table {
     #[serde(with = "units::size_option")]
     #[schemars(extend("x-word" = "size"))]
     size: Option<u64>,
-    /// Whether I/O goes past the host's page cache; by default for a block device only.
+    /// Use of I/O past the host's page cache; by default for a block device only.
     direct: Option<bool>,
 }
 

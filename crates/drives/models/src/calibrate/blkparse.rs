@@ -17,7 +17,7 @@ const MAX_SAMPLES: usize = 2048;
 
 /// The key of a request under way: device, operation, sector.
 type Key<'a> = (&'a str, Operation, u64);
-/// When a request was issued (ns), and its bytes.
+/// Time at which a request was issued (ns), and its bytes.
 type Issue = (Nanos, u64);
 
 /// Makes a profile of blkparse's default text output.
@@ -119,7 +119,7 @@ mod tests {
             blocks.iter().map(|block| (block.block_size, block.samples.len())).collect()
         };
         let total = |operation| samples(operation).iter().map(|(_, n)| n).sum::<usize>();
-        // Of 20 reads one never completes; the writes are 9 W, 13 WS, 7 WFS.
+        // One of 20 reads never completes; the writes are 9 W, 13 WS, 7 WFS.
         assert_eq!((total(Operation::Read), total(Operation::Write)), (19, 29));
         assert_eq!((total(Operation::Discard), samples(Operation::Flush)), (6, vec![(0, 6)]));
         // The first read: issued at 2000 ns, completed at 94978 ns.

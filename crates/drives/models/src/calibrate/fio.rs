@@ -301,7 +301,7 @@ fn of_percentiles(times: &Map<String, Value>, place: &str) -> Result<Points, Cal
     Ok(points)
 }
 
-/// Where the bin begins and ends to which fio gives the value `ns`, its middle.
+/// Returns the first and the last value of the bin to which fio gives the value `ns`, its middle.
 fn bin_edges(ns: u64) -> (f64, f64) {
     if ns < EXACT_BELOW {
         return (ns as f64, ns as f64);

@@ -16,7 +16,7 @@ pub fn mean(points: &[(f64, f64)]) -> f64 {
     points.windows(2).map(each).sum()
 }
 
-/// Whether a mean is the measured one.
+/// Returns whether a mean is the measured one.
 pub fn is_near(mean: f64, measured: f64) -> bool {
     (mean - measured).abs() <= TOLERANCE * measured
 }

@@ -17,7 +17,7 @@ use crate::spec::{BuildContext, BuildError, ResolveError, SpecError};
 pub struct ModelKind(Erased<dyn AnyModel>);
 
 impl ModelKind {
-    /// Of these parameters.
+    /// Reads these parameters.
     pub fn of(parameters: impl Parameters) -> Self {
         Self(Erased::new(Arc::new(parameters)))
     }
@@ -37,7 +37,7 @@ impl ModelKind {
         self.0.shared()
     }
 
-    /// Whether the parameters are of type `P`.
+    /// Returns whether the parameters are of type `P`.
     pub fn is<P: Parameters>(&self) -> bool {
         self.get::<P>().is_some()
     }

@@ -96,17 +96,18 @@ pub trait Parameters:
         None
     }
 
-    /// Whether the model is for a drive of a known size only.
+    /// Returns whether the model is for a drive of a known size only.
     fn needs_capacity(&self) -> bool {
         false
     }
 
-    /// Whether the time to a command's place matters, so that waiting for a neighbour pays.
+    /// Returns whether the time to a command's place matters, so that waiting for a neighbour pays.
     fn seeks(&self) -> bool {
         false
     }
 
-    /// Whether the seed decides the state that the drive begins in, and not only what it draws later.
+    /// Returns whether the seed decides the state that the drive begins in, and not only what it
+    /// draws later.
     fn begins_by_seed(&self) -> bool {
         false
     }

@@ -33,8 +33,8 @@ macro_rules! operation_times {
             /// A volatile write cache; none if not given.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub cache: Option<CacheSpec>,
-            /// Whether acknowledged writes survive a power cut without a flush; no if not given. The
-            /// key changes no time.
+            /// True if acknowledged writes survive a power cut without a flush; no if not given.
+            /// The key changes no time.
             #[serde(default, skip_serializing_if = "is_false")]
             pub plp: bool,
         }

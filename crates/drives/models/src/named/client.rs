@@ -10,7 +10,7 @@ use crate::span::Span;
 use crate::spec::CacheSpec;
 use stasis_block::{Link, Rate};
 
-/// Of client drives, whose data sheets give rates but no latencies.
+/// Assumption for client drives, whose data sheets give rates but no latencies.
 const CLIENT: &str =
     "the latency is the reciprocal of the rate at queue depth 1, without spread; a \
                       flush, and a write with FUA, takes 1 ms, about one program operation of the \

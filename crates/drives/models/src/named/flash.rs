@@ -7,7 +7,7 @@ use super::{sold_as, NamedModel};
 use crate::kinds::ModelKind;
 use stasis_block::Link;
 
-/// Of the table that an experiment would write.
+/// Makes the model of the table that an experiment would write.
 fn ssd(table: Value) -> ModelKind {
     // A test reads every table.
     ModelKind::of(stasis_config::read::<Spec>(table).unwrap_or_default())
@@ -205,7 +205,7 @@ pub(super) const FLASH: [NamedModel; 8] = [
     },
 ];
 
-/// Where the figures of the 970 EVO are from.
+/// Source of the figures of the 970 EVO.
 const SOURCE_970_EVO: &str =
     "Techgage, \"Samsung Reveals the 970 PRO & 970 EVO Generation M.2 SSDs\" (2018), table of specifications: rates \
      in the SLC cache and of the bare TLC, sizes of the cache; The FPS Review, \"Samsung 970 EVO 1TB M.2 NVMe SSD \

@@ -21,8 +21,8 @@ pub struct CacheSpec {
     /// Time of a write with FUA besides that of being written out; 0 if not given.
     #[serde(default)]
     pub fua: Span,
-    /// Whether a flush is a command among others, as in NVMe; yes if not given.
-    /// In ATA a flush waits for all commands under way, and later ones wait for the flush.
+    /// True if a flush is a command among others, as in NVMe; yes if not given. In ATA a flush
+    /// waits for all commands under way, and later ones wait for the flush.
     #[serde(default = "yes")]
     pub queued_flush: bool,
     /// Time of a barrier (ns); no barrier if not given.
@@ -34,7 +34,7 @@ fn yes() -> bool {
     true
 }
 
-/// Whether a key is `false`, and so left out.
+/// Returns whether a key is `false`, and so left out.
 pub(crate) fn is_false(plp: &bool) -> bool {
     !plp
 }

@@ -9,7 +9,7 @@ use super::table::flatten;
 use super::{BuildContext, ModelSpec};
 use crate::kinds::ModelKind;
 
-/// How a drive's model becomes another one.
+/// A change of a drive's model into another one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelChange {
     /// It takes over some values: [`stasis_block::Model::adapt`] with these parameters.

@@ -95,7 +95,7 @@ impl Problem {
     }
 }
 
-/// Whether a number is from 1 to `most`.
+/// Returns whether a number is from 1 to `most`.
 pub(crate) fn range(key: &'static str, value: u32, most: u32) -> Result<(), Problem> {
     if (1..=most).contains(&value) {
         Ok(())

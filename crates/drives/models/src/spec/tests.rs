@@ -147,7 +147,7 @@ fn what_is_read_is_what_the_schema_has() {
     }
 }
 
-/// Whether one of the tables of a model's schema has every key that it requires in `table`.
+/// Returns whether one of the tables of a model's schema has every key that it requires in `table`.
 fn fits(schema: &Value, table: &Map<String, Value>) -> bool {
     let tables = schema["$defs"]["model"]["anyOf"][1]["oneOf"].as_array().unwrap();
     let kind = table.get("kind");

@@ -83,7 +83,7 @@ proptest! {
         for done in &ended {
             let channel = on_channel.get(&done.token).copied().unwrap_or(0);
             prop_assert_eq!(channel, done.times.channel, "{:?}", done);
-            // Of a multi-plane operation one plane's stands for all.
+            // One plane of a multi-plane operation stands for all.
             let cells = in_cells.get(&done.token).copied();
             let one_of_several = options.planes == PlaneMode::Lockstep && cells.is_none();
             prop_assert!(one_of_several || cells.unwrap_or(0) == done.times.cell, "{:?}", done);

@@ -1,4 +1,4 @@
-//! Where theory or arithmetic gives the answer, the array gives the same.
+//! The array gives the same answer as theory or arithmetic, where they give one.
 
 use stasis_nand::{
     Array, ArrayConfig, ArrayOptions, Breakdown, ChannelOrder, Op, OpDone, OpKind, PlaneMode,

@@ -367,7 +367,7 @@ impl Reference {
         self.parts[part].loading = Some(members);
     }
 
-    /// Whether data leaves any cache register of the part.
+    /// Returns whether data leaves any cache register of the part.
     fn leaving(&self, part: usize) -> bool {
         self.runs.iter().any(|run| {
             let wants = matches!(

@@ -122,7 +122,7 @@ fn greet(target: &mut Target, digests: u8) -> Option<ConnectionId> {
     Some(id)
 }
 
-/// Whether a host that authenticates gets further than the refusal of all else.
+/// Returns whether a host that authenticates gets further than the refusal of all else.
 #[allow(dead_code)]
 pub fn is_served_after_authentication() -> bool {
     let config = Config { namespaces: vec![Namespace::new(SIZE / 512, 512)], ..Config::default() };

@@ -74,7 +74,7 @@ fn attachment(
         io.changes.add(Change::Attachment(id, nsid));
     }
     if on_pcie {
-        // Of several hosts, the last one to detach it decides how the next power cycle begins.
+        // The last one of several hosts to detach it decides how the next power cycle begins.
         let detached = !io.attachments.is_attached(nsid);
         io.attachments.set_detached(nsid, detached);
     }

@@ -48,7 +48,7 @@ pub fn identify_by_command_set(
             }
             match controller.io.namespaces.get(nsid) {
                 Some(of) => fill_namespace(page, controller, (nsid, of), (set, known))?,
-                // Of one that is not there, zeroes.
+                // A set that is not there has zeroes.
                 None if known => {}
                 None => return Err(wrong_set),
             }

@@ -230,7 +230,7 @@ fn feature(
             let index = namespace_index(controller, command)?;
             features.error_recovery(index).into()
         }
-        // Of all namespaces it can be set only.
+        // It can only be set for all namespaces.
         feature::KEY_VALUE if command.nsid == ALL_NAMESPACES => 0,
         feature::KEY_VALUE => {
             check_pairs(controller, command)?;
@@ -274,7 +274,7 @@ fn set_features(
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
     let identifier = command.cdw10 as u8;
-    // That the feature exists is the first question.
+    // The first question is that the feature exists.
     let known = find(controller, identifier)?;
     if is_of_placement(identifier) {
         if command.cdw10 & SAVE != 0 {

@@ -33,7 +33,7 @@ mod structure {
     pub const CONTROLLERS_OF_NAMESPACE: u8 = 0x12;
     pub const CONTROLLERS: u8 = 0x13;
     pub const ENDURANCE_GROUPS: u8 = 0x19;
-    /// Of endurance groups (section 5.15.2.4).
+    /// Endurance groups (section 5.15.2.4).
     pub const NVM_SETS: u8 = 0x04;
 }
 
@@ -59,7 +59,7 @@ fn identify(
             let shown = namespaces.get(nsid).zip(namespaces.identity(nsid));
             let shown = shown.filter(|_| attached || which == structure::ALLOCATED_NAMESPACE);
             let Some((namespace, identity)) = shown else {
-                // Of an inactive one, or one that is not there, zeroes (section 5.17.2.1).
+                // An inactive one, or one that is not there, has zeroes (section 5.17.2.1).
                 controller.io.send(memory, command, &page)?;
                 return Ok(Outcome::Done(0));
             };
@@ -150,7 +150,7 @@ pub(super) struct Common {
     pub nmic: u8,
     pub rescap: u8,
     pub anagrpid: u32,
-    /// Whether it cannot be written now, for whatever reason.
+    /// Bit 0: it cannot be written now, for whatever reason.
     pub nsattr: u8,
     pub endgid: u16,
     pub nvmsetid: u16,

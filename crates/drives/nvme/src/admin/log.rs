@@ -36,7 +36,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// That of a Get Log Page.
+    /// Request of a Get Log Page.
     pub(super) fn of(
         controller: &ControllerMut,
         command: &SubmissionEntry,

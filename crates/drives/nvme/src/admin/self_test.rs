@@ -24,7 +24,7 @@ fn self_test(
 ) -> Result<Outcome, Failure> {
     let io = &mut *controller.io;
     let nsids = match command.nsid {
-        // Of the controller only.
+        // The controller only.
         0 => Vec::new(),
         ALL_NAMESPACES => io.attachments.namespaces(command.controller).collect(),
         nsid => {

@@ -160,8 +160,8 @@ fn check_options(entry: &[u8], at: usize) -> Result<(), Failure> {
 }
 
 impl Io {
-    /// When the memory has taken the data that a request has read for it; `None`: the data is not for
-    /// it.
+    /// Returns the time at which the memory has taken the data that a request has read for it;
+    /// `None`: the data is not for it.
     pub fn transfer_time(&mut self, purpose: Purpose, bytes: u64) -> Option<Nanos> {
         let config = match purpose {
             Purpose::ToMemory { .. } => self.computing.as_ref()?.config,

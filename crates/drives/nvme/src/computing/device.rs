@@ -17,8 +17,8 @@ pub const MAX_PROGRAM_BYTES: u64 = 1 << 20;
 pub const MAX_SETS: u16 = 64;
 pub const MAX_RANGES: u8 = 16;
 
-/// Where programs have what: the context, the command's data, and the first range; the others follow
-/// at the same distance.
+/// Addresses of a program's context, the command's data, and the first range; the others follow at
+/// the same distance.
 const CONTEXT: u64 = 2;
 const DATA: u64 = 3;
 const RANGES: u64 = 4;
@@ -254,7 +254,7 @@ struct Reach<'a> {
     data: &'a [u8],
     memory: &'a mut [u8],
     ranges: &'a [Range],
-    // Of the ranges, read and written.
+    // Bytes of the ranges, read and written.
     bytes: u64,
 }
 

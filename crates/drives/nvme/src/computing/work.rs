@@ -1,4 +1,4 @@
-//! When the commands of both namespaces end: a model of the device's processors and of its memory.
+//! End of the commands of both namespaces: a model of the device's processors and of its memory.
 //!
 //! A processor runs one program at a time, and programs that find none free wait in their order. The
 //! memory moves one thing after another, each as a whole: what a command moves, and from its start on
@@ -63,7 +63,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Whether one more command can be begun.
+    /// Returns whether one more command can be begun.
     pub fn has_room(&self) -> bool {
         self.waiting.len() + self.running.len() + self.ended.len() < MAX_WORK
     }
@@ -127,12 +127,12 @@ impl Work {
         self.running.insert((end, self.begun), running);
     }
 
-    /// When the next command ends.
+    /// Returns the time at which the next command ends.
     pub fn next_time(&self) -> Option<Nanos> {
         self.running.first_key_value().map(|(&(end, _), _)| end)
     }
 
-    /// Whether a program, or a set, is of an execution that waits or is under way.
+    /// Returns whether a program, or a set, is of an execution that waits or is under way.
     pub fn uses(&self, which: impl Fn(u16, u16) -> bool) -> bool {
         let waiting = self.waiting.iter().map(|(.., call)| (call.program, call.set));
         let running = self.running.values().filter_map(|running| running.of);
@@ -172,7 +172,7 @@ impl Work {
         });
     }
 
-    /// Whether a command of a controller has ended, and is to be completed.
+    /// Returns whether a command of a controller has ended, and is to be completed.
     pub fn has_ended(&self, controller: ControllerId) -> bool {
         self.ended.iter().any(|done| done.command.controller == controller)
     }

@@ -13,14 +13,14 @@ use crate::Memory;
 
 use crate::context::ControllerMut;
 
-/// How the drive has ended a request.
+/// End of a request at the drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
     /// Success, or the error.
     pub status: Status,
     /// The first byte known to have failed, from the request's start; 0 for a request as a whole.
     pub failed_at: u64,
-    /// How the host learns of it, where it ends a command.
+    /// Delivery to the host, where it ends a command.
     pub delivery: Delivery,
 }
 

@@ -131,8 +131,8 @@ impl ControllerMut<'_> {
         }
     }
 
-    /// Whether the largest command of all would find room. While a completion
-    /// waits, no command is begun, so that those waiting stay few.
+    /// Returns whether the largest command of all would find room. While a completion waits, no
+    /// command is begun, so that those waiting stay few.
     fn has_room_for_command(&self, queue: u16) -> bool {
         let Some(sq) = self.host.queues.submission(queue) else { return false };
         let cq = self.host.queues.completion(sq.cq);

@@ -83,8 +83,8 @@ impl ControllerMut<'_> {
         self.host.holds = true;
     }
 
-    /// Whether completions wait for [`ControllerMut::release`]: also once more after it, where it
-    /// went on with commands that it has ended.
+    /// Returns whether completions wait for [`ControllerMut::release`]: also once more after it,
+    /// where it went on with commands that it has ended.
     pub fn is_holding(&self) -> bool {
         self.host.is_holding()
     }
@@ -100,13 +100,13 @@ impl ControllerMut<'_> {
         self.host.queues.pop_stale().map(|index| reg::DOORBELLS + 4 * index)
     }
 
-    /// Whether the driver has configured shadow doorbells, so that
+    /// Returns whether the driver has configured shadow doorbells, so that
     /// [`Controller::poll_shadow`] does something.
     pub fn has_shadow(&self) -> bool {
         self.host.queues.has_shadow()
     }
 
-    /// Whether the controller has failed (`CSTS.CFS`): only a reset helps.
+    /// Returns whether the controller has failed (`CSTS.CFS`): only a reset helps.
     pub fn has_failed(&self) -> bool {
         self.host.has_failed()
     }
@@ -162,7 +162,8 @@ impl ControllerMut<'_> {
         self.host.queues.completion_mut(queue)?.pop()
     }
 
-    /// Whether the queue `queue` is there: a reset of the controller takes the I/O queues away.
+    /// Returns whether the queue `queue` is there: a reset of the controller takes the I/O queues
+    /// away.
     pub fn has_queue(&self, queue: u16) -> bool {
         self.host.queues.submission(queue).is_some()
     }

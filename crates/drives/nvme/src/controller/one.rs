@@ -76,8 +76,8 @@ impl Controller {
         self.with(|of| of.host.holds = true);
     }
 
-    /// Whether completions wait for [`Controller::release`]: also once more after it, where it went
-    /// on with commands that it has ended.
+    /// Returns whether completions wait for [`Controller::release`]: also once more after it, where
+    /// it went on with commands that it has ended.
     pub fn is_holding(&self) -> bool {
         self.0.host(ControllerId::PCIE).is_some_and(|host| host.is_holding())
     }
@@ -93,23 +93,23 @@ impl Controller {
         reg::BAR_SIZE
     }
 
-    /// Whether the register at `offset` is a doorbell.
+    /// Returns whether the register at `offset` is a doorbell.
     pub fn is_doorbell(offset: u64) -> bool {
         offset >= reg::DOORBELLS
     }
 
-    /// Whether a write to the register at `offset` announces admin commands, before which the
-    /// carrier is to call [`Controller::set_health`].
+    /// Returns whether a write to the register at `offset` announces admin commands, before which
+    /// the carrier is to call [`Controller::set_health`].
     pub fn is_admin_doorbell(offset: u64) -> bool {
         offset == reg::DOORBELLS
     }
 
-    /// Whether the host has enabled the controller.
+    /// Returns whether the host has enabled the controller.
     pub fn is_enabled(&self) -> bool {
         self.0.is_enabled(ControllerId::PCIE)
     }
 
-    /// How many MSI-X vectors the carrier is to offer.
+    /// Returns the number of MSI-X vectors that the carrier is to offer.
     pub fn vectors(&self) -> u16 {
         self.0.vectors()
     }

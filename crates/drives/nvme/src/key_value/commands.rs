@@ -162,7 +162,7 @@ fn delete(
     ended
 }
 
-/// Whether a key is there (section 3.2.2).
+/// Returns whether a key is there (section 3.2.2).
 fn exist(io: &mut Io, _memory: &dyn Memory, command: &SubmissionEntry) -> Result<Outcome, Failure> {
     let key = key(command)?;
     let store = &mut io.pairs(command.nsid)?.store;

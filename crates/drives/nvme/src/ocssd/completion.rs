@@ -41,7 +41,7 @@ pub fn leave(
     (status != Status::Ok).then_some((lba, about))
 }
 
-/// How a request of a namespace with chunks that the drive could not write has failed.
+/// Returns the failure of a request of a namespace with chunks that the drive could not write.
 pub fn write_failure(operation: Operation) -> StatusCode {
     match operation {
         Operation::Write | Operation::WriteZeroes | Operation::Copy => StatusCode::ChunkEarlyClose,

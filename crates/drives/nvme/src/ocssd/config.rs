@@ -70,7 +70,7 @@ impl Ocssd {
         self.write_optimal.unwrap_or(self.write_min)
     }
 
-    /// Whether this is the same geometry, whatever was left to a default.
+    /// Returns whether this is the same geometry, whatever was left to a default.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let said = |one: &Self| Self { write_optimal: Some(one.write_optimal()), ..one.clone() };
         said(self) == said(other)
@@ -110,7 +110,7 @@ pub enum OcssdError {
         "{chunks} chunks are too many: at most {MAX_CHUNKS}; give each at least {nearest} sectors"
     )]
     Count {
-        /// How many there would be.
+        /// Number of chunks that there would be.
         chunks: u64,
         /// The least sectors of a chunk that work.
         nearest: u64,
@@ -130,7 +130,7 @@ pub enum OcssdError {
 }
 
 impl Ocssd {
-    /// Whether a namespace of `blocks` blocks of `block` bytes can be this.
+    /// Returns whether a namespace of `blocks` blocks of `block` bytes can be this.
     pub(crate) fn check(&self, blocks: u64, block: u64) -> Result<(), OcssdError> {
         for (field, value) in [
             ("groups", self.groups.into()),
@@ -218,7 +218,7 @@ impl Ocssd {
     }
 }
 
-/// How many bits of an address each of its parts has, from the lowest.
+/// Number of bits of an address of each of its parts, from the lowest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bits {
     pub sector: u8,

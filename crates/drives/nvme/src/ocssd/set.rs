@@ -22,7 +22,7 @@ pub enum ChunkState {
     Closed = 2,
     /// Written in part.
     Open = 4,
-    /// Of no use any more.
+    /// The chunk is of no use any more.
     Offline = 8,
 }
 
@@ -32,7 +32,7 @@ pub struct Chunk {
     pub state: ChunkState,
     /// Sectors before the write pointer.
     pub written: u32,
-    /// How often it was reset.
+    /// Number of resets.
     resets: u32,
 }
 
@@ -77,7 +77,7 @@ pub struct ChunkSet {
     open: u32,
     /// By parallel unit.
     open_in: Vec<u32>,
-    /// How often what is kept of them has changed.
+    /// Returns the number of changes of what is kept of them.
     changes: u64,
 }
 
@@ -96,7 +96,7 @@ impl ChunkSet {
         }
     }
 
-    /// How often what is kept of them has changed.
+    /// Returns the number of changes of what is kept of them.
     pub fn changes(&self) -> u64 {
         self.changes
     }
@@ -161,8 +161,8 @@ impl ChunkSet {
         Ok(())
     }
 
-    /// Whether runs can be written, one after the other; or why not, and the
-    /// first that cannot.
+    /// Returns whether runs can be written, one after the other; or why not, and the first that
+    /// cannot.
     pub fn check_write(&self, runs: &[Run]) -> Result<(), (StatusCode, Run)> {
         let mut opened = 0;
         for (index, run) in runs.iter().enumerate() {
@@ -219,7 +219,7 @@ impl ChunkSet {
         }
     }
 
-    /// Whether a chunk can be reset.
+    /// Returns whether a chunk can be reset.
     pub fn check_reset(&self, chunk: usize) -> Result<(), StatusCode> {
         match self.chunks[chunk].state {
             ChunkState::Closed => Ok(()),

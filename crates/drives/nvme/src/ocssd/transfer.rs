@@ -11,7 +11,7 @@ use crate::Memory;
 
 use super::set::Run;
 
-/// How the completions of the runs are reported.
+/// Reporting of the completions of the runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reporting {
     /// A bit for each element that failed.

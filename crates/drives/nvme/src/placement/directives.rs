@@ -23,7 +23,7 @@ const ALLOCATE: u8 = 3;
 const RELEASE_IDENTIFIER: u8 = 1;
 const RELEASE_RESOURCES: u8 = 2;
 
-/// Whether a drive has directives.
+/// Returns whether a drive has directives.
 fn has_directives(config: &Config, _set: u8) -> bool {
     config.placement != Placement::None || config.has_fdp()
 }

@@ -10,7 +10,7 @@ use super::events::{EventLog, FdpEvent, INVALID_PLACEMENT, NOT_FULLY_WRITTEN};
 /// A reclaim unit handle.
 #[derive(Debug, Clone, Default)]
 pub struct Handle {
-    /// Whether data was placed by it.
+    /// True if data was placed by it.
     pub used: bool,
     /// Which events are logged, a bit for each of `EVENT_TYPES`.
     pub events: u8,
@@ -27,7 +27,7 @@ pub struct Totals {
 /// Flexible Data Placement of an endurance group.
 #[derive(Debug)]
 pub struct Fdp {
-    /// Whether it is enabled, as it is at first.
+    /// True if it is enabled, as it is at first.
     enabled: bool,
     pub groups: u16,
     /// Reclaim unit handles.
@@ -41,7 +41,7 @@ pub struct Fdp {
     /// Counts up to the last power-off.
     pub before: Totals,
     pub host_events: EventLog,
-    /// How often something else than a count of bytes has changed.
+    /// Number of changes of something else than a count of bytes.
     changes: u64,
 }
 
@@ -67,7 +67,7 @@ impl Fdp {
         }
     }
 
-    /// Whether it is enabled.
+    /// Returns whether it is enabled.
     pub fn is_enabled(&self) -> bool {
         self.enabled
     }
@@ -83,8 +83,8 @@ impl Fdp {
         self.enabled = enabled;
     }
 
-    /// How often what is kept has changed, but for the bytes counted in a reclaim unit that was begun
-    /// already.
+    /// Returns the number of changes of what is kept, but for the bytes counted in a reclaim unit
+    /// that was begun already.
     pub fn changes(&self) -> u64 {
         self.changes
     }
@@ -152,12 +152,12 @@ impl Fdp {
         there.then_some(PlacementId { group, handle })
     }
 
-    /// Whether an identifier names a place.
+    /// Returns whether an identifier names a place.
     pub fn is_place(&self, identifier: u16) -> bool {
         self.place(identifier).is_some()
     }
 
-    /// How many places there are.
+    /// Returns the number of places.
     pub fn places(&self) -> usize {
         self.room.len()
     }
@@ -187,7 +187,7 @@ impl Fdp {
         self.identifier(place)
     }
 
-    /// Whether the handle's unit goes to the next, as the host wants it.
+    /// Returns whether the handle's unit goes to the next, as the host wants it.
     pub fn update(&mut self, nsid: u32, identifier: u16, now: u64) {
         let Some(place) = self.place(identifier) else { return };
         let unit = self.unit;

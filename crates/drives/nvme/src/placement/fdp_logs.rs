@@ -28,7 +28,7 @@ pub fn placement_page(io: &Io, command: &SubmissionEntry) -> Result<Vec<u8>, Fai
     let identifier = command.cdw10 as u8;
     let group = group_of(io, command)?;
     if identifier == page::FDP_CONFIGURATIONS {
-        // That of a group that has none cannot be told: they are counted from one on.
+        // A group that has none cannot be named: they are counted from one on.
         let fdp = groups.of(group.id);
         return fdp.map(configurations).ok_or(StatusCode::InvalidField.at(location::CDW11 + 2));
     }

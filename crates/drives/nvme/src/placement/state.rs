@@ -29,7 +29,7 @@ pub enum PlacementState {
 pub struct FdpGroups(Vec<(u16, Fdp)>);
 
 impl FdpGroups {
-    /// That of a group.
+    /// Returns the placement of a group.
     pub fn of(&self, group: u16) -> Option<&Fdp> {
         self.0.iter().find(|(id, _)| *id == group).map(|(_, fdp)| fdp)
     }
@@ -87,7 +87,7 @@ impl PlacementState {
         }
     }
 
-    /// How often what is kept of it has changed, but for the bytes counted.
+    /// Returns the number of changes of what is kept of it, but for the bytes counted.
     pub fn changes(&self) -> u64 {
         match self {
             Self::Fdp(groups) => groups.iter().map(|(_, fdp)| fdp.changes()).sum(),

@@ -41,7 +41,7 @@ impl Streams {
         self.max - self.namespaces.iter().map(|namespace| namespace.allocated).sum::<u16>()
     }
 
-    /// How many of those are in use (NSSO).
+    /// Returns the number of those in use (NSSO).
     pub fn shared_open(&self) -> u16 {
         let sharing = self.namespaces.iter().filter(|namespace| namespace.allocated == 0);
         sharing.map(|namespace| namespace.open.len() as u16).sum()

@@ -39,8 +39,8 @@ pub struct Flaw {
     pub block: u64,
 }
 
-/// Whether a command's action may be to insert or strip protection information (PRACT), and whether
-/// it checks any.
+/// Uses of protection information by a command: an action to insert or strip it (PRACT), and
+/// checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// Read and Write.
@@ -117,25 +117,25 @@ impl Passage {
         self.metadata.size as usize
     }
 
-    /// Where protection information is in the metadata.
+    /// Returns the place of protection information in the metadata.
     fn place(&self) -> Range<usize> {
         let tuple = self.metadata.guard.tuple();
         let start = if self.metadata.first { 0 } else { self.bytes() - tuple };
         start..start + tuple
     }
 
-    /// Whether the command makes protection information (PRACT), or takes it off.
+    /// Returns whether the command makes protection information (PRACT), or takes it off.
     pub fn inserts(&self) -> bool {
         self.has(prinfo::ACTION)
     }
 
-    /// Whether it has something to check.
+    /// Returns whether it has something to check.
     pub fn checks(&self) -> bool {
         self.has(prinfo::CHECKS)
     }
 
-    /// Whether the host's buffers have metadata: none that is nothing but protection information
-    /// which the controller makes (section 5.2.2.1).
+    /// Returns whether the host's buffers have metadata: none that is nothing but protection
+    /// information which the controller makes (section 5.2.2.1).
     fn crosses(&self) -> bool {
         !(self.inserts() && self.bytes() == self.metadata.guard.tuple())
     }

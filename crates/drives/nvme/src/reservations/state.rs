@@ -33,17 +33,17 @@ impl Kind {
         })
     }
 
-    /// Whether all registrants are holders.
+    /// Returns whether all registrants are holders.
     fn is_all(self) -> bool {
         matches!(self, Self::WriteExclusiveAll | Self::ExclusiveAccessAll)
     }
 
-    /// Whether registrants have the access that the holder has.
+    /// Returns whether registrants have the access that the holder has.
     fn admits_registrants(self) -> bool {
         !matches!(self, Self::WriteExclusive | Self::ExclusiveAccess)
     }
 
-    /// Whether others may read.
+    /// Returns whether others may read.
     fn admits_reads(self) -> bool {
         matches!(
             self,
@@ -93,7 +93,7 @@ impl NamespaceReservation {
         self.held.map(|held| held.kind)
     }
 
-    /// Whether `host` holds the reservation.
+    /// Returns whether `host` holds the reservation.
     pub fn is_holder(&self, host: &HostId) -> bool {
         self.held.is_some_and(|held| match held.kind.is_all() {
             true => self.key_of(host).is_some(),
@@ -271,7 +271,7 @@ impl NamespaceReservation {
         Ok(())
     }
 
-    /// Whether `host` may read, or with `writes` change, the namespace (figure 406).
+    /// Returns whether `host` may read, or with `writes` change, the namespace (figure 406).
     fn admits(&self, host: Option<&HostId>, writes: bool) -> bool {
         let Some(held) = self.held else { return true };
         if !writes && held.kind.admits_reads() {
@@ -289,7 +289,7 @@ pub struct Reservations {
     hosts: Vec<Option<HostId>>,
     /// By namespace.
     namespaces: Vec<NamespaceReservation>,
-    /// Whether there is, or was, a registrant: before, nothing needs to be checked.
+    /// True if there is, or was, a registrant: before, nothing needs to be checked.
     used: bool,
 }
 
@@ -316,7 +316,7 @@ impl Reservations {
         self.hosts.iter().enumerate().filter_map(of)
     }
 
-    /// Whether a host is registered for any namespace.
+    /// Returns whether a host is registered for any namespace.
     pub fn is_registered(&self, host: HostId) -> bool {
         self.namespaces.iter().any(|of| of.key_of(&host).is_some())
     }
@@ -424,7 +424,7 @@ mod tests {
                 Err(StatusCode::ReservationConflict)
             );
             of.unregister(ONE, Some(1), &mut notices).unwrap();
-            // That for all registrants stays with the last of them.
+            // A reservation for all registrants stays with the last of them.
             assert_eq!(of.kind().is_some(), number == 5, "type {number}");
             assert_eq!(notices.len(), told, "type {number}");
             of.unregister(TWO, None, &mut notices).unwrap();

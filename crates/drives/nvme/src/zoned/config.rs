@@ -44,7 +44,7 @@ pub struct Zones {
     /// Zone random write areas.
     #[serde(default)]
     pub zrwa: Option<Zrwa>,
-    /// Whether one read may cover several zones.
+    /// True if one read may cover several zones.
     #[serde(default)]
     pub reads_cross_zones: bool,
 }
@@ -73,7 +73,7 @@ impl Zones {
         self.max_open.or(self.max_active)
     }
 
-    /// Whether these are the same zones, whatever was left to a default.
+    /// Returns whether these are the same zones, whatever was left to a default.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let said = |zones: &Self| Self { capacity: Some(zones.capacity()), ..zones.clone() };
         said(self) == said(other)
@@ -129,7 +129,7 @@ pub enum ZonesError {
     Count {
         /// Size of a zone.
         size: u64,
-        /// How many there would be.
+        /// Number of chunks that there would be.
         zones: u64,
         /// The smallest size that works.
         nearest: u64,
@@ -174,7 +174,7 @@ pub enum ZonesError {
         size: u64,
         /// Step of the write pointer.
         granularity: u64,
-        /// How many areas.
+        /// Number of areas.
         count: u32,
         /// A possible size.
         nearest: u64,
@@ -184,8 +184,7 @@ pub enum ZonesError {
 }
 
 impl Zones {
-    /// Whether a namespace of `bytes` in blocks of `block` bytes can have
-    /// these zones.
+    /// Returns whether a namespace of `bytes` in blocks of `block` bytes can have these zones.
     pub(crate) fn check(&self, bytes: u64, block: u64) -> Result<(), ZonesError> {
         let size = self.size;
         if !size.is_power_of_two() || size < block || size > 1 << 62 {

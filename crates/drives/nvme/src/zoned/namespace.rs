@@ -29,7 +29,7 @@ impl ZonedNamespace {
         Some(Self { block, set, changed: ChangedZones::default() })
     }
 
-    /// Whether the zones allow an access to blocks that lie in the namespace.
+    /// Returns whether the zones allow an access to blocks that lie in the namespace.
     pub fn check(&self, operation: Operation, extent: &Extent) -> Result<(), Failure> {
         if extent.length == 0 {
             return Ok(());
@@ -99,8 +99,8 @@ fn clear_unwritten(set: &ZoneSet, lba: u64, block: usize, data: &mut [u8]) {
     }
 }
 
-/// Whether these blocks are whole zones without data, as those that a
-/// reset has asked the drive to forget.
+/// Returns whether these blocks are whole zones without data, as those that a reset has asked the
+/// drive to forget.
 fn is_reset(set: &ZoneSet, lba: u64, blocks: u64) -> bool {
     let whole = lba.is_multiple_of(set.size) && blocks.is_multiple_of(set.size);
     let first = set.index(lba);

@@ -39,7 +39,7 @@ impl ZoneState {
         matches!(self, Self::ImplicitlyOpen | Self::ExplicitlyOpen)
     }
 
-    /// Whether it holds an active resource.
+    /// Returns whether it holds an active resource.
     fn is_active(self) -> bool {
         self.is_open() || self == Self::Closed
     }
@@ -103,7 +103,7 @@ pub struct ZoneSet {
     reads_cross: bool,
     extension_size: usize,
     extensions: Vec<u8>,
-    /// How often what is kept of them has changed.
+    /// Returns the number of changes of what is kept of them.
     changes: u64,
 }
 
@@ -133,7 +133,7 @@ impl ZoneSet {
         }
     }
 
-    /// How often what is kept of them has changed.
+    /// Returns the number of changes of what is kept of them.
     pub fn changes(&self) -> u64 {
         self.changes
     }
@@ -154,7 +154,7 @@ impl ZoneSet {
         index as u64 * self.size
     }
 
-    /// Whether blocks can be read (ZNS 1.1 section 3.5.1).
+    /// Returns whether blocks can be read (ZNS 1.1 section 3.5.1).
     pub fn check_read(&self, lba: u64, blocks: u64) -> Result<(), StatusCode> {
         let last = self.index(lba + blocks - 1);
         let covered = &self.zones[self.index(lba)..=last];
@@ -167,7 +167,7 @@ impl ZoneSet {
         }
     }
 
-    /// Whether blocks can be written now (ZNS 1.1 section 3.5.2).
+    /// Returns whether blocks can be written now (ZNS 1.1 section 3.5.2).
     pub fn check_write(&self, lba: u64, blocks: u64) -> Result<(), StatusCode> {
         let index = self.index(lba);
         let zone = &self.zones[index];
@@ -184,7 +184,7 @@ impl ZoneSet {
         self.check_resources(zone.state)
     }
 
-    /// Where blocks appended to zone `index` would be (ZNS 1.1 section 3.4.1).
+    /// Returns the place of blocks that were appended to zone `index` (ZNS 1.1 section 3.4.1).
     pub fn check_append(&self, index: usize, blocks: u64) -> Result<u64, StatusCode> {
         let zone = &self.zones[index];
         if zone.has_zrwa() {
@@ -208,8 +208,8 @@ impl ZoneSet {
         }
     }
 
-    /// Whether a zone of `state` can be opened: where the limit of open zones
-    /// is reached, an implicitly opened one makes way.
+    /// Returns whether a zone of `state` can be opened: where the limit of open zones is reached,
+    /// an implicitly opened one makes way.
     fn check_resources(&self, state: ZoneState) -> Result<(), StatusCode> {
         if state.is_open() {
             return Ok(());
@@ -339,8 +339,8 @@ impl ZoneSet {
         Ok(())
     }
 
-    /// Whether `action` on all zones concerns one of this state (ZNS 1.1
-    /// section 3.4.3, "Select All").
+    /// Returns whether `action` on all zones concerns one of this state (ZNS 1.1 section 3.4.3,
+    /// "Select All").
     pub fn is_meant(action: Action, state: ZoneState) -> bool {
         match action {
             Action::Close => state.is_open(),
@@ -352,7 +352,7 @@ impl ZoneSet {
         }
     }
 
-    /// Whether all closed zones can be opened explicitly.
+    /// Returns whether all closed zones can be opened explicitly.
     pub fn check_open_all(&self) -> Result<(), StatusCode> {
         let implicit = self.implicit.len() as u32;
         let closed = self.active - self.open;
@@ -387,7 +387,7 @@ impl ZoneSet {
         Ok(())
     }
 
-    /// Whether an extension can be attached to a zone, which makes it active.
+    /// Returns whether an extension can be attached to a zone, which makes it active.
     pub fn check_extension(&self, index: usize) -> Result<(), StatusCode> {
         if self.extension_size == 0 {
             return Err(StatusCode::InvalidField);

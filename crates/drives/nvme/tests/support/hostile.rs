@@ -17,7 +17,7 @@ use common::Script;
 /// Small, so that any address often hits something.
 const RAM: usize = 256 << 10;
 const BLOCKS: u64 = 4096;
-/// Where each namespace begins, with gaps between them.
+/// Beginning of each namespace, with gaps between them.
 const STARTS: [u64; 4] = {
     let each = BLOCKS * 512 + 8192;
     [0, each, 2 * each, 3 * each]
@@ -103,7 +103,7 @@ pub fn of_kind(kind: &str, mut script: Vec<u8>) -> Option<Vec<u8>> {
     };
     if let Some(flags) = script.first_mut() {
         *flags = *flags & !without | with;
-        // Of the bits that choose metadata and its protection, one at least.
+        // One bit at least of those that choose metadata and its protection.
         if kind == "protection" && *flags & 3 == 0 {
             *flags |= 1;
         }
@@ -518,7 +518,7 @@ fn command(
         }
         _ => {}
     }
-    // Where the queue is not what this takes it for, that is hostile too.
+    // A queue that is not what this takes it for is hostile too.
     let tail = &mut tails[usize::from(queue)];
     let base = [4096, 16 * 4096, 17 * 4096, 18 * 4096][usize::from(queue)];
     if queue != 0 && script.u8() < 64 {
@@ -669,7 +669,7 @@ fn white_box_command(script: &mut Script<'_>, ram: &Ram, raw: &mut [u8; 64]) {
     const ZONES: [u8; 10] = [1, 1, 2, 8, 0x19, 0x79, 0x79, 0x7a, 0x7d, 0x7d];
     const CHUNKS: [u8; 11] = [1, 1, 2, 5, 8, 9, 0x90, 0x91, 0x91, 0x92, 0x93];
     const ACTIONS: [u8; 9] = [0, 1, 2, 3, 3, 4, 5, 0x10, 0x11];
-    /// Where lists of addresses are, and of those that a copy writes.
+    /// Addresses of lists of addresses, and of those that a copy writes.
     const LISTS: [u32; 2] = [40 * 4096, 41 * 4096];
     let mut dword = |at: usize, value: u32| raw[at..at + 4].copy_from_slice(&value.to_le_bytes());
     let near = |script: &mut Script<'_>| {

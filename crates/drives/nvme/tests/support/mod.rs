@@ -307,7 +307,7 @@ impl Driver {
         }
     }
 
-    /// Whether the register is to be written too.
+    /// Returns whether the register is to be written too.
     fn moves_shadow(&mut self, id: u16, offset: u64, value: u16) -> bool {
         let Some((doorbells, events)) = self.shadow.filter(|_| id != 0) else { return true };
         let old = self.ram.get32(doorbells + offset) as u16;

@@ -15,7 +15,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether a drive offers it that has, or is reached by, these.
+    /// Returns whether a drive offers it that has, or is reached by, these.
     pub fn is_offered(&self, of: &[&str]) -> bool {
         self.here.iter().any(|place| match place.strip_prefix("not ") {
             Some(without) => !of.contains(&without),

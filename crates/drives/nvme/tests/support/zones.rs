@@ -28,7 +28,7 @@ pub struct Zone {
     pub extension: Option<u8>,
     /// The value that each block reads as; `None` where it is undefined.
     pub content: [Option<u8>; SIZE as usize],
-    /// When it was opened.
+    /// Time at which it was opened.
     since: u64,
 }
 
@@ -122,7 +122,7 @@ impl Model {
         Ok(())
     }
 
-    /// Where blocks appended to the zone that begins at `lba` go.
+    /// Returns the place of blocks that are appended to the zone that begins at `lba`.
     pub fn append(&mut self, lba: u64, blocks: u64, value: u8) -> Checked<u64> {
         if lba >= ZONES * SIZE {
             return Err(0x080);

@@ -49,15 +49,15 @@ pub(crate) struct Core {
     /// is possible. (offset, length) in the file.
     pub(crate) freed: std::sync::Mutex<Vec<(u64, u64)>>,
     pub(crate) lag: std::sync::Mutex<Lag>,
-    /// Whether the drive below may not have the tables as they are, durably.
+    /// Set while the drive below may not have the tables as they are, durably.
     pub(crate) stale: std::sync::Mutex<bool>,
     /// A flush that bounds the lag is over.
     caught_up: Notify,
     /// Part of the tables that survives when the program is killed.
     pub(crate) kill_safety: KillSafety,
-    /// Whether the format has clusters of zeroes.
+    /// True if the format has clusters of zeroes.
     zeroes: bool,
-    /// Whether the drive below orders without waiting.
+    /// True if the drive below orders without waiting.
     barriers: bool,
 }
 
@@ -89,7 +89,7 @@ impl Core {
         }
     }
 
-    /// Whether a discarded range reads as zeroes.
+    /// Returns whether a discarded range reads as zeroes.
     pub(crate) fn discard_zeroes(&self) -> bool {
         self.zeroes
     }

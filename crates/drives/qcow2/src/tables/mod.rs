@@ -35,13 +35,13 @@ pub(crate) struct Table {
     /// below has it.
     counted: Option<Vec<u8>>,
     dirty: bool,
-    /// Whether the drive below may have anything of it: all is written again.
+    /// True if the drive below may have anything of it: all is written again.
     unsure: bool,
-    /// Whether it waits for the image to be closed.
+    /// True if it waits for the image to be closed.
     late: bool,
     /// Content that survives when the program is killed, if it was changed.
     logged: Option<Vec<u8>>,
-    /// Whether it was changed since then.
+    /// True if it was changed since then.
     unlogged: bool,
 }
 
@@ -249,7 +249,7 @@ impl Tables {
         (block != 0).then_some((block >> self.cluster_bits, cluster % in_block))
     }
 
-    /// Whether a cluster was used when the tables were last written.
+    /// Returns whether a cluster was used when the tables were last written.
     pub(crate) fn is_used(&self, cluster: u64) -> bool {
         self.block_of(cluster, false).is_some_and(|(block, entry)| {
             let counted = self.clusters.get(&block).and_then(|table| table.counted.as_ref());
@@ -257,7 +257,7 @@ impl Tables {
         })
     }
 
-    /// Whether a cluster is free as the tables are to be.
+    /// Returns whether a cluster is free as the tables are to be.
     pub(crate) fn is_free(&self, cluster: u64) -> bool {
         self.block_of(cluster, true).is_none_or(|(block, entry)| {
             let table = self.clusters.get(&block);

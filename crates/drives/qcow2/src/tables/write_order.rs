@@ -19,9 +19,9 @@ pub(crate) struct UpdatePlan {
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) writes: Vec<Write>,
-    /// Whether the drive below may have to find room for them.
+    /// True if the drive below may have to find room for them.
     pub(crate) fresh: bool,
-    /// Whether they may happen together with earlier writes.
+    /// True if they may happen together with earlier writes.
     pub(crate) early: bool,
 }
 

@@ -203,7 +203,7 @@ impl Run {
         self.check_promise(at, &found)
     }
 
-    /// Whether `found` is a disk that the guest may find after a cut at `at`.
+    /// Returns whether `found` is a disk that the guest may find after a cut at `at`.
     fn check_promise(&self, at: Nanos, found: &[u8]) -> Result<(), String> {
         let changes = |sector: usize| {
             let offset = (sector * SECTOR) as u64;

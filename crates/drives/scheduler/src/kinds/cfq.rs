@@ -30,7 +30,7 @@ pub struct CfqSpec {
     /// Time that the drive idles for a queue whose owner waits (ns); 0: never.
     #[serde(with = "units::duration")]
     pub idle: Nanos,
-    /// When a request is late, so that the queue's slice begins with it (ns).
+    /// Time after which a request is late, so that the queue's slice begins with it (ns).
     #[serde(with = "units::duration")]
     pub expire_sync: Nanos,
     /// The same where nobody waits (ns).

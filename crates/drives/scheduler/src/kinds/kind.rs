@@ -14,7 +14,7 @@ use crate::Scheduler;
 pub struct SchedulerKind(Erased<dyn AnyScheduler>);
 
 impl SchedulerKind {
-    /// Of these parameters.
+    /// Reads these parameters.
     pub fn of(parameters: impl Parameters) -> Self {
         Self(Erased::new(Arc::new(parameters)))
     }
@@ -29,7 +29,7 @@ impl SchedulerKind {
         self.0.get()
     }
 
-    /// Whether the parameters are within their ranges.
+    /// Returns whether the parameters are within their ranges.
     pub(crate) fn check(&self) -> Result<(), Problem> {
         self.0.check()
     }

@@ -63,9 +63,9 @@ pub struct Client {
     pub sizes: Vec<u64>,
     pub random: bool,
     pub writes: bool,
-    /// Whether its queue's owner prefers its requests.
+    /// True if its queue's owner prefers its requests.
     pub urgent: bool,
-    /// When it begins.
+    /// Time at which it begins.
     pub begin: Nanos,
     /// The client whose queue it asks through, if it has no queue itself.
     pub through: Option<usize>,
@@ -92,7 +92,7 @@ pub struct Got {
     pub requests: u64,
     /// The longest that one request took.
     pub longest: Nanos,
-    /// When it had all it asked for.
+    /// Time at which it had all it asked for.
     pub finished: Option<Nanos>,
 }
 

@@ -28,20 +28,19 @@ pub struct Config {
     /// Limit on the bytes of data in all requests that the drive holds; above it no more are taken
     /// until some complete. At least the limit of one request.
     pub max_in_flight_bytes: usize,
-    /// Whether writes are refused.
+    /// True if writes are refused.
     pub read_only: bool,
-    /// Whether the drive has a volatile write cache, which a guest can then
-    /// flush and turn off.
+    /// True if the drive has a volatile write cache, which a guest can then flush and turn off.
     pub volatile_write_cache: bool,
-    /// Whether a discarded range reads as zeroes afterwards, so that a request
-    /// to write zeroes that may deallocate becomes a discard.
+    /// True if a discarded range reads as zeroes afterwards, so that a request to write zeroes that
+    /// may deallocate becomes a discard.
     pub discard_zeroes: bool,
     /// Delivery of the driver's notifications. If exact, every request made available to an idle
     /// queue is notified; if lazy, none is, and the carrier calls [`crate::Device::poll`].
     pub notify: Doorbells,
-    /// Whether indirect descriptors are offered.
+    /// True if indirect descriptors are offered.
     pub indirect: bool,
-    /// Whether the event index is offered.
+    /// True if the event index is offered.
     pub event_index: bool,
 }
 

@@ -46,7 +46,7 @@ pub struct Device {
     pub(crate) writeback: bool,
     pub(crate) rings: Vec<Option<Ring>>,
     pub(crate) fault: Option<Fault>,
-    /// Whether requests wait for room.
+    /// True if requests wait for room.
     pub(crate) waiting: bool,
     pub(crate) slots: Slots,
     pub(crate) outbox: VecDeque<Request>,
@@ -269,8 +269,8 @@ impl Device {
         }
     }
 
-    /// Whether requests wait that nothing will notify of: where none is in
-    /// flight whose completion would take them, [`Device::poll`] is to.
+    /// Returns whether requests wait that nothing will notify of: where none is in flight whose
+    /// completion would take them, [`Device::poll`] is to.
     pub fn is_behind(&self) -> bool {
         self.waiting
     }
@@ -319,7 +319,7 @@ impl Device {
         }
     }
 
-    /// Whether the largest request of all would find room.
+    /// Returns whether the largest request of all would find room.
     fn has_room(&self) -> bool {
         let bytes = self.slots.requests.bytes() + self.config.max_transfer();
         self.slots.requests.has_room(space::MAX_RANGES) && bytes <= self.config.max_in_flight_bytes

@@ -279,8 +279,8 @@ impl Device {
         Ok(Command { fua, ..Command::new(operation, offset, length) })
     }
 
-    /// Whether a write is durable when it is acknowledged: there is no cache,
-    /// or the driver cannot flush it, or has turned it off (section 5.2.6.2).
+    /// Returns whether a write is durable when it is acknowledged: there is no cache, or the driver
+    /// cannot flush it, or has turned it off (section 5.2.6.2).
     fn is_write_through(&self) -> bool {
         !self.has(feature::FLUSH) || !self.writeback
     }

@@ -1,4 +1,4 @@
-//! What a driver finds: features and configuration space (virtio 1.2 sections 5.1.3 and 5.1.4).
+//! The driver's view: features and configuration space (virtio 1.2 sections 5.1.3 and 5.1.4).
 
 use crate::features::{self, EVENT_IDX, INDIRECT_DESC, VERSION_1};
 

@@ -101,8 +101,8 @@ impl Device {
         self.leaving.push_back((at.max(before), head));
     }
 
-    /// When [`Device::advance`] is to be called next (ns): all buffers are given back together that
-    /// are free for a while after the first.
+    /// Returns the time at which [`Device::advance`] is to be called next (ns): all buffers are
+    /// given back together that are free for a while after the first.
     pub fn next_event(&self) -> Option<Nanos> {
         let first = self.leaving.front()?.0;
         let last = self.leaving.back()?.0;

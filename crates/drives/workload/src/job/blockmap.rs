@@ -12,7 +12,7 @@ impl BlockMap {
     /// Limit on the number of blocks: 1 GiB of bits.
     pub const MAX_BLOCKS: u64 = 1 << 33;
 
-    /// Of `blocks`, none of which is in it.
+    /// Starts with `blocks`, none of which is in it.
     pub fn new(blocks: u64) -> Self {
         let mut map = Self { levels: Vec::new(), blocks };
         let mut bits = blocks.max(1);

@@ -19,7 +19,7 @@ pub enum Service {
 }
 
 impl Service {
-    /// Whether a file begins anew at its end.
+    /// Returns whether a file begins anew at its end.
     pub fn renews(&self) -> bool {
         matches!(self, Self::Ranked(_))
     }
@@ -43,7 +43,7 @@ pub enum Choice {
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
     open: bool,
-    /// Whether it closes once none of its I/Os is in flight.
+    /// True if it closes once none of its I/Os is in flight.
     closing: bool,
     done: bool,
     flying: u32,
@@ -89,7 +89,7 @@ impl Files {
         }
     }
 
-    /// Whether a file begins anew at its end.
+    /// Returns whether a file begins anew at its end.
     pub fn is_renewed(&self) -> bool {
         self.service.renews()
     }
@@ -177,7 +177,7 @@ impl Files {
             if self.states[file].done {
                 continue;
             }
-            // Where it closes, its I/Os have to complete before.
+            // A file that is closed has to complete its I/Os before.
             return self.open(file).unwrap_or(Choice::Busy);
         }
     }

@@ -24,14 +24,14 @@ enum State {
 struct Place {
     job: usize,
     group: u32,
-    /// Whether it and all after it wait until nothing runs.
+    /// True if it and all after it wait until nothing runs.
     stonewall: bool,
     /// The job whose threads must have ended.
     waits_for: Option<usize>,
     startdelay: Nanos,
     exit_what: ExitWhat,
     state: State,
-    /// Whether it stands in the queue.
+    /// True if it stands in the queue.
     queued: bool,
 }
 
@@ -42,10 +42,10 @@ pub struct Load {
     threads: Vec<Thread>,
     places: Vec<Place>,
     jobs: Vec<(String, usize)>,
-    /// Whether a thread's end ends others.
+    /// True if a thread's end ends others.
     exitall: bool,
     running: usize,
-    /// Whether a thread has ended since jobs were last begun.
+    /// True if a thread has ended since jobs were last begun.
     changed: bool,
     /// Time at which a thread continues. Each stands here once at most.
     ready: BinaryHeap<Reverse<(Nanos, u32)>>,

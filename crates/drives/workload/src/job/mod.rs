@@ -52,9 +52,9 @@ pub enum Engine {
     Synchronous,
     /// As many as `iodepth`.
     Asynchronous {
-        /// Whether the thread waits for a flush, as with libaio.
+        /// True if the thread waits for a flush, as with libaio.
         waits_for_flush: bool,
-        /// Whether the thread waits for a discard, as with libaio.
+        /// True if the thread waits for a discard, as with libaio.
         waits_for_trim: bool,
     },
     /// No I/O; the thread needs a processor (`cpuio`).
@@ -83,12 +83,12 @@ pub struct Job {
     pub iodepth: u32,
     /// Operations of the I/Os.
     pub direction: Direction,
-    /// Whether offsets are random.
+    /// True if offsets are random.
     pub random: bool,
-    /// Whether it continues for its runtime even if it has done everything.
+    /// True if it continues for its runtime even if it has done everything.
     pub time_based: bool,
     engine: Engine,
-    /// Whether its files are drives, whatever their names.
+    /// True if its files are drives, whatever their names.
     of_drives: bool,
     /// I/Os that are submitted at once, 0 for `iodepth`.
     batch: u32,
@@ -97,7 +97,7 @@ pub struct Job {
     complete_max: u32,
     /// I/Os in flight down to which completions are taken, 0 for `iodepth`.
     iodepth_low: u32,
-    /// Whether a thread hands its I/Os to others.
+    /// True if a thread hands its I/Os to others.
     offload: bool,
     /// Names of its files.
     file: Vec<String>,
@@ -107,7 +107,7 @@ pub struct Job {
     direct: bool,
     /// A random offset only every so often (`rw=randread:8`), otherwise 1.
     every: u64,
-    /// Whether the I/Os between are at the same place.
+    /// True if the I/Os between are at the same place.
     identical: bool,
     /// Added to the place of each sequential I/O (`rw=read:4k`).
     hole: i64,
@@ -157,7 +157,7 @@ pub struct Job {
     prioclass: u16,
     read_fua: bool,
     write_fua: bool,
-    /// Whether it uses a part of each zone (`zonemode=strided`).
+    /// True if it uses a part of each zone (`zonemode=strided`).
     strided: bool,
     zone_size: u64,
     zone_range: u64,
@@ -350,7 +350,8 @@ impl Job {
         }
     }
 
-    /// Whether its only file is named more than once: fio then goes over it in as many places.
+    /// Returns whether its only file is named more than once: fio then goes over it in as many
+    /// places.
     fn is_repeated(&self) -> bool {
         self.file.len() > 1 && self.file.iter().all(|name| *name == self.file[0])
     }
@@ -369,19 +370,19 @@ impl Job {
         Some(Strided { size: self.zone_size, range, skip: self.zone_skip })
     }
 
-    /// Whether random offsets may meet a block again before all were met.
+    /// Returns whether random offsets may meet a block again before all were met.
     fn maps_nothing(&self) -> bool {
         let least = |d: usize| self.blocks()[d].bounds().0;
         let aligned = (0..3).any(|d| self.ba[d] > 0 && self.ba[d] != least(d));
         self.norandommap || self.distribution != Distribution::Uniform || self.random && aligned
     }
 
-    /// Whether random blocks are in a map.
+    /// Returns whether random blocks are in a map.
     fn has_map(&self) -> bool {
         self.random && !self.maps_nothing() && !self.lfsr
     }
 
-    /// Whether it reads again what it wrote.
+    /// Returns whether it reads again what it wrote.
     fn reads_again(&self) -> bool {
         self.verify && self.do_verify && self.writes()
     }
@@ -390,7 +391,7 @@ impl Job {
         matches!(self.direction, Direction::Write | Direction::Mixed | Direction::TrimWrite)
     }
 
-    /// Whether it does I/O at all.
+    /// Returns whether it does I/O at all.
     fn does_io(&self) -> bool {
         self.engine != Engine::Processor && !self.create_only
     }

@@ -15,7 +15,7 @@ pub struct Region {
     pub base: u64,
     /// The first byte of the file that the thread uses.
     pub offset: u64,
-    /// How many it uses from there.
+    /// Number that it uses from there.
     pub length: u64,
     /// Length of the file.
     pub size: u64,
@@ -91,7 +91,7 @@ const NEVER: u64 = u64::MAX;
 #[derive(Debug, Clone)]
 struct File {
     region: Region,
-    /// Where its zone begins, with `zonemode=strided`, and otherwise the region.
+    /// Beginning of its zone, with `zonemode=strided`, and otherwise of the region.
     at: u64,
     generator: Option<Generator>,
     each: Each<Progress>,
@@ -140,12 +140,12 @@ struct Rules {
     every: u64,
     identical: bool,
     hole: i64,
-    /// Whether a sequence continues from the beginning at the end, within a pass.
+    /// True if a sequence continues from the beginning at the end, within a pass.
     wraps: bool,
-    /// Whether a random map begins anew likewise.
+    /// True if a random map begins anew likewise.
     renews: bool,
     zones: Option<Strided>,
-    /// Whether a write goes to where a trim went.
+    /// True if a write goes to where a trim went.
     follows_trims: bool,
 }
 
@@ -235,7 +235,8 @@ impl Offsets {
         }
     }
 
-    /// Whether a trim comes before the next write of a file, where each write follows a trim.
+    /// Returns whether a trim comes before the next write of a file, where each write follows a
+    /// trim.
     pub fn trim_is_due(&self, file: usize) -> bool {
         let [_, write, trim] = &self.files[file].each;
         write.last_start == trim.last_start
@@ -255,7 +256,7 @@ impl Offsets {
         *left = if hit { rules.every } else { *left - 1 };
         let follows = rules.follows_trims && d == 1;
         let is_random = file.generator.is_some();
-        // Whether it counts in the map.
+        // Only random offsets that have a map count in it.
         let counts = is_random
             && hit
             && !follows

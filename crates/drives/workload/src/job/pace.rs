@@ -1,4 +1,4 @@
-//! When a thread may do its next I/O: rates and pauses (fio's backend.c and io_u.c).
+//! The time of a thread's next I/O: rates and pauses (fio's backend.c and io_u.c).
 
 use stasis_block::clock::{Nanos, SECOND};
 use stasis_block::Random;
@@ -13,7 +13,7 @@ struct Rate {
     bytes: u64,
     /// The block by which a rate was given as I/Os a second, and the unit of a Poisson process.
     block: u64,
-    /// When the next is allowed, in parts of a nanosecond.
+    /// Time at which the next is allowed, in parts of a nanosecond.
     at: u128,
 }
 
@@ -25,14 +25,14 @@ const PARTS: u128 = 1 << 32;
 #[derive(Debug, Clone, Default)]
 pub struct Rates {
     each: Each<Rate>,
-    /// Whether there are any.
+    /// True if there are any.
     any: bool,
     poisson: bool,
 }
 
 impl Rates {
-    /// Of a job with these smallest blocks. As in fio, I/Os a second are bytes a second by the
-    /// smallest block.
+    /// Makes the pace of a job with these smallest blocks. As in fio, I/Os a second are bytes a
+    /// second by the smallest block.
     pub fn new(job: &Job, least: Each<u64>) -> Self {
         let each: Each<Rate> = std::array::from_fn(|d| Rate {
             bytes: match job.rate[d] {
@@ -98,7 +98,7 @@ pub struct Pauses {
     by_issue: bool,
     last: u64,
     last_time: Nanos,
-    /// Whether the last I/O was looked at.
+    /// True if the last I/O was looked at.
     seen: bool,
     /// A pause comes once nothing is in flight: the count and the time that led to it.
     due: Option<(u64, Nanos)>,
@@ -117,7 +117,7 @@ pub enum Pausing {
 }
 
 impl Pauses {
-    /// Of a job.
+    /// Makes the pace of a job.
     pub fn new(job: &Job) -> Self {
         let blocks = match (job.thinktime_blocks, job.thinktime_iotime) {
             (None, 0) => Some(1),

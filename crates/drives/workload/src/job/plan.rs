@@ -89,7 +89,7 @@ impl Job {
         offset.div_ceil(align).checked_mul(align)
     }
 
-    /// Of thread `clone` on a drive of `capacity`.
+    /// Returns the plan of thread `clone` on a drive of `capacity`.
     pub fn plan(&self, clone: u32, capacity: u64, seed: u64) -> Result<Plan, JobError> {
         let wrong = |problem: String| JobError::Job { job: self.name.clone(), problem };
         let least = self.least_block();

@@ -21,7 +21,7 @@ pub enum Turn {
 /// Completions that are waited for.
 #[derive(Debug, Clone, Copy)]
 struct Reap {
-    /// How many are waited for, and taken at most, at a time.
+    /// Number of those waited for, and taken at most, at a time.
     least: u32,
     most: u32,
     /// It is repeated until no more than this many places are in use.
@@ -38,7 +38,7 @@ pub struct Queue {
     low: u32,
     /// Prepared I/Os, in order.
     prepared: VecDeque<Command>,
-    /// How many of them are on their way to the drive.
+    /// Number of those on their way to the drive.
     committed: usize,
     flying: u32,
     done: u32,
@@ -48,7 +48,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Of a job's thread. Values beyond the depth are as fio corrects them (init.c:
+    /// Makes the queue of a job's thread. Values beyond the depth are as fio corrects them (init.c:
     /// `fixup_options`).
     pub fn new(job: &Job) -> Self {
         let depth = job.in_flight_max();
@@ -69,17 +69,17 @@ impl Queue {
         }
     }
 
-    /// Whether there is a place for another I/O.
+    /// Returns whether there is a place for another I/O.
     pub fn has_room(&self) -> bool {
         self.used < self.depth
     }
 
-    /// Whether an I/O is prepared that is not yet on its way.
+    /// Returns whether an I/O is prepared that is not yet on its way.
     pub fn holds_back(&self) -> bool {
         self.prepared.len() > self.committed
     }
 
-    /// Whether any place is in use.
+    /// Returns whether any place is in use.
     pub fn is_used(&self) -> bool {
         self.used > 0
     }

@@ -46,13 +46,13 @@ enum Law {
     Zipf(Zipf),
     /// The exponent of a uniform number.
     Pareto(f64),
-    /// Of a deviation in ranks.
+    /// A deviation in ranks.
     Normal(u64),
 }
 
 impl Ranks {
-    /// Of `distribution` over the numbers below `count`, which are scattered; `None` where it has
-    /// no ranks.
+    /// Makes ranks of `distribution` over the numbers below `count`, which are scattered; `None`
+    /// where it has no ranks.
     pub fn scattered(distribution: &Distribution, count: u64, seed: u64) -> Option<Self> {
         let law = Law::new(distribution, count)?;
         let first = law.first(count, seed);
@@ -95,7 +95,7 @@ impl Law {
         }
     }
 
-    /// Of a distribution that has ranks.
+    /// Makes ranks of a distribution that has them.
     fn new(distribution: &Distribution, count: u64) -> Option<Self> {
         Some(match distribution {
             Distribution::Zipf(theta) => Law::Zipf(Zipf::new(count, *theta)),

@@ -63,9 +63,9 @@ pub(super) struct Thread {
     fua: [bool; 3],
     queue: Queue,
     does_io: bool,
-    /// Whether a pass continues at the end of its region until the runtime is over.
+    /// True if a pass continues at the end of its region until the runtime is over.
     time_based: bool,
-    /// Whether a `cpuio` thread ends only with the others.
+    /// True if a `cpuio` thread ends only with the others.
     with_others: bool,
 
     phase: Phase,
@@ -75,7 +75,7 @@ pub(super) struct Thread {
     limit: u64,
     all_limit: u64,
     ios_limit: u64,
-    /// Whether passes continue until [`Thread::limit`].
+    /// True if passes continue until [`Thread::limit`].
     repeats: bool,
     largest: u64,
     loops: u64,
@@ -101,12 +101,12 @@ pub(super) struct Thread {
     last: Option<Operation>,
     waits_for_flush: bool,
     waits_for_trim: bool,
-    /// Whether it waits for a flush or a trim.
+    /// True if it waits for a flush or a trim.
     waiting: bool,
 
     /// Writes to read again, if they are.
     history: Option<History>,
-    /// Whether there is any verification, even without reads.
+    /// True if there is any verification, even without reads.
     verifies: bool,
     verify_only: bool,
     backlog: u64,
@@ -119,7 +119,7 @@ pub(super) struct Thread {
     pauses: Pauses,
     runtime: Option<Nanos>,
     ramp_time: Nanos,
-    /// When it begins to be measured, and when it ends.
+    /// Times at which it begins to be measured, and at which it ends.
     measured: Nanos,
     deadline: Nanos,
 
@@ -246,12 +246,12 @@ impl Thread {
         self.terminated = true;
     }
 
-    /// Whether it does nothing but wait for the others.
+    /// Returns whether it does nothing but wait for the others.
     pub(super) fn waits_for_others(&self) -> bool {
         !self.does_io && self.with_others
     }
 
-    /// Whether an I/O submitted at `at` comes before the measurement.
+    /// Returns whether an I/O submitted at `at` comes before the measurement.
     pub(super) fn is_early(&self, at: Nanos) -> bool {
         at < self.measured
     }
@@ -505,7 +505,7 @@ impl Thread {
         }
     }
 
-    /// Whether as much was done as all passes do.
+    /// Returns whether as much was done as all passes do.
     fn exceeded(&self) -> bool {
         let [read, write, trim] = self.issued_bytes;
         let bytes = match self.direction {
@@ -517,7 +517,7 @@ impl Thread {
         bytes >= self.all_limit || self.moved >= self.ios_limit
     }
 
-    /// Whether there is another pass after one.
+    /// Returns whether there is another pass after one.
     fn again(&mut self) -> bool {
         if self.pass_bytes == 0 {
             return false;

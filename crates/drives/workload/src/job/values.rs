@@ -13,7 +13,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// Whether it is 0, which is the same as none.
+    /// Returns whether it is 0, which is the same as none.
     pub fn is_nothing(self) -> bool {
         matches!(self, Self::Bytes(0) | Self::Percent(0))
     }

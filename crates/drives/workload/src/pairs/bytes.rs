@@ -21,7 +21,7 @@ fn words(content: u64, length: u32) -> impl Iterator<Item = ([u8; 8], usize)> {
 }
 
 impl Bytes {
-    /// Of a log in which nothing was written.
+    /// Starts with a log in which nothing was written.
     pub fn new(layout: &Layout) -> Self {
         Self { segment: layout.segment, segments: vec![None; layout.segments as usize] }
     }
@@ -44,7 +44,7 @@ impl Bytes {
         }
     }
 
-    /// Whether a place has a value.
+    /// Returns whether a place has a value.
     pub fn matches(&mut self, place: Place, content: u64) -> bool {
         let bytes = &self.of(place.offset)[..place.length as usize];
         let mut pairs = bytes.chunks(8).zip(words(content, place.length));

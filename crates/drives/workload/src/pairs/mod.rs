@@ -86,7 +86,7 @@ const PHASES: [(Phase, &str); 3] =
 pub struct PhaseCounts {
     /// Commands of the host that have ended.
     pub count: u64,
-    /// When the first began, and the last ended (ns).
+    /// Times at which the first began, and the last ended (ns).
     pub from: Nanos,
     /// See `from`.
     pub until: Nanos,
@@ -185,12 +185,12 @@ impl PairLoad {
         self
     }
 
-    /// How the pairs lie on the drive.
+    /// Returns the layout of the pairs on the drive.
     pub fn layout(&self) -> &Layout {
         self.store.layout()
     }
 
-    /// Whether all of it has ended.
+    /// Returns whether all of it has ended.
     pub fn is_over(&self) -> bool {
         self.phase == PHASES.len()
     }

@@ -93,7 +93,7 @@ pub enum PairsError {
          or a smaller spare-percent", format_size(*.value), format_size(*.room)
     )]
     Room {
-        /// How many.
+        /// Number of units.
         keys: u32,
         /// The largest value, in blocks.
         value: u64,

@@ -18,9 +18,9 @@ pub(crate) struct Binary {
     action: u32,
     /// The device, once it is chosen or seen.
     device: Option<u32>,
-    /// Whether others are left out.
+    /// True if others are left out.
     chosen: bool,
-    /// Whether queued I/Os and completions are read, too.
+    /// True if queued I/Os and completions are read, too.
     whole: bool,
     /// The event's first byte.
     at: u64,
@@ -42,7 +42,7 @@ pub(crate) enum Event {
     Other(Entry),
 }
 
-/// Whether a file begins with an event; with its byte order.
+/// Returns whether a file begins with an event; with its byte order.
 pub(crate) fn is_like(start: &[u8]) -> Option<bool> {
     let first: [u8; 4] = start.get(..4)?.try_into().ok()?;
     [false, true].into_iter().find(|big| u32_of(first, *big) & !0xff == MAGIC)
@@ -117,7 +117,7 @@ impl Binary {
         Ok(binary)
     }
 
-    /// Whether an issue is among the events that `start` has whole.
+    /// Returns whether an issue is among the events that `start` has whole.
     fn issues(&self, mut start: &[u8]) -> bool {
         while let Some((event, rest)) = start.split_first_chunk() {
             let fields = Fields::read(event, self.big_endian);
@@ -130,7 +130,7 @@ impl Binary {
         false
     }
 
-    /// Whether it is issues that are replayed.
+    /// Returns whether it is issues that are replayed.
     pub(crate) fn has_issues(&self) -> bool {
         self.action == ISSUE
     }
@@ -196,7 +196,7 @@ impl Binary {
         if !self.whole || !told || category & (NOTIFY | PASSTHROUGH) != 0 {
             return None;
         }
-        // Of a drive that is not chosen, an I/O is left out or an error.
+        // An I/O of a drive that is not chosen is left out or an error.
         if *self.device.get_or_insert(fields.device) != fields.device {
             return None;
         }

@@ -84,14 +84,14 @@ fn io(drive: &str, at: Nanos, command: Command) -> Parsed<'_> {
     Parsed::Io { drive, record }
 }
 
-/// Whether a line is of Alibaba's.
+/// Returns whether a line is of Alibaba's.
 pub(crate) fn is_alibaba(line: &str) -> bool {
     line.starts_with("device_id,opcode,")
         || fields(line).is_some_and(|[_, opcode, ..]| matches!(opcode, "R" | "W"))
             && alibaba(line, &mut None).is_ok()
 }
 
-/// Whether a line is of Tencent's.
+/// Returns whether a line is of Tencent's.
 pub(crate) fn is_tencent(line: &str) -> bool {
     line.starts_with("Timestamp,Offset,Size,")
         || fields(line).is_some() && tencent(line, &mut None).is_ok()

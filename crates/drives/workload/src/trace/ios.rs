@@ -49,7 +49,7 @@ pub(crate) fn parse<'a>(heading: &Heading, line: &'a str) -> Result<Parsed<'a>, 
     Ok(Parsed::Io { drive: rest, record })
 }
 
-/// Whether a line is the heading of such a file.
+/// Returns whether a line is the heading of such a file.
 pub(crate) fn is_like(line: &str) -> bool {
     line.starts_with("drive,phase,operation,")
 }

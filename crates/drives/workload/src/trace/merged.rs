@@ -22,7 +22,7 @@ struct Part<R> {
 #[derive(Debug)]
 pub struct Merged<R> {
     parts: Vec<Part<R>>,
-    /// Whether each part's first I/O is there.
+    /// True if each part's first I/O is there.
     begun: bool,
     /// Position of the last I/O.
     last: usize,
@@ -53,7 +53,7 @@ impl<R: BufRead> Merged<R> {
                 Err(error) => return Err(error.within(&name)),
             }
         }
-        // Where one processor issued requests that others queued, each I/O is there once.
+        // Each I/O is there once where one processor issued requests that others queued.
         if parts.iter().any(|part| part.reader.has_issues()) {
             parts.iter_mut().for_each(|part| part.reader.only_issues());
         }

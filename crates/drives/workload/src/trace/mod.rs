@@ -40,15 +40,15 @@ impl fmt::Display for Position {
 /// I/Os of a trace that are not replayed, by the reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Of drives that were not chosen.
+    /// I/Os of drives that were not chosen.
     pub other_drives: u64,
-    /// Of no length.
+    /// I/Os of no length.
     pub empty: u64,
-    /// Of operations that no drive here supports, such as a vendor's commands.
+    /// Operations that no drive here supports, such as a vendor's commands.
     pub operations: u64,
     /// Refused by the controller of the run: no drive was asked.
     pub refused: u64,
-    /// Of the boot of the run.
+    /// I/Os of the boot of the run.
     pub boot: u64,
 }
 
@@ -87,15 +87,15 @@ pub(crate) enum Reason {
 /// One I/O of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// When it was submitted, by the trace's clock (ns).
+    /// Time at which it was submitted, by the trace's clock (ns).
     pub at: Nanos,
     /// Submitter, where the trace names it.
     pub thread: u16,
     /// Process that issued it, where the trace names it.
     pub process: u32,
-    /// When it completed, where that stands with the I/O (ns).
+    /// Time at which it completed, where that stands with the I/O (ns).
     pub ended: Option<Nanos>,
-    /// Whether it belongs to the boot of the run that the trace is of.
+    /// True if it belongs to the boot of the run that the trace is of.
     pub early: bool,
     /// Its number among the submissions, where the trace has another order.
     pub order: u64,

@@ -59,7 +59,7 @@ fn number(field: &str, name: &str) -> Result<u64, String> {
     field.trim().parse().map_err(|_| format!("the field {name} is no number"))
 }
 
-/// Whether a line is of this format.
+/// Returns whether a line is of this format.
 pub(crate) fn is_like(line: &str) -> bool {
     line.starts_with("Timestamp,Hostname,")
         || (line.split(',').count() == 7 && matches!(parse(line, &mut None), Ok(Parsed::Io { .. })))

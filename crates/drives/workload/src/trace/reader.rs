@@ -75,9 +75,9 @@ pub struct Reader<R> {
     state: State,
     /// The drive's name in the trace, as it stands there.
     drive: Option<String>,
-    /// Whether others are left out.
+    /// True if others are left out.
     chosen: bool,
-    /// Whether queued I/Os and completions are read, too.
+    /// True if queued I/Os and completions are read, too.
     whole: bool,
     line: Vec<u8>,
     number: u64,
@@ -162,7 +162,7 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// Whether it is issues of a binary trace that are replayed.
+    /// Returns whether it is issues of a binary trace that are replayed.
     pub(crate) fn has_issues(&self) -> bool {
         matches!(&self.state, State::Blktrace(binary) if binary.has_issues())
     }
@@ -323,7 +323,7 @@ impl<R: BufRead> Reader<R> {
             }
             Parsed::Io { drive, record } => (drive, record),
             Parsed::Other { drive, entry } => {
-                // Of a drive that is not chosen, an I/O is left out or an error.
+                // An I/O of a drive that is not chosen is left out or an error.
                 let first = self.drive.get_or_insert_with(|| drive.to_owned());
                 return Ok((first == drive).then_some(entry));
             }

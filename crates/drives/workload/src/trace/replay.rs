@@ -9,7 +9,7 @@ use super::think::ThinkTimes;
 use super::{Entry, Format, LeftOut, Merged, Record};
 use crate::{Io, TraceError, Workload};
 
-/// When a trace's I/Os are submitted.
+/// Pace at which a trace's I/Os are submitted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pace {
     /// At the trace's times since its first I/O, multiplied by this factor.
@@ -26,11 +26,11 @@ pub enum Pace {
 /// Options for the replay of a trace.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReplayOptions {
-    /// When I/Os are submitted.
+    /// Pace at which I/Os are submitted.
     pub pace: Pace,
     /// The drive's size in bytes; without one, every offset is on it.
     pub capacity: Option<u64>,
-    /// Whether I/Os beyond the drive are brought back to its beginning.
+    /// True if I/Os beyond the drive are brought back to its beginning.
     pub wrap: bool,
     /// The drive's logical block in bytes: I/Os are widened to whole ones.
     pub block_size: u64,
@@ -52,7 +52,8 @@ pub struct Placed {
     pub widened: u64,
     /// Earlier than the one before them, and submitted at its time.
     pub backwards: u64,
-    /// Of a closed loop: read after the time at which they were due, and submitted then.
+    /// I/Os of a closed loop that were read after the time at which they were due, and submitted
+    /// then.
     pub late: u64,
 }
 
@@ -66,12 +67,12 @@ pub struct Replay<R> {
     error: Option<TraceError>,
     /// The time of the first I/O in the trace.
     first: Option<Nanos>,
-    /// When the next I/O is submitted.
+    /// Time at which the next I/O is submitted.
     at: Nanos,
     in_flight: u64,
     placed: Placed,
     boot: u64,
-    /// Of a closed loop, in place of `next`.
+    /// Think times of a closed loop, in place of `next`.
     think: Option<Box<ThinkTimes>>,
 }
 

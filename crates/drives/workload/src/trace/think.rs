@@ -30,7 +30,7 @@ struct Pending {
     record: Record,
     /// I/Os that it waits for and that have not completed.
     waits: usize,
-    /// When the last of those that have completed did.
+    /// Time at which the last of those that have completed did.
     after: Option<Nanos>,
     /// From the last of their completions in the trace to it; without any, from the process's I/O
     /// before it.
@@ -40,7 +40,7 @@ struct Pending {
 /// A process of the trace.
 #[derive(Debug, Default)]
 struct Process {
-    /// When its last I/O was issued in the trace, and submitted here.
+    /// Times at which its last I/O was issued in the trace, and submitted here.
     issued: Option<Nanos>,
     submitted: Option<Nanos>,
     /// Its I/Os that have completed in the trace since, and when the last of them did.
@@ -101,12 +101,12 @@ impl ThinkTimes {
         }
     }
 
-    /// Whether no more is to be read until some are submitted.
+    /// Returns whether no more is to be read until some are submitted.
     pub(super) fn is_full(&self) -> bool {
         self.waiting >= AHEAD
     }
 
-    /// Whether a completion was among what was read, or stands with an I/O.
+    /// Returns whether a completion was among what was read, or stands with an I/O.
     pub(super) fn has_ends(&self) -> bool {
         self.seen > 0 || !self.ends.is_empty()
     }
@@ -216,7 +216,7 @@ impl ThinkTimes {
         self.ready.insert((at, next.number, owner));
     }
 
-    /// When the next I/O is submitted.
+    /// Time at which the next I/O is submitted.
     pub(super) fn next_at(&self) -> Option<Nanos> {
         self.ready.first().map(|(at, ..)| *at)
     }

@@ -163,7 +163,7 @@ pub fn here(text: &str, latency: u64) -> Result<BTreeMap<String, Vec<Access>>, S
 /// Numbers of I/Os by operation and length.
 pub type Counts = BTreeMap<(char, u64), u64>;
 
-/// Whether the shares of each kind of I/O are equal within the spread of their numbers.
+/// Returns whether the shares of each kind of I/O are equal within the spread of their numbers.
 pub fn same_shares(theirs: &Counts, ours: &Counts) -> bool {
     let total = |counts: &Counts| counts.values().sum::<u64>() as f64;
     let (n, m) = (total(theirs), total(ours));

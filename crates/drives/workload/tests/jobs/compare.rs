@@ -113,7 +113,7 @@ fn drawn(theirs: &[Access], ours: &[Access], job: &PreparedJob) -> Option<String
         .then(|| format!("places end at {} in fio, at {} here", a.end, b.end))
 }
 
-/// Whether the shares of each kind of I/O are equal within the spread of their numbers.
+/// Returns whether the shares of each kind of I/O are equal within the spread of their numbers.
 fn alike(theirs: &Counts, ours: &Counts) -> bool {
     let total = |counts: &Counts| (counts.values().sum::<u64>() as f64).max(1.0);
     let (n, m) = (total(theirs), total(ours));

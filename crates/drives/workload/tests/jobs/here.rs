@@ -16,7 +16,7 @@ pub struct Run {
     pub threads: Vec<Vec<Access>>,
     /// The job of each thread.
     pub job_of: Vec<usize>,
-    /// Whether it ended within the limit.
+    /// True if it ended within the limit.
     pub ended: bool,
 }
 

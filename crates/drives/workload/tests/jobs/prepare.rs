@@ -155,7 +155,7 @@ pub fn capacity(file: &JobFile) -> u64 {
     // A trim may be of gigabytes.
     let least = if file.jobs.iter().any(is_trim) { 256 * DRIVE } else { DRIVE };
     let mut capacity = file.least_capacity().unwrap_or(least).max(1);
-    // Where some jobs take what there is, it is as large as the others need.
+    // The file is as large as the other jobs need where some take what there is.
     while file.least_capacity().is_none()
         && capacity < 1 << 50
         && stasis_workload::Load::new(file, capacity, 1, 0).is_err_and(|error| {
@@ -175,24 +175,24 @@ pub struct PreparedJob {
     pub name: String,
     /// Its threads.
     pub threads: u32,
-    /// Whether its end is one of time, or of another job's.
+    /// True if its end is one of time, or of another job's.
     pub timed: bool,
-    /// Whether another job's end may be before its first I/O.
+    /// True if another job's end may be before its first I/O.
     pub exits: bool,
-    /// Whether its places or sizes are drawn.
+    /// True if its places or sizes are drawn.
     pub drawn: bool,
-    /// Whether all places are as probable.
+    /// True if all places are as probable.
     pub uniform: bool,
-    /// Whether it goes on in sequence from random places, so that its I/Os depend on one another.
+    /// True if it goes on in sequence from random places, so that its I/Os depend on one another.
     pub runs: bool,
-    /// Whether it goes over one drive in several places in turn.
+    /// True if it goes over one drive in several places in turn.
     pub repeated: bool,
-    /// Whether it has several files.
+    /// True if it has several files.
     pub several: bool,
-    /// Whether its I/Os are in fio's log of latencies: those of several threads; those of the engine
-    /// `null` with a queue, which logs some twice.
+    /// True if its I/Os are in fio's log of latencies: those of several threads; those of the
+    /// engine `null` with a queue, which logs some twice.
     pub by_latency: bool,
-    /// Whether even the sum of its I/Os is drawn.
+    /// True if even the sum of its I/Os is drawn.
     pub sum_is_drawn: bool,
 }
 

@@ -26,7 +26,7 @@ pub struct Ext4 {
     inode_size: u64,
     // Groups whose bitmaps and inode tables lie together.
     flex: u64,
-    // Whether it has a journal, in an inode of its own.
+    // True if it has a journal, in an inode of its own.
     has_journal: bool,
 }
 

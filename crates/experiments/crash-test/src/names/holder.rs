@@ -23,7 +23,7 @@ pub struct NamedFile {
     pub path: Option<String>,
 }
 
-/// How the description of a place begins where nothing lies.
+/// Beginning of the description of a place where nothing lies.
 const NOTHING: &str = "nothing: ";
 
 /// Files that a holder names at most.
@@ -42,7 +42,7 @@ impl Holder {
         Self::of("the image's own tables")
     }
 
-    /// Whether nothing is known to lie there.
+    /// Returns whether nothing is known to lie there.
     pub fn is_free(&self) -> bool {
         self.what.starts_with(NOTHING)
     }

@@ -50,7 +50,7 @@ const OTHERS: [(usize, &[u8], &str); 7] = [
     (512, b"EFI PART", "a partition table (GPT)"),
 ];
 
-/// Where each stands in its superblock: `include/uapi/linux/magic.h`, `fs/xfs/libxfs/xfs_format.h`
+/// Place of each mark in its superblock: `include/uapi/linux/magic.h`, `fs/xfs/libxfs/xfs_format.h`
 /// and `include/uapi/linux/btrfs_tree.h` of Linux.
 const BTRFS: usize = (64 << 10) + 64;
 

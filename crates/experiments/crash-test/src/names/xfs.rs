@@ -235,7 +235,7 @@ struct Used {
 }
 
 impl Used {
-    /// Whether it holds inodes.
+    /// Returns whether it holds inodes.
     fn is_table(&self) -> bool {
         self.kind == "inode" && self.inode.is_none()
     }

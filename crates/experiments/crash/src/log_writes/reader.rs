@@ -27,7 +27,7 @@ pub struct LoggedDevice {
     pub capacity: u64,
     /// Logical block size (bytes).
     pub block: u64,
-    /// Whether discarded ranges read as zeroes.
+    /// True if discarded ranges read as zeroes.
     pub discard_zeroes: bool,
     /// The losses of the device in a power cut.
     pub power_loss: PowerLoss,
@@ -291,7 +291,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Whether a change stands behind a durable write of the same blocks that it may have preceded.
+    /// Returns whether a change stands behind a durable write of the same blocks that it may have
+    /// preceded.
     fn overlaps(&mut self, command: &Command) -> bool {
         let block = self.device.block;
         let blocks = command.offset / block..(command.offset + command.length) / block;

@@ -43,7 +43,7 @@ impl ScheduledFault {
         }
     }
 
-    /// When the fault inside a guest comes; `number`: its place in the experiment.
+    /// Returns the time of the fault inside a guest; `number`: its place in the experiment.
     pub(super) fn scheduled(
         &self,
         fault: GuestFault,

@@ -7,7 +7,7 @@ use stasis_drive::DriveFaultKind;
 /// The kind of a machine's fault: its processors stand still.
 pub(super) const PAUSE: &str = "pause";
 
-/// How a machine fails.
+/// A machine's failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MachineFailureKind {
@@ -58,7 +58,7 @@ impl GuestFaultKind {
         }
     }
 
-    /// Whether a key of a fault has an effect on this kind.
+    /// Returns whether a key of a fault has an effect on this kind.
     pub(super) fn takes(self, key: &str) -> bool {
         match self {
             Self::Kill => ["at", "within", "process"].contains(&key),
@@ -86,7 +86,7 @@ impl NetworkFaultKind {
         }
     }
 
-    /// Whether a key of a fault has an effect on this kind.
+    /// Returns whether a key of a fault has an effect on this kind.
     pub(super) fn takes(self, key: &str) -> bool {
         match key {
             "machines" | "peers" | "network" | "one-way" | "begin" | "end" | "within" => true,
@@ -126,7 +126,7 @@ impl FaultKind {
         }
     }
 
-    /// Whether a key of a fault has an effect on this kind.
+    /// Returns whether a key of a fault has an effect on this kind.
     pub(super) fn takes(self, key: &str) -> bool {
         use DriveFaultKind::{BitRot, Full, NamespaceResized, Slow, Stall};
         match (key, self) {

@@ -15,9 +15,9 @@ const FAILURES: u64 = 0x6661_696c;
 pub struct MachineFailure {
     /// Number among the experiment's faults.
     pub number: u16,
-    /// How it fails.
+    /// Kind of its failure.
     pub kind: MachineFailureKind,
-    /// When (ns), or how long after its trigger.
+    /// Time (ns), or the time after its trigger.
     pub at: Nanos,
     /// Limit on how much later than its trigger it happens (ns); `at` has the first draw.
     #[serde(default)]
@@ -26,7 +26,7 @@ pub struct MachineFailure {
     pub restart: Option<Nanos>,
     /// Chooses what a power cut leaves of its drives, and when the next one of its trigger happens.
     pub seed: u64,
-    /// Whether something else than time brings it about.
+    /// True if something else than time brings it about.
     #[serde(default)]
     pub triggered: bool,
 }
@@ -37,11 +37,11 @@ pub struct MachineFailure {
 pub struct MachinePause {
     /// Number among the experiment's faults.
     pub number: u16,
-    /// When it begins (ns).
+    /// Time at which it begins (ns).
     pub begin: Nanos,
-    /// When it ends (ns), if it does.
+    /// Time at which it ends (ns), if it does.
     pub end: Option<Nanos>,
-    /// Whether something else than time brings it about: its times count from that.
+    /// True if something else than time brings it about: its times count from that.
     #[serde(default)]
     pub triggered: bool,
 }

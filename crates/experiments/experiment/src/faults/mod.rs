@@ -335,7 +335,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Whether any of the faults waits for a guest that asks.
+    /// Returns whether any of the faults waits for a guest that asks.
     pub fn is_asked_for_faults(&self) -> bool {
         self.numbered().any(|(_, fault)| fault.when.is_some())
     }

@@ -13,7 +13,7 @@ use crate::names::missing;
 /// Faults that are drawn take other numbers than all else.
 const SPACE: u64 = 0x7370_6163;
 
-/// How often a fault is drawn again that meets another, before the space counts as full.
+/// Number of times that a fault is drawn again that meets another, before the space counts as full.
 const TRIES: usize = 1000;
 
 /// Keys of a fault that a space draws.
@@ -190,7 +190,7 @@ impl FaultSpace {
     }
 }
 
-/// Whether a fault that is offered is to be kept.
+/// Decision on a fault that is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keep {
     Yes,

@@ -39,7 +39,7 @@ pub struct ScheduledFault {
     pub size: Option<u64>,
     /// Machine that pauses or fails, or in whose guest it happens; by default the only one.
     pub machine: Option<String>,
-    /// When it happens, in virtual time after the commands' start.
+    /// Time at which it happens, in virtual time after the commands' start.
     #[serde(with = "units::duration_option")]
     pub at: Option<Nanos>,
     /// `DRIVE:NUMBER`: it begins as this drive of a machine is given its command of this number,
@@ -62,11 +62,12 @@ pub struct ScheduledFault {
     /// machine that is reset does at once, and any other never.
     #[serde(with = "units::duration_option")]
     pub restart: Option<Nanos>,
-    /// When it begins, in virtual time after the commands' start or its trigger; by default at
-    /// once.
+    /// Time at which it begins, in virtual time after the commands' start or its trigger; by
+    /// default at once.
     #[serde(with = "units::duration_option")]
     pub begin: Option<Nanos>,
-    /// When it ends, in virtual time after the commands' start or its trigger; by default never.
+    /// Time at which it ends, in virtual time after the commands' start or its trigger; by default
+    /// never.
     #[serde(with = "units::duration_option")]
     pub end: Option<Nanos>,
     /// Share of the commands that it befalls, 0 to 1; by default all that it concerns.
@@ -91,16 +92,16 @@ pub struct ScheduledFault {
     /// Time that `slow` adds to a command's.
     #[serde(with = "units::duration_option")]
     pub delay: Option<Nanos>,
-    /// How much room a `full` drive has, what was written before included; by default what is taken
-    /// as the fault begins.
+    /// Room that a `full` drive has, including what was written before; by default what is taken as
+    /// the fault begins.
     #[serde(with = "units::size_option")]
     pub space: Option<u64>,
     /// Name of the process that `kill` kills: its program's, or its own.
     pub process: Option<String>,
-    /// How much memory `memory-shortage` takes from the guest.
+    /// Memory that `memory-shortage` takes from the guest.
     #[serde(with = "units::size_option")]
     pub memory: Option<u64>,
-    /// How far `clock-jump` moves the guest's real-time clock, as `5s` or `-5s`.
+    /// Distance by which `clock-jump` moves the guest's real-time clock, as `5s` or `-5s`.
     pub by: Option<String>,
     /// By how many parts per million `clock-drift` makes the guest's clocks faster, or slower.
     pub ppm: Option<i32>,
@@ -111,9 +112,9 @@ pub struct ScheduledFault {
     pub peers: Vec<String>,
     /// Network that it befalls; by default each that the machines are on.
     pub network: Option<String>,
-    /// Whether frames from `machines` are befallen only, and not those to them.
+    /// True if frames from `machines` are befallen only, and not those to them.
     pub one_way: bool,
-    /// Whether it does not come, and only keeps the numbers of the others what they were.
+    /// True if it does not come, and only keeps the numbers of the others what they were.
     #[serde(skip)]
     #[schemars(skip)]
     pub left_out: bool,
@@ -125,12 +126,12 @@ impl ScheduledFault {
         FaultKind::all().find(|kind| kind.name() == self.kind)
     }
 
-    /// Whether a machine is befallen, or its guest.
+    /// Returns whether a machine is befallen, or its guest.
     pub(crate) fn is_of_machine(&self) -> bool {
         matches!(self.kind(), Some(FaultKind::Pause | FaultKind::Failure(_) | FaultKind::Guest(_)))
     }
 
-    /// Whether a drive is befallen; so is one of an unknown kind.
+    /// Returns whether a drive is befallen; so is one of an unknown kind.
     pub(crate) fn is_of_drive(&self) -> bool {
         matches!(self.kind(), None | Some(FaultKind::Drive(_)))
     }
@@ -273,7 +274,7 @@ impl ScheduledFault {
 const MAX_SECTORS: u64 = stasis_drive::faults::MAX_ROTTEN;
 
 impl ScheduledFault {
-    /// Whether something else than time brings it about.
+    /// Returns whether something else than time brings it about.
     pub(super) fn is_triggered(&self) -> bool {
         self.at_io.is_some()
             || self.at_packet.is_some()

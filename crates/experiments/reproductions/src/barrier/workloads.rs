@@ -65,7 +65,7 @@ pub struct Workload {
     pub idle: &'static str,
     /// Form of its result.
     pub form: ResultFormat,
-    /// Whether the workload has one write in flight at a time.
+    /// True if the workload has one write in flight at a time.
     pub one_at_a_time: bool,
 }
 

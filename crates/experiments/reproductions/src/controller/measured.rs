@@ -59,7 +59,7 @@ impl Variant {
 pub struct Measured {
     /// Place of the measurement.
     pub place: String,
-    /// Whether its processor is emulated.
+    /// True if its processor is emulated.
     #[serde(default)]
     pub emulated: bool,
     /// Processors of the host.

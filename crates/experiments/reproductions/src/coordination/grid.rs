@@ -13,7 +13,7 @@ pub struct Extent {
     pub guest_workloads: Vec<Pattern>,
     pub applications: Vec<&'static str>,
     pub size: Size,
-    /// Whether writers are measured, on the fastest device (figure 11).
+    /// True if writers are measured, on the fastest device (figure 11).
     pub writers: bool,
 }
 

@@ -69,7 +69,7 @@ impl Applications {
         Ok(all)
     }
 
-    /// Whether there is a graphical server among the packages.
+    /// Returns whether there is a graphical server among the packages.
     pub fn has_server(&self) -> bool {
         self.packages.iter().any(|package| package == SERVER)
     }

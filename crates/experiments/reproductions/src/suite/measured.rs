@@ -20,7 +20,7 @@ pub struct Measurement {
     pub scenario: Scenario,
     /// `s`, or `bytes/s`.
     pub unit: String,
-    /// Whether a start was given up at the limit.
+    /// True if a start was given up at the limit.
     pub failed: bool,
     /// Statistics of the samples or starts of each repetition.
     pub repetitions: Vec<Statistics>,

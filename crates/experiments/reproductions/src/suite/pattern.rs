@@ -13,7 +13,7 @@ pub struct Pattern {
     pub readers: u32,
     /// Number of writers.
     pub writers: u32,
-    /// Whether readers and writers access random places.
+    /// True if readers and writers access random places.
     pub random: bool,
 }
 

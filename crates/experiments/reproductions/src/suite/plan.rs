@@ -103,7 +103,7 @@ impl Grid {
     }
 }
 
-/// Whether an application needs a graphical server.
+/// Returns whether an application needs a graphical server.
 pub fn graphical(boot: &Boot, has_server: bool) -> bool {
     has_server && boot.phases.iter().any(|phase| !phase.applications.is_empty())
 }

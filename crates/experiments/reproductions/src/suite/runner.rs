@@ -36,13 +36,13 @@ pub struct Runner {
     pub kept: KeptResults,
     /// Number of boots at a time; none for one on each core.
     pub jobs: Option<usize>,
-    /// Whether other processes run other boots in this folder: then an image is one boot's.
+    /// True if other processes run other boots in this folder: then an image is one boot's.
     pub beside_others: bool,
     /// The root file system with the applications.
     pub root: PathBuf,
     /// Recipe of the root file system.
     pub recipe: String,
-    /// Whether the file system has a graphical server.
+    /// True if the file system has a graphical server.
     pub has_server: bool,
     pub stop: Arc<AtomicBool>,
 }
@@ -69,7 +69,7 @@ impl Runner {
         std::fs::create_dir_all(&media)
             .with_context(|| format!("cannot create the folder {}", media.display()))?;
         let program = stasis_runner::program::own()?;
-        // Of each worker's image: whether it has the root file system.
+        // Set for each worker's image that has the root file system.
         let ready: Vec<_> = boots.iter().map(|_| AtomicBool::new(false)).collect();
         let run =
             |boot: &Boot, turn: Turn| self.boot(boot, &program, turn.worker, &ready[turn.worker]);

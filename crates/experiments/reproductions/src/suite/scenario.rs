@@ -49,7 +49,7 @@ pub struct Setup {
     pub host_workload: Pattern,
     /// Scheduler in the guest.
     pub guest_scheduler: String,
-    /// Whether the guest's scheduler notifies the host's when it raises weights.
+    /// True if the guest's scheduler notifies the host's when it raises weights.
     pub coordinated: bool,
 }
 

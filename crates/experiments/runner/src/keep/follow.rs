@@ -19,7 +19,7 @@ const HEAD: usize = 16 + 1 + 16 + 1 + 64 + 1;
 pub struct Follow {
     files: [File; 2],
     name: PathBuf,
-    /// How often it was kept.
+    /// Number of times that it was kept.
     number: u64,
 }
 
@@ -42,8 +42,8 @@ pub fn moment(medium: &Path) -> Option<String> {
 }
 
 impl Follow {
-    /// Of the files beside the state file `file`; `goes_on`: after what they have, which stays until
-    /// there is more.
+    /// Makes the files beside the state file `file`; `goes_on`: after what they have, which stays
+    /// until there is more.
     pub(super) fn new(file: &Path, goes_on: bool) -> Result<Self> {
         if !goes_on {
             remove(file);

@@ -80,7 +80,8 @@ pub fn sample(medium: &Path) -> Result<String> {
     Ok(format!("sha256 of {length} bytes, sampled: {digest}"))
 }
 
-/// Whether any zone or chunk of a drive that is made so begins with something else than zeroes.
+/// Returns whether any zone or chunk of a drive that is made so begins with something else than
+/// zeroes.
 pub fn holds_data(medium: &Path, config: &Config) -> Result<bool> {
     let (file, length) = open(medium)?;
     let mut block = [0; BLOCK as usize];

@@ -39,7 +39,7 @@ fn plain(path: &Path) -> PathBuf {
     path.components().collect::<PathBuf>().strip_prefix(".").map_or(path.into(), PathBuf::from)
 }
 
-/// Whether the file or folder that a run has read is as it was then.
+/// Returns whether the file or folder that a run has read is as it was then.
 pub fn is_unchanged(read: &InputFile) -> bool {
     input(Path::new(&read.path))
         .is_ok_and(|now| (now.bytes, &now.sha256) == (read.bytes, &read.sha256))

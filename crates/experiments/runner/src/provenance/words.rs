@@ -47,7 +47,8 @@ pub(super) fn with_own_results(words: Vec<String>) -> Vec<String> {
     words
 }
 
-/// How many words are the program's own: the others, behind `--`, are a guest's command.
+/// Returns the number of words that are the program's own: the others, behind `--`, are a guest's
+/// command.
 pub fn own_words(words: &[String]) -> usize {
     words.iter().position(|word| word == "--").unwrap_or(words.len())
 }

@@ -19,7 +19,7 @@ mod kind {
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER: usize = 24;
-/// How deep unnamed members are looked into.
+/// Largest depth of unnamed members that are looked into.
 const DEPTH: u32 = 8;
 
 /// One type: where its name is, and its entry.
@@ -29,7 +29,7 @@ struct Type {
     kind: u32,
     flag: bool,
     count: usize,
-    /// Where what follows the common part begins.
+    /// Beginning of what follows the common part.
     rest: usize,
 }
 
@@ -133,7 +133,7 @@ impl<'a> Btf<'a> {
         std::str::from_utf8(name).ok()
     }
 
-    /// Where a structure has a member (bytes), or a member of a member, `a.b`; in
+    /// Returns the offset of a member in a structure (bytes), or of a member of a member, `a.b`; in
     /// unnamed members too.
     pub fn offset(&self, structure: &str, path: &str) -> Option<i16> {
         let first = (0u32, self.named(kind::STRUCT, structure)?);
@@ -144,7 +144,7 @@ impl<'a> Btf<'a> {
         (bits % 8 == 0).then(|| i16::try_from(bits / 8).ok()).flatten()
     }
 
-    /// Where a member is (bits), and its type's number.
+    /// Returns the offset of a member (bits), and its type's number.
     fn member(&self, number: u32, name: &str, depth: u32) -> Option<(u32, u32)> {
         let (btf, of) = self.get(number)?;
         if !matches!(of.kind, kind::STRUCT | kind::UNION) || depth > DEPTH {

@@ -23,13 +23,13 @@ use self::shared::Shared;
 
 const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 const BFQ: &str = "/sys/kernel/btf/bfq";
-/// Where BFQ takes requests in, and where it hands one out (block/bfq-iosched.c,
-/// the operations of its `struct elevator_type`).
+/// Functions in which BFQ takes requests in, and hands one out (block/bfq-iosched.c, the operations
+/// of its `struct elevator_type`).
 const FUNCTIONS: [&str; 2] = ["bfq_insert_requests", HANDS_OUT];
 const HANDS_OUT: &str = "bfq_dispatch_request";
-/// Where it takes a queue from those that have something to do: where the last
-/// raised one goes after a completion, at its process's end, or when it has
-/// waited long enough for more. Its first argument has changed over time.
+/// Function in which it takes a queue from those that have something to do: where the last raised
+/// one goes after a completion, at its process's end, or when it has waited long enough for more.
+/// Its first argument has changed over time.
 const LEAVES: &str = "bfq_del_bfqq_busy";
 
 /// Why BFQ cannot be watched.
@@ -81,7 +81,7 @@ pub struct BfqTracer {
 #[derive(Debug)]
 struct Doorbell {
     map: OwnedFd,
-    // How far it has been read, and how far written.
+    // Positions up to which it has been read, and written.
     read: Shared,
     written: Shared,
 }
@@ -143,24 +143,24 @@ impl BfqTracer {
         self.page.physical_address().map_err(failed("find where a page of bpf's is"))
     }
 
-    /// How many queues of each drive are raised and have something to do.
+    /// Returns the number of queues of each drive that are raised and have something to do.
     pub fn raised(&self) -> [u32; application_hint::SLOTS] {
         std::array::from_fn(|slot| self.page.word(application_hint::SLOTS_OFFSET + 4 * slot))
     }
 
-    /// Whether the machine is asked for help though nothing is raised.
+    /// Returns whether the machine is asked for help though nothing is raised.
     pub fn hold(&mut self, on: bool) {
         self.page.set_double_word(application_hint::HOLD_OFFSET, on.into());
     }
 
-    /// How often each of these numbers has been written so far.
+    /// Returns the number of times that each of these numbers has been written so far.
     pub fn written(&self) -> [u32; application_hint::SLOTS] {
         std::array::from_fn(|slot| {
             self.page.word(application_hint::SLOTS_OFFSET + program::WRITTEN + 4 * slot)
         })
     }
 
-    /// When raising last began or ended anywhere (ns of `CLOCK_MONOTONIC`).
+    /// Returns the time at which raising last began or ended anywhere (ns of `CLOCK_MONOTONIC`).
     pub fn changed_at(&self) -> u64 {
         let times = (0..application_hint::SLOTS)
             .map(|slot| self.page.double_word(program::TIMES_OFFSET + 8 * slot));

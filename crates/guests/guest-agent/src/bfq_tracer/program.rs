@@ -14,8 +14,8 @@ use stasis_channel::application_hint;
 /// From a slot to the number of times it was written, behind the slots and so
 /// beyond what a machine reads.
 pub const WRITTEN: usize = 128;
-/// Where the page has the times (ns of the monotonic clock) at which the slots
-/// last began or ended to ask, eight bytes each.
+/// Place in the page of the times (ns of the monotonic clock) at which the slots last began or
+/// ended to ask, eight bytes each.
 pub const TIMES_OFFSET: usize = 256;
 
 /// Places in the kernel's types that the programs read: offsets in bytes.
@@ -288,7 +288,7 @@ mod tests {
                 jump && at + 1 + usize::from(code[at * 8 + 2]) == count - 2
             };
             assert_eq!((0..count).filter(of_end).count(), jumps);
-            // Where the result is set to 0, before the exit.
+            // The result is set to 0 before the exit.
             assert_eq!(code[(count - 2) * 8], MOVE_VALUE);
         }
         assert_eq!(

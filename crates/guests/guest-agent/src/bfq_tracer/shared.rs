@@ -59,7 +59,7 @@ impl Shared {
         self.at(offset).store(value, Ordering::Release);
     }
 
-    /// Where the page is in the machine's memory.
+    /// Returns the address of the page in the machine's memory.
     pub(super) fn physical_address(&self) -> io::Result<u64> {
         // proc(5), /proc/PID/pagemap: a page's number in bits 0 to 54, and bit 63
         // where it is in memory. A map's pages stay where they are.

@@ -14,7 +14,7 @@ use crate::tree::Meta;
 pub use pack::Pack;
 pub use unpack::unpack;
 
-/// How PAX headers have a program's rights (star's, as GNU tar and Docker write it).
+/// Key of a program's rights in PAX headers (star's, as GNU tar and Docker write it).
 const CAPABILITY: &str = "SCHILY.xattr.security.capability";
 
 /// An entry, without the bytes of its file.

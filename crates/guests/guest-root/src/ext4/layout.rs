@@ -1,5 +1,5 @@
-//! Where everything of an image lies. All tables come first, then the files' blocks in one piece
-//! each, so that a guest maps them with large pages.
+//! Layout of an image. All tables come first, then the files' blocks in one piece each, so that a
+//! guest maps them with large pages.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ pub(super) const IN_INODE: u64 = 4;
 pub(super) const IN_BLOCK: u64 = (BLOCK - 12) / 12;
 /// The longest target of a symbolic link that the inode itself has.
 pub(super) const FAST_LINK: usize = 59;
-/// Where an inode's attributes begin: after its fields up to `i_projid`.
+/// Place at which an inode's attributes begin: after its fields up to `i_projid`.
 pub(super) const EXTRA: u16 = 32;
 /// The image's size is a multiple of this: it is mapped with large pages.
 const WHOLE: u64 = 2 << 20;

@@ -10,7 +10,7 @@ pub(crate) mod read;
 mod tables;
 pub(crate) mod write;
 
-/// Where the superblock is, and its length.
+/// Place of the superblock, and its length.
 pub(crate) const SUPERBLOCK: u64 = 1024;
 pub(crate) const SUPERBLOCK_SIZE: usize = 1024;
 /// Its mark, and where it is in the superblock.
@@ -22,8 +22,8 @@ pub(crate) const ROOT_INODE: u32 = 2;
 const EXTENT_MAGIC: u16 = 0xf30a;
 /// The longest extent in blocks; a larger number means that the extent is not written.
 const MAX_EXTENT: u64 = 32_768;
-/// Where an inode's attributes begin with their mark (ext4/attributes.rst), and the number that
-/// stands for `security.`.
+/// Mark with which an inode's attributes begin (ext4/attributes.rst), and the number that stands
+/// for `security.`.
 const ATTRIBUTES_MAGIC: u32 = 0xea02_0000;
 const SECURITY: u8 = 6;
 const CAPABILITY: &[u8] = b"capability";

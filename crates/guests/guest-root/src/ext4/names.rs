@@ -3,7 +3,7 @@
 use super::layout::{Layout, Placed, BLOCK};
 use crate::tree::{Kind, Tree};
 
-/// How many blocks hold the names of a folder.
+/// Returns the number of blocks that hold the names of a folder.
 pub(super) fn folder_blocks<'a>(names: impl Iterator<Item = &'a [u8]>) -> u64 {
     let (mut blocks, mut at) = (1, 24);
     for name in names {

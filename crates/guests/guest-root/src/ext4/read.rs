@@ -19,14 +19,14 @@ const NODES: usize = 1 << 14;
 const FOLDER: u64 = 64 << 20;
 /// Bytes of tables and names that are read of a file system.
 const TABLES: u64 = 4 << 30;
-/// How deep extents may be nested (ext4/ifork.rst).
+/// Largest depth of extents (ext4/ifork.rst).
 const DEPTH: u16 = 5;
 
 /// An open file system.
 #[derive(Debug)]
 pub(crate) struct FileSystem {
     source: Arc<dyn ReadAt>,
-    /// Where it begins in the source.
+    /// Place at which it begins in the source.
     start: u64,
     block: u64,
     first_block: u64,
@@ -39,8 +39,8 @@ pub(crate) struct FileSystem {
     used: u64,
     /// The largest file.
     limit: u64,
-    /// How many bytes of tables and names may still be read: all together have less in any file
-    /// system that is not made to take forever.
+    /// Number of bytes of tables and names that may still be read: all together have less in any
+    /// file system that is not made to take forever.
     budget: Cell<u64>,
 }
 
@@ -128,7 +128,7 @@ impl FileSystem {
         self.used
     }
 
-    /// Whether its folder `/` has what a Linux has there.
+    /// Returns whether its folder `/` has what a Linux has there.
     pub(crate) fn looks_like_linux(&self) -> Result<bool> {
         let names = self.names(&self.inode(ROOT_INODE)?)?;
         Ok(names.iter().any(|(name, _)| matches!(name.as_slice(), b"bin" | b"usr")))

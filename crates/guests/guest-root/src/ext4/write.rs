@@ -59,7 +59,7 @@ fn image(
 /// The image's file.
 struct Output<'a> {
     file: BufWriter<File>,
-    /// Where the next byte goes.
+    /// Place of the next byte.
     at: u64,
     path: &'a Path,
 }
@@ -96,7 +96,7 @@ struct Writer<'a> {
     layout: &'a Layout,
     tree: &'a Tree,
     out: Output<'a>,
-    /// Where this machine's files are noted that are not to be copied.
+    /// List of this machine's files that are not to be copied.
     places: Option<&'a mut Vec<FileExtent>>,
 }
 

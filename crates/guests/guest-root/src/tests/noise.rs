@@ -35,7 +35,7 @@ proptest! {
         start in any::<bool>(),
     ) {
         let mut bytes = seeds()[which].clone();
-        // Where the tables are, or anywhere.
+        // A place in the tables, or anywhere.
         let reach = if start { bytes.len().min(40 << 10) } else { bytes.len() };
         for (at, byte) in changes {
             bytes[at.index(reach)] = byte;

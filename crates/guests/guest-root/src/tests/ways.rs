@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use super::*;
 use crate::{unpack, Pack};
 
-/// Whether the test may make devices, owners and rights.
+/// Returns whether the test may make devices, owners and rights.
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

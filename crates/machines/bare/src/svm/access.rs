@@ -20,7 +20,7 @@ pub(super) enum Access {
     Read(usize, Target),
 }
 
-/// Where what was read goes.
+/// Destination of what was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     /// Into `size` bytes of a register, from its bit `shift` on; with the sign

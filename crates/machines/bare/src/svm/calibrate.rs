@@ -229,7 +229,7 @@ impl Bench {
         self.vcpu.registers()[8] as i64 - NOW as i64 - 1
     }
 
-    /// How much more than `instructions` there is between two readings.
+    /// Returns the distance between two readings beyond `instructions`.
     fn gap(&mut self, costs: &Costs, code: u64, instructions: i64) -> i64 {
         self.start(code);
         let halts = if code == stasis_calibrate_halt as *const () as u64 { 2 } else { 1 };

@@ -107,10 +107,10 @@ pub struct DebugRegisters {
 
 /// The watchpoints that the one processor that there is has loaded.
 static LOADED: Mutex<Watches> = Mutex::new([None; WATCHES]);
-/// Whether there are any: each entry asks.
+/// Set if there are any: each entry asks.
 static ARE_LOADED: AtomicBool = AtomicBool::new(false);
 
-/// Of INT n, in the first word of intercepts.
+/// Intercept of INT n, in the first word of intercepts.
 const INTN_INTERCEPT: u32 = 1 << 21;
 const DB_INTERCEPT: u32 = 1 << 1;
 

@@ -126,7 +126,8 @@ impl Nested {
         }
     }
 
-    /// Where the byte at `guest` lies, and how many follow it in one piece, itself included.
+    /// Returns the place of the byte at `guest`, and the number of those that follow it in one
+    /// piece, itself included.
     #[inline]
     pub fn find(&self, guest: u64) -> Option<(u64, u64)> {
         self.first.find(guest).or_else(|| self.find_others(guest))

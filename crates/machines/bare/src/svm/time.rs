@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How guest mode is left, as far as the costs can differ.
+/// Ways of leaving guest mode, as far as the costs can differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum ExitPath {
@@ -28,7 +28,7 @@ pub enum ExitPath {
     Watch = 9,
 }
 
-/// How many ways there are.
+/// Number of ways.
 pub const WAYS: usize = 10;
 
 impl ExitPath {
@@ -72,7 +72,7 @@ fn ticks() -> u64 {
 /// The processor's timer, which all guests' processors share.
 #[derive(Debug)]
 pub(crate) struct Timer {
-    /// When it goes off, or did, on the host's TSC; 0: its interrupt is taken.
+    /// Time at which it goes off, or did, on the host's TSC; 0: its interrupt is taken.
     due: AtomicU64,
     /// The host's TSC at the last exit.
     now: AtomicU64,
@@ -111,8 +111,8 @@ impl Timer {
         }
     }
 
-    /// Whether it went off while the host was at work: its interrupt waits, and
-    /// would end the guest's stay before it begins.
+    /// Returns whether it went off while the host was at work: its interrupt waits, and would end
+    /// the guest's stay before it begins.
     pub(super) fn has_passed(&self) -> bool {
         let due = self.due.load(Relaxed);
         due != 0 && due <= ticks()

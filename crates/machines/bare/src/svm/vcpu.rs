@@ -30,7 +30,7 @@ enum Pending {
 /// RSP, RBP, RSI, RDI, R8 to R15, then RIP and RFLAGS.
 pub type Registers = [u64; 18];
 
-/// How a processor starts other than from reset.
+/// Start of a processor other than from reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LongMode {
     /// The page tables' top.
@@ -51,7 +51,7 @@ pub struct Vcpu {
     cpuid: Vec<Leaf>,
     pending: Pending,
     bytes: [u8; 8],
-    // How many of them the last exit has.
+    // Number of those of the last exit.
     length: usize,
     value: u64,
     apic_base: u64,
@@ -63,7 +63,7 @@ pub struct Vcpu {
     injected: Option<u8>,
     window: bool,
     pub(super) debug: Debug,
-    /// Whether it has watchpoints.
+    /// True if it has watchpoints.
     pub(super) is_watched: bool,
 }
 
@@ -219,12 +219,12 @@ impl Vcpu {
         self.vmcb.get(CR2)
     }
 
-    /// Whether the local APIC is in x2APIC mode.
+    /// Returns whether the local APIC is in x2APIC mode.
     pub fn x2apic(&self) -> bool {
         self.apic_base & APIC_X2 != 0
     }
 
-    /// Whether an interrupt can be injected at the next entry.
+    /// Returns whether an interrupt can be injected at the next entry.
     pub fn interruptible(&self) -> bool {
         let vmcb = &self.vmcb;
         vmcb.get(RFLAGS) & INTERRUPTS != 0

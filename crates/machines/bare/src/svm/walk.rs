@@ -1,4 +1,4 @@
-//! Where a guest's linear address lies: its own page tables.
+//! Places of a guest's linear addresses: its own page tables.
 
 use super::nested::Nested;
 use super::vmcb::{Vmcb, CR0, CR3, CR4, EFER};

@@ -76,16 +76,16 @@ static mut HANDLER_STACK: HandlerStack = HandlerStack([0; STACK]);
 
 extern "C" {
     fn stasis_system_call();
-    // Where the linker has put the file's beginning.
+    // Address at which the linker has put the file's beginning.
     static __ehdr_start: u8;
 }
 
-/// Where the entry lies in the executable, from the address 0 of its file.
+/// Returns the place of the entry in the executable, from the address 0 of its file.
 pub(crate) fn entry_offset() -> u64 {
     stasis_system_call as *const () as u64 - (&raw const __ehdr_start) as u64
 }
 
-/// Whether this program runs where [`crate::image`] puts it.
+/// Returns whether this program runs where [`crate::image`] puts it.
 pub(super) fn is_at_home() -> bool {
     (&raw const __ehdr_start) as u64 == PROGRAM
 }

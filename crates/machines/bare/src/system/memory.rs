@@ -22,7 +22,7 @@ struct Range {
 impl Range {
     const EMPTY: Self = Self { start: 0, end: 0 };
 
-    /// Where `length` bytes can begin, at a multiple of `align`.
+    /// Returns the place at which `length` bytes can begin, at a multiple of `align`.
     fn fits(self, length: u64, align: u64) -> Option<u64> {
         let start = self.start.checked_next_multiple_of(align)?;
         (start.checked_add(length)? <= self.end).then_some(start)

@@ -250,7 +250,7 @@ unsafe fn print(from: u64, length: u64) -> u64 {
     length
 }
 
-/// Whether this program runs on the bare machine.
+/// Returns whether this program runs on the bare machine.
 pub fn is_here() -> bool {
     entry::is_at_home() && std::env::var_os(crate::image::MARK).is_some()
 }

@@ -1,4 +1,4 @@
-//! Where memory of this process lies physically, for transfers by DMA.
+//! Physical addresses of this process's memory, for transfers by DMA.
 
 use std::fs::File;
 use std::io;

@@ -59,8 +59,7 @@ pub enum InsideError {
     Transfer(String),
 }
 
-/// Whether this process is the first one of a software host: then [`main`] is
-/// to be called.
+/// Returns whether this process is the first one of a software host: then [`main`] is to be called.
 pub fn is_here() -> bool {
     stasis_bare::is_here()
         || std::process::id() == 1 && std::env::var_os("STASIS_SOFTKVM").is_some()
@@ -166,8 +165,7 @@ impl Inside {
         })
     }
 
-    /// Where entries for the outer side go. Entries are out when the call
-    /// returns.
+    /// Returns the sink of entries for the outer side. Entries are out when the call returns.
     pub fn events(&mut self) -> &mut dyn EventSink {
         &mut self.events
     }
@@ -277,7 +275,7 @@ pub fn snapshot(instant: &Instant) -> Result<Option<Later>, InsideError> {
     Ok(Some(Later { job: items.whole(LATER_ITEM)?, items }))
 }
 
-/// How many drives are passed.
+/// Returns the number of drives that are passed.
 fn drives(items: &mut FwCfg) -> Result<usize, InsideError> {
     let count = items.whole(DRIVES_ITEM)?;
     Ok(String::from_utf8_lossy(&count).parse().unwrap_or(0))

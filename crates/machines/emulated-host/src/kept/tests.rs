@@ -120,7 +120,7 @@ fn what_killed_programs_left_goes_with_the_next_machine() {
 /// its program; shared where a test asks whether a lock is free.
 static STARTS: RwLock<()> = RwLock::new(());
 
-/// Where a process that races finds the folder of machines.
+/// Folder of machines for a process that races.
 const RACE: &str = "STASIS_TEST_RACE";
 
 /// Takes part in a race for the machine of one key: it is made, found damaged, damaged and

@@ -25,7 +25,7 @@ pub(crate) struct Digests {
 }
 
 impl Digests {
-    /// Of `length` bytes that are zeros.
+    /// Makes pages of `length` bytes that are zeros.
     pub(crate) fn new(length: u64) -> Self {
         let zeros = XxHash3_128::oneshot(&[0; PAGE]);
         let pages = usize::try_from(length.div_ceil(PAGE as u64)).unwrap_or(0);

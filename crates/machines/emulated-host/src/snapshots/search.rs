@@ -31,7 +31,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Whether a line that matches ends in `bytes`.
+    /// Returns whether a line that matches ends in `bytes`.
     fn end_in(&mut self, error: bool, bytes: &[u8]) -> bool {
         let line = self.begun.entry((self.from, error)).or_default();
         let mut any = false;
@@ -61,7 +61,7 @@ impl Wanted {
         }
     }
 
-    /// Whether it has come with this event.
+    /// Returns whether it has come with this event.
     fn comes(&mut self, event: &RunEvent) -> bool {
         match (self, event) {
             (Self::Line(lines), RunEvent::From(machine)) => {
@@ -77,7 +77,7 @@ impl Wanted {
         }
     }
 
-    /// Whether a run that begins here sees it whole.
+    /// Returns whether a run that begins here sees it whole.
     fn is_clean(&self) -> bool {
         match self {
             Self::Line(lines) => lines.begun.values().all(Vec::is_empty),
@@ -105,7 +105,7 @@ pub(super) fn passed(moment: &Moment, told: &[PathBuf]) -> Result<Option<usize>,
     Ok(Some(best))
 }
 
-/// Whether it comes with an event of this file.
+/// Returns whether it comes with an event of this file.
 fn comes_in(wanted: &mut Wanted, path: &PathBuf) -> Result<bool, Error> {
     let mut file = File::open(path).map_err(Error::io("cannot read", path))?;
     let (mut decoder, mut piece) = (Decoder::new(), vec![0; PIECE]);

@@ -16,7 +16,7 @@ use stasis_run_events::Instant;
 const BASE: [&str; 5] = ["ram", "state", "place", "firmware", "told"];
 /// The name of a snapshot's description in its folder.
 const ABOUT: &str = "about.json";
-/// How the name of a snapshot's folder ends while that is made.
+/// End of the name of a snapshot's folder while that is made.
 const NEW: &str = "new";
 
 /// Description of a snapshot.
@@ -132,7 +132,7 @@ fn about(folder: &Path) -> Result<About, Error> {
     read.map_err(Error::io("cannot read", &path))
 }
 
-/// Whether a job that begins `from` there may begin at the snapshot of `instant`.
+/// Returns whether a job that begins `from` there may begin at the snapshot of `instant`.
 fn allows(from: &StartAt, instant: &Instant) -> bool {
     match from {
         StartAt::Begin => false,

@@ -34,7 +34,7 @@ pub enum AgentEvent {
     WantsOrders,
     /// The ordered fault of this number has come about.
     Ordered(u16),
-    /// How the agent can be called when there are orders for it.
+    /// The way to call the agent when there are orders for it.
     Callable(Call),
     /// The agent asks for what is to run beside its command, to be answered by
     /// [`ChannelDevice::give_branch`] or [`ChannelDevice::no_branch`].
@@ -77,16 +77,16 @@ pub struct ChannelDevice {
     command: CommandSource,
     /// The command in place of the source's, if the run has become another.
     other: Option<Job>,
-    /// Whether the guest has been given its command since its boot.
+    /// True if the guest has been given its command since its boot.
     commanded: bool,
     /// Which of the guest's boots it is, from 1 on; in its job's environment where there can be
     /// several.
     boot: Option<u32>,
-    /// When the guest greeted first (ns).
+    /// Time at which the guest greeted first (ns).
     greeted: Option<Nanos>,
     input: Box<dyn Read + Send>,
     buffer: Vec<u8>,
-    /// What the command has written since [`ChannelDevice::take_heard`], if anyone listens.
+    /// Output of the command since [`ChannelDevice::take_heard`], if anyone listens.
     heard: Option<Vec<(Stream, Vec<u8>)>>,
     refused: u64,
 }
@@ -160,12 +160,12 @@ impl ChannelDevice {
         &self.mailbox
     }
 
-    /// Whether its command runs on a terminal.
+    /// Returns whether its command runs on a terminal.
     pub fn has_terminal(&self) -> bool {
         self.job.terminal.is_some()
     }
 
-    /// How many requests were refused.
+    /// Returns the number of requests that were refused.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -175,7 +175,7 @@ impl ChannelDevice {
         self.heard.get_or_insert_default();
     }
 
-    /// What the command has written since the last call, if anyone [listens](Self::listen).
+    /// Returns the output of the command since the last call, if anyone [listens](Self::listen).
     pub fn take_heard(&mut self) -> Vec<(Stream, Vec<u8>)> {
         self.heard.as_mut().map(std::mem::take).unwrap_or_default()
     }

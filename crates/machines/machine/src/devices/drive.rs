@@ -15,12 +15,12 @@ use crate::pci::Reset;
 /// A controller that the guest sees, with a drive attached; or several, of which each has a
 /// function of its own on the bus: its *path* is its number among them.
 pub trait DriveController {
-    /// How many there are.
+    /// Number of blocks.
     fn paths(&self) -> usize {
         1
     }
 
-    /// Whether a write to `offset` announces commands.
+    /// Returns whether a write to `offset` announces commands.
     fn is_doorbell(&self, offset: u64) -> bool;
 
     /// The state that the drive keeps beside its bytes if its power is off from now on, with its
@@ -80,7 +80,7 @@ pub trait DriveController {
     /// one does.
     fn entry_of(&self, path: usize, queue: u16) -> Option<u16>;
 
-    /// When the controller is to be advanced, independently of the drive.
+    /// Returns the time at which the controller is to be advanced, independently of the drive.
     fn next_event(&self) -> Option<Nanos> {
         None
     }
@@ -108,7 +108,8 @@ const FIRST_NAME: Tag = 1 << 31;
 /// next controller's names are other ones. A command that was in flight before there were names has
 /// the controller's own.
 struct Names {
-    /// Of each command in flight: the reset before it, and the controller's name for it.
+    /// For each command in flight, the number of resets before it, and the controller's name for
+    /// it.
     of: HashMap<Tag, (u32, Tag)>,
     next: Tag,
     resets: u32,
@@ -244,12 +245,12 @@ impl DriveDevice {
         self.controller.kept_state(&mut *self.drive)
     }
 
-    /// Whether a write to `offset` announces commands.
+    /// Returns whether a write to `offset` announces commands.
     pub fn is_doorbell(&self, offset: u64) -> bool {
         self.controller.is_doorbell(offset)
     }
 
-    /// How many functions on the bus lead to it.
+    /// Returns the number of functions on the bus that lead to it.
     pub fn paths(&self) -> usize {
         self.controller.paths()
     }
@@ -309,12 +310,12 @@ impl DriveDevice {
         self.submit(now);
     }
 
-    /// How many commands the drive has been given.
+    /// Returns the number of commands that the drive has been given.
     pub fn submitted(&self) -> u64 {
         self.submitted
     }
 
-    /// Whether submissions are found by polling only.
+    /// Returns whether submissions are found by polling only.
     pub fn is_lazy(&self) -> bool {
         self.lazy
     }
@@ -340,8 +341,9 @@ impl DriveDevice {
         }
     }
 
-    /// When [`DriveDevice::advance`] is to be called next: for the drive's model, for the controller,
-    /// or for refused requests, which are recorded at once: the guest may repeat them for ever.
+    /// Returns the time at which [`DriveDevice::advance`] is to be called next: for the drive's
+    /// model, for the controller, or for refused requests, which are recorded at once: the guest
+    /// may repeat them for ever.
     pub fn next_event(&self) -> Option<Nanos> {
         let done = self.done.first().map(|done| done.at);
         let refused = self.refused.first().map(|(at, _)| *at);

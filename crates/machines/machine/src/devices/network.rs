@@ -47,7 +47,7 @@ impl NetworkDevice {
         function(&self.device, CLASS)
     }
 
-    /// Whether a write to `offset` announces frames.
+    /// Returns whether a write to `offset` announces frames.
     pub fn is_doorbell(offset: u64) -> bool {
         PciNetworkDevice::is_doorbell(offset)
     }
@@ -89,7 +89,7 @@ impl NetworkDevice {
         self.device.device_mut().receive(memory, frame)
     }
 
-    /// When [`NetworkDevice::advance`] is to be called next.
+    /// Returns the time at which [`NetworkDevice::advance`] is to be called next.
     pub fn next_event(&self) -> Option<Nanos> {
         self.device.device().next_event()
     }

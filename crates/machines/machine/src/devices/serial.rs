@@ -16,7 +16,7 @@ pub struct Serial {
 }
 
 impl Serial {
-    /// Whether `port` is one of this device's.
+    /// Returns whether `port` is one of this device's.
     pub fn owns(port: u16) -> bool {
         (PORT..PORT + 8).contains(&port)
     }

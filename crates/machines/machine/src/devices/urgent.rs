@@ -29,7 +29,7 @@ impl Urgent {
         }
     }
 
-    /// Whether `command` is one of them; that is so of one command.
+    /// Returns whether `command` is one of them; that is so of one command.
     pub fn take(&mut self, command: &Command) -> bool {
         if !matches!(command.operation, Operation::Read | Operation::Write) {
             return false;

@@ -1,6 +1,6 @@
 //! Costs of leaving and entering guest mode: taken off the guest's time.
 
-/// How guest mode is left, as far as the costs differ.
+/// Ways of leaving guest mode, as far as the costs differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum ExitPath {
@@ -22,7 +22,7 @@ pub enum ExitPath {
     Other = 7,
 }
 
-/// How many ways there are.
+/// Number of ways.
 pub const WAYS: usize = 8;
 
 /// Costs of leaving and entering guest mode, in ticks of the host's TSC.
@@ -37,10 +37,10 @@ pub struct Costs {
     pub leave: [i64; WAYS],
     /// Added to the time before an entry by setting the timer.
     pub arm: i64,
-    /// How much later than its timer's time a slice can end.
+    /// Longest delay of a slice's end after its timer's time.
     pub slack: i64,
-    /// How much one exit differs from another of its kind: from the first to the last decile of the
-    /// measured costs, of the kind where that is largest. The spread cannot be taken off.
+    /// Difference of exits of one kind: from the first to the last decile of the measured costs, of
+    /// the kind where that is largest. The spread cannot be taken off.
     pub spread: i64,
 }
 

@@ -22,7 +22,7 @@ const CODE: u64 = CALIBRATION;
 const IDT: u64 = CALIBRATION + 0x1000;
 const STACK: u64 = CALIBRATION + 0x4000;
 const VECTOR: u8 = 0x40;
-/// Where the interrupt handler's code is.
+/// Address of the interrupt handler's code.
 const HANDLER: u64 = CALIBRATION + 0x800;
 
 // rdtsc; shl rdx,32; or rax,rdx; mov r8,rax (r9 in the second form)
@@ -159,7 +159,7 @@ impl Bench<'_> {
         Ok((samples[SAMPLES / 2], samples[SAMPLES * 9 / 10] - samples[SAMPLES / 10]))
     }
 
-    /// Whether `instruction` leaves the guest by `path`, before the HLT behind it.
+    /// Returns whether `instruction` leaves the guest by `path`, before the HLT behind it.
     fn left_by(&self, vcpu: &mut Vcpu, instruction: &[u8], path: ExitPath) -> Result<bool, Error> {
         write(self.memory, CODE, &[instruction, HLT].concat())?;
         let mut clock = Clock::new(Scale::new(1_000_000));

@@ -64,7 +64,7 @@ impl Kick {
         Ok(Self { timer, armed: None, ns_per_tick: 1e6 / host_khz as f64 })
     }
 
-    /// Whose `immediate_exit` the handler sets: the vCPU that runs next.
+    /// Aims at the vCPU that runs next, whose `immediate_exit` the handler sets.
     pub fn aim(&self, immediate_exit: *mut u8) {
         IMMEDIATE_EXIT.with(|flag| flag.store(immediate_exit, Ordering::Relaxed));
     }
@@ -74,7 +74,7 @@ impl Kick {
         self.aim(std::ptr::null_mut());
     }
 
-    /// When it is to fire, if it is armed and has not fired (host TSC).
+    /// Returns the time at which it is to fire, if it is armed and has not fired (host TSC).
     pub fn armed(&self) -> Option<u64> {
         self.armed
     }
@@ -98,8 +98,8 @@ impl Kick {
         self.armed = Some(at);
     }
 
-    /// Whether it has fired since the last call, as seen at `now` (host TSC); if
-    /// so, when it was due.
+    /// Returns whether it has fired since the last call, as seen at `now` (host TSC); if so, when
+    /// it was due.
     pub fn take_fired(&mut self, now: u64) -> Option<u64> {
         if !FIRED.with(|fired| fired.swap(false, Ordering::Relaxed)) {
             return None;

@@ -59,7 +59,7 @@ impl Vcpu {
         &mut self.fd
     }
 
-    /// Whether the APIC is in x2APIC mode.
+    /// Returns whether the APIC is in x2APIC mode.
     pub fn x2apic(&mut self) -> bool {
         self.fd.get_kvm_run().apic_base & APIC_X2 != 0
     }
@@ -101,7 +101,7 @@ impl Vcpu {
         self.fd.set_regs(&regs).map_err(Error::kvm("set registers"))
     }
 
-    /// Whether an interrupt can be injected on the next entry.
+    /// Returns whether an interrupt can be injected on the next entry.
     pub fn interruptible(&mut self) -> bool {
         self.fd.get_kvm_run().ready_for_interrupt_injection != 0
     }
@@ -155,7 +155,7 @@ impl Vcpu {
         Ok((owned(exit), after))
     }
 
-    /// Where the data of an exit for a port are, or are to be put.
+    /// Returns the place of the data of an exit for a port, to read or to fill.
     pub fn port_data(&mut self) -> &mut [u8] {
         let run = self.fd.get_kvm_run();
         // SAFETY: only read after an exit for a port, which fills this member.
@@ -169,7 +169,7 @@ impl Vcpu {
         unsafe { std::slice::from_raw_parts_mut(start.add(io.data_offset as usize), length) }
     }
 
-    /// Where the answer to a load from a device's memory is to be put.
+    /// Returns the place for the answer to a load from a device's memory.
     pub fn mmio_answer(&mut self) -> &mut [u8] {
         let run = self.fd.get_kvm_run();
         // SAFETY: only called after an exit for such a load, which fills this

@@ -9,7 +9,7 @@ use crate::devices::AgentEvent;
 use crate::error::Error;
 use crate::vcpu::ProcessorState;
 
-/// Where the page has its ring.
+/// Place of the page's ring.
 const RING: u64 = application_hint::RING_OFFSET as u64;
 
 impl Machine {
@@ -132,7 +132,7 @@ impl Machine {
         self.help(timeline, false);
     }
 
-    /// Whether its guest is not set up yet, so that it is waited for.
+    /// Returns whether its guest is not set up yet, so that it is waited for.
     pub(super) fn is_setting_up(&self) -> bool {
         let ended = self.finished || self.ended.is_some();
         !self.commanded && self.wanting.is_none() && !ended

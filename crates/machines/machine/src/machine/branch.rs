@@ -12,7 +12,7 @@ use super::run::Run;
 use super::vm::Machine;
 use crate::error::Error;
 
-/// How long a called agent may take to answer (ns of virtual time): a guest that is busy lets it run
+/// Longest time for a called agent to answer (ns of virtual time): a guest that is busy lets it run
 /// within milliseconds.
 const PATIENCE: Nanos = 1_000_000_000;
 
@@ -22,10 +22,10 @@ pub(super) struct Branching {
     branch: Branch,
     /// Until when the agent is to answer (ns).
     until: Nanos,
-    /// Where the guest's kernel has its pointer, in guest-physical memory, and the pointer's bytes
+    /// Place of the guest kernel's pointer in guest-physical memory, and the pointer's bytes
     /// before.
     called: Option<(u64, [u8; 8])>,
-    /// Whether the agent has asked for the command.
+    /// True if the agent has asked for the command.
     has_asked: bool,
 }
 
@@ -60,7 +60,7 @@ impl Branching {
         Ok(Self { branch, until: now.saturating_add(PATIENCE), called, has_asked: false })
     }
 
-    /// Whether the agent of machine `number` was called and has not asked.
+    /// Returns whether the agent of machine `number` was called and has not asked.
     pub(super) fn waits_for(&self, number: usize) -> bool {
         self.branch.machine == number && !self.has_asked
     }

@@ -340,8 +340,8 @@ impl Machine {
 
     /// Puts what the kernel must know of the machine before what the user gives it.
     fn complete_command_line(&mut self, scale: Scale) {
-        // Of several processors each has a separate TSC: the clock that they share is KVM's
-        // (see `pvclock`).
+        // Each of several processors has a separate TSC: the clock that they share is KVM's (see
+        // `pvclock`).
         let clock = match self.processors.len() {
             1 => "clocksource=tsc",
             _ => "clocksource=kvm-clock",
@@ -411,7 +411,7 @@ impl Machine {
         }
         self.ports = self.ports.iter().map(|port| NetworkDevice::new(port.place)).collect();
         self.bus = bus(functions, &self.drives, &self.ports);
-        // Where they were: the functions are the same.
+        // The buffers are where they were: the functions are the same.
         memory_buffers(&self.controllers, &mut self.drives, &mut self.bus, &self.slots);
         self.path_faults.settle(&mut self.bus, &self.slots);
         for (path, fault) in self.path_faults.of_controllers() {
@@ -509,7 +509,7 @@ fn plug(controller: &Controller, name: &str) -> Result<Plugged, Error> {
     })
 }
 
-/// Whether the driver of a controller does not ring for a submission.
+/// Returns whether the driver of a controller does not ring for a submission.
 fn is_lazy(controller: &Controller) -> bool {
     let doorbells = match controller {
         Controller::Nvme { config, .. } => config.shadow,

@@ -28,14 +28,14 @@ pub struct DriveConfig {
     pub drive: Box<dyn Layer>,
     /// The machine's hold on the drive, if others share it.
     pub tenant: Option<TenantHandle>,
-    /// How the controller presents it.
+    /// Controller that presents it.
     pub controller: Controller,
     /// The faults of each path to an NVMe drive, with when they hold; those of one path do not
     /// overlap.
     pub paths: Vec<Vec<(PathFault, Pause)>>,
 }
 
-/// How far time may be set back for a drive that is faster than the guest.
+/// Distance by which time may be set back for a drive that is faster than the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rewind {
     /// A completion is held back for the guest to become idle at most so long
@@ -65,15 +65,15 @@ pub struct MachineConfig<'a> {
     pub ports: Vec<PortConfig>,
     /// Seed of everything random in the guest.
     pub seed: u64,
-    /// Whether RDRAND and RDSEED are visible.
+    /// True if RDRAND and RDSEED are visible.
     pub random: bool,
     /// Rewind, if wanted; only where the machine is alone.
     pub rewind: Option<Rewind>,
-    /// Whether the run lasts until its command has ended.
+    /// True if the run lasts until its command has ended.
     pub waited: bool,
-    /// When its processors stand still; these do not overlap.
+    /// Times at which its processors stand still; these do not overlap.
     pub pauses: Vec<Pause>,
-    /// When it fails.
+    /// Its failures.
     pub failures: Vec<Failure>,
     /// Faults that its agent brings about.
     pub orders: Vec<ScheduledGuestFault>,
@@ -85,7 +85,7 @@ pub struct Config<'a> {
     pub machines: Vec<MachineConfig<'a>>,
     /// Drives that they share.
     pub shared: Vec<SharedDrive>,
-    /// Whether any of the drives has faults.
+    /// True if any of the drives has faults.
     pub has_faults: bool,
     /// Triggers of faults.
     pub triggers: Vec<TriggerConfig>,
@@ -103,7 +103,7 @@ pub struct Config<'a> {
     pub root_length: u64,
     /// Fills a machine's root file system's memory.
     pub fill_root: &'a mut dyn FnMut(&mut [u8]) -> std::io::Result<()>,
-    /// How far apart in virtual time busy processors may be (ns).
+    /// Largest distance of busy processors in virtual time (ns).
     pub quantum: Nanos,
     /// On how many of the host's threads processors are in guest mode at once; 1: in turn.
     pub threads: usize,
@@ -123,9 +123,9 @@ pub struct Config<'a> {
     pub snapshots: Option<SnapshotSource>,
     /// The changes by which the run becomes another, if it does.
     pub change: Option<ChangeSource>,
-    /// Whether events inside the run are recorded, and how.
+    /// Recording of events inside the run, if there is any.
     pub timeline: Option<TimelineConfig>,
-    /// When the run is to end before its end.
+    /// Condition under which the run is to end before its end.
     pub stop: Stop,
 }
 
@@ -135,7 +135,7 @@ pub type ProfileSource = Box<dyn FnOnce() -> Option<ProfileJob>>;
 /// Options of the events inside a run ([`stasis_run_events::RunEvent::Spans`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimelineConfig {
-    /// Whether a freeze records its length by the wall clock, which no run repeats.
+    /// True if a freeze records its length by the wall clock, which no run repeats.
     pub wall_clock: bool,
 }
 
@@ -147,7 +147,7 @@ pub struct Stop {
     /// Called now and then where no other thread can set the flag: the bare
     /// machine.
     pub poll: Option<Box<dyn Fn()>>,
-    /// When the wall-clock time for everything is over.
+    /// Time at which the wall-clock time for everything is over.
     pub deadline: Option<Instant>,
 }
 

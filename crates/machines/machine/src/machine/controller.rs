@@ -13,7 +13,7 @@ pub enum Controller {
         state: Option<Box<stasis_nvme::KeptState>>,
         /// The link of PCI Express of each controller.
         link: Link,
-        /// How many there are.
+        /// Number of blocks.
         controllers: u16,
     },
     /// A virtio block device.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use stasis_block::clock::Nanos;
 use stasis_block::{splitmix, Random};
 
-/// How a machine fails.
+/// A machine's failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
     /// Its power is cut, and that of its drives.
@@ -23,7 +23,7 @@ pub enum FailureKind {
 pub struct Failure {
     /// Number among the experiment's faults.
     pub number: u16,
-    /// How it fails.
+    /// Kind of its failure.
     pub kind: FailureKind,
     /// When, counted from the commands' start or its trigger (ns).
     pub at: Nanos,
@@ -33,7 +33,7 @@ pub struct Failure {
     pub restart: Option<Nanos>,
     /// Chooses what a power cut leaves of its drives.
     pub seed: u64,
-    /// Whether something else than time brings it about.
+    /// True if something else than time brings it about.
     pub triggered: bool,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Failures {
     coming: VecDeque<Failure>,
     /// Those that wait for their trigger.
     waiting: Vec<Failure>,
-    /// When the commands began (ns).
+    /// Time at which the commands began (ns).
     begun: Option<Nanos>,
     /// The failure that it has not come back from, and when it does (ns): the greatest number for
     /// never.
@@ -71,7 +71,7 @@ impl Failures {
         let Self { coming, waiting, .. } = Self::new(failures);
         let (late, coming): (Vec<_>, Vec<_>) =
             coming.into_iter().partition(|failure| failure.at < since);
-        // Of those that stay, what triggers have brought about comes.
+        // A failure of those that stay comes if its trigger has brought it about.
         let stays = |failure: &Failure| waiting.iter().any(|other| other.number == failure.number);
         let brought = self.coming.iter().filter(|failure| failure.triggered && stays(failure));
         let mut all: Vec<_> = brought.copied().chain(coming).collect();
@@ -108,7 +108,7 @@ impl Failures {
         self.begun.get_or_insert(now);
     }
 
-    /// Whether it is off, so that nothing reaches it.
+    /// Returns whether it is off, so that nothing reaches it.
     pub(super) fn is_off(&self) -> bool {
         self.present.is_some_and(|(failure, back)| {
             // Until its kernel has panicked it goes on.
@@ -116,13 +116,13 @@ impl Failures {
         })
     }
 
-    /// Whether its kernel is about to panic, as it was told to.
+    /// Returns whether its kernel is about to panic, as it was told to.
     pub(super) fn is_panic(&self) -> bool {
         self.present
             .is_some_and(|(failure, back)| failure.kind == FailureKind::Panic && back == PANICKING)
     }
 
-    /// When it next fails, or comes back (ns).
+    /// Returns the time at which it next fails, or comes back (ns).
     pub(super) fn next_event(&self) -> Option<Nanos> {
         match self.present {
             Some((_, back)) => Some(back).filter(|back| *back < PANICKING),
@@ -170,7 +170,7 @@ impl Failures {
 
 /// It does not come back.
 const NEVER: Nanos = Nanos::MAX;
-/// When it comes back follows from when its kernel has panicked.
+/// The time at which it comes back follows from that at which its kernel has panicked.
 const PANICKING: Nanos = Nanos::MAX - 1;
 
 #[cfg(test)]

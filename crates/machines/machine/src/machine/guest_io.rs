@@ -69,7 +69,8 @@ pub(super) struct GuestIos {
     pub(super) places: KernelPlaces,
     /// The thread on each processor, where it is known.
     on: HashMap<Processor, Thread>,
-    /// When each thread has entered its last system call, and when it last began to run.
+    /// Times at which each thread has entered its last system call, and at which it last began to
+    /// run.
     calls: HashMap<Thread, Nanos>,
     ran: HashMap<Thread, Nanos>,
     /// I/Os that the block layer got and no drive has completed, by machine and first sector.
@@ -308,7 +309,7 @@ impl GuestIos {
         std::mem::take(&mut self.done)
     }
 
-    /// How many have ended and were not taken.
+    /// Returns the number of those that have ended and were not taken.
     pub(super) fn ended(&self) -> usize {
         self.done.len()
     }
@@ -446,12 +447,12 @@ mod tests {
         assert_eq!((data.begun, data.queued, data.rung, data.delivered), (10, 20, 40, 100));
         assert_eq!((flush.begun, flush.queued, flush.rung), (12, 24, 40));
         assert_eq!((all.bio_count, all.bios.len()), (1, 1));
-        // That one is another drive's: it comes out when it is completed.
+        // The I/O of another drive comes out when it is completed.
         all.rung((8, 0), 0..1, &doorbell(9, 41, &[KERNEL + 900]));
         all.delivered(0, (8, 0), 72..80, (None, 120));
         assert_eq!(all.take()[0].queued, 23);
         assert_eq!(all.bio_count, 0);
-        // Of the drive that is known by now.
+        // An I/O of the drive that is known by now.
         all.queued(doorbell(1, 130, &CALL), other, (8, 512));
         all.rung((7, 0), 2..3, &doorbell(9, 140, &[KERNEL + 900]));
         all.delivered(0, (7, 2), 8..9, (None, 150));

@@ -79,7 +79,7 @@ impl Machine {
         Ok(true)
     }
 
-    /// Whether a message from processor `sender` or a device is for processor `index`.
+    /// Returns whether a message from processor `sender` or a device is for processor `index`.
     pub(super) fn is_for(
         &self,
         index: usize,

@@ -1,14 +1,14 @@
-//! How far processors may go at a turn.
+//! Limits of processors at a turn.
 
-/// How far a processor may go (ticks).
+/// Limit of a processor (ticks).
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Limit {
     pub(super) until: u64,
-    /// Whether an event ends it, and not the quantum.
+    /// True if an event ends it, and not the quantum.
     pub(super) is_event: bool,
 }
 
-/// How far processors may go: those of each machine, or all as far.
+/// Limits of processors: those of each machine, or one for all.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
     pub(super) same: Limit,

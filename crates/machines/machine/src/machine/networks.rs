@@ -34,7 +34,7 @@ pub(super) struct Networks {
     bytes: usize,
     /// The world outside, if a network leads there.
     outside: Option<Box<dyn Outside>>,
-    /// When frames cross next (ns), and when the last that came did.
+    /// Times at which frames cross next (ns), and at which the last that came did.
     crossing: Nanos,
     came: Option<Nanos>,
 }
@@ -44,7 +44,8 @@ impl Networks {
         Self { networks, packets: Vec::new(), bytes: 0, outside, crossing: 0, came: None }
     }
 
-    /// When frames cross to and from outside next (ns), if a network leads there.
+    /// Returns the time at which frames cross to and from outside next (ns), if a network leads
+    /// there.
     pub(super) fn next_crossing(&self) -> Option<Nanos> {
         self.outside.as_ref().map(|_| self.crossing)
     }
@@ -87,7 +88,8 @@ impl Networks {
         Ok(any)
     }
 
-    /// How far machines may be ahead of each other (ns), if they have networks.
+    /// Returns the distance by which machines may be ahead of each other (ns), if they have
+    /// networks.
     pub(super) fn lookahead(&self) -> Option<u64> {
         self.networks.iter().map(|config| config.network.lookahead()).min()
     }
@@ -107,7 +109,8 @@ impl Networks {
         self.networks.iter_mut().for_each(|config| config.network.trigger(number, now));
     }
 
-    /// How many frames machines have sent over each network since their commands began.
+    /// Returns the number of frames that machines have sent over each network since their commands
+    /// began.
     pub(super) fn sent(&self) -> impl Iterator<Item = u64> + '_ {
         self.networks.iter().map(|config| config.network.sent())
     }
@@ -122,7 +125,7 @@ impl Networks {
         self.networks.iter_mut().for_each(|config| config.network.begin(now));
     }
 
-    /// When the next frame arrives at a port, if one is under way (ns).
+    /// Returns the time at which the next frame arrives at a port, if one is under way (ns).
     pub(super) fn next_arrival(&self, place: PortConfig) -> Option<u64> {
         self.networks.get(place.network)?.network.next_event(place.port)
     }
@@ -132,7 +135,7 @@ impl Networks {
         self.networks.iter().map(|config| config.network.outcome()).collect()
     }
 
-    /// Whether the recorded packets are enough for an event.
+    /// Returns whether the recorded packets are enough for an event.
     pub(super) fn is_full(&self) -> bool {
         self.bytes >= BATCH_BYTES
     }

@@ -100,7 +100,7 @@ impl Run<'_> {
         Turn::Slice(place, self.plan(place, limits.of(self.processors[place].0).until))
     }
 
-    /// How far processors may go from the instant on.
+    /// Sets the limits of processors from the instant on.
     fn limit(&self, instant: u64, limits: &mut Limits) {
         limits.each.clear();
         let Some(lookahead) = self.timeline.lookahead else {
@@ -144,7 +144,7 @@ impl Run<'_> {
             Some(_) => machine.furthest_behind(None).unwrap_or(self.instant),
             None => self.instant,
         };
-        // Where its guest's clock is ahead of it, that one goes slower for a quantum.
+        // A processor whose guest's clock is ahead of it goes slower for a quantum.
         let ahead = machine.processors.len() > 1 && machine.clock.now() > reached;
         if machine.lazy || ahead {
             until = until.min(reached.saturating_add(self.timeline.quantum));

@@ -5,8 +5,9 @@ use std::collections::{BTreeSet, VecDeque};
 use stasis_block::clock::Nanos;
 use stasis_channel::{Begins, GuestFault, ScheduledGuestFault};
 
-/// How often an agent that cannot be called asks for a fault whose trigger it does not see (ns). Each
-/// time costs the guest some 20,000 instructions, and the host as many exits as any request.
+/// Interval at which an agent that cannot be called asks for a fault whose trigger it does not see
+/// (ns). Each time costs the guest some 20,000 instructions, and the host as many exits as any
+/// request.
 const POLL: Nanos = 5_000_000;
 
 /// A change that an agent is to bring about.
@@ -23,11 +24,11 @@ pub(super) struct Orders {
     coming: VecDeque<(Nanos, u16, Change)>,
     /// Those that wait for their trigger.
     waiting: Vec<ScheduledGuestFault>,
-    /// When the commands began (ns).
+    /// Time at which the commands began (ns).
     begun: Option<Nanos>,
     /// Numbers of faults that the agent has been told to begin, and has not answered for.
     given: BTreeSet<u16>,
-    /// Whether the agent is called when a trigger comes that it does not see.
+    /// True if the agent is called when a trigger comes that it does not see.
     callable: bool,
 }
 
@@ -212,7 +213,7 @@ mod tests {
         assert_eq!(numbers(&orders.take(7)), (vec![1], vec![], Some(10)));
         assert_eq!(numbers(&orders.take(17)), (vec![0], vec![], Some(20)));
         assert_eq!(numbers(&orders.take(40)), (vec![2], vec![0], None));
-        // Of another boot it is not known yet.
+        // It is not known yet of another boot.
         orders.be_callable(false);
         assert!(!orders.trigger(0, 50));
         assert_eq!(numbers(&orders.take(100)).2, Some(POLL));

@@ -77,7 +77,7 @@ impl Run<'_> {
         Ok(outcome)
     }
 
-    // Where everyone is: for the user who asks why a guest makes no progress.
+    // Shows the place of each processor: for the user who asks why a guest makes no progress.
     fn show_processors(&mut self) -> Result<(), Error> {
         for machine in self.machines.iter_mut().filter(|machine| !machine.finished) {
             let mut text = String::new();

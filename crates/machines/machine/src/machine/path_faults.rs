@@ -45,7 +45,7 @@ pub(super) type Path = (usize, usize);
 pub(super) struct DuePathFault {
     pub(super) path: Path,
     pub(super) fault: PathFault,
-    /// Whether it begins.
+    /// True if it begins.
     pub(super) begins: bool,
     /// The record of its beginning: one for all paths of a drive.
     pub(super) record: Option<FaultRecord>,
@@ -92,7 +92,7 @@ impl PathFaults {
         early
     }
 
-    /// Whether a path can leave its bus.
+    /// Returns whether a path can leave its bus.
     pub(super) fn can_leave(&self) -> bool {
         self.0.iter().any(|(_, fault, _)| *fault == PathFault::Gone)
     }
@@ -145,7 +145,7 @@ impl PathFaults {
         due
     }
 
-    /// When a fault next begins or ends (ticks).
+    /// Returns the time at which a fault next begins or ends (ticks).
     pub(super) fn next_event(&self, scale: Scale) -> Option<u64> {
         self.0.iter().filter_map(|(.., pauses)| pauses.next_event(scale)).min()
     }

@@ -13,11 +13,11 @@ use crate::freeze::Scale;
 pub struct Pause {
     /// Number among the experiment's faults.
     pub number: u16,
-    /// When it begins (ns).
+    /// Time at which it begins (ns).
     pub begin: Nanos,
-    /// When it ends (ns), if it does.
+    /// Time at which it ends (ns), if it does.
     pub end: Option<Nanos>,
-    /// Whether something else than time brings it about.
+    /// True if something else than time brings it about.
     pub triggered: bool,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Pauses {
     coming: VecDeque<Pause>,
     /// Those that wait for their trigger.
     waiting: Vec<Pause>,
-    /// When the commands began (ns).
+    /// Time at which the commands began (ns).
     begun: Option<Nanos>,
     /// The end of the present pause (ns since the machines' start): the greatest number for none.
     until: Option<Nanos>,
@@ -54,7 +54,7 @@ impl Pauses {
         let Self { coming, waiting, .. } = Self::new(pauses);
         let (late, coming): (Vec<_>, Vec<_>) =
             coming.into_iter().partition(|pause| pause.begin < since);
-        // Of those that stay, what triggers have brought about comes.
+        // A failure of those that stay comes if its trigger has brought it about.
         let stays = |pause: &Pause| waiting.iter().any(|other| other.number == pause.number);
         let brought = self.coming.iter().filter(|pause| pause.triggered && stays(pause));
         let mut all: Vec<_> = brought.copied().chain(coming).collect();
@@ -80,12 +80,12 @@ impl Pauses {
         self.begun.get_or_insert(now);
     }
 
-    /// Whether the processors stand still.
+    /// Returns whether the processors stand still.
     pub(super) fn is_paused(&self) -> bool {
         self.until.is_some()
     }
 
-    /// When the next pause begins, or the present one ends (ticks).
+    /// Returns the time at which the next pause begins, or the present one ends (ticks).
     pub(super) fn next_event(&self, scale: Scale) -> Option<u64> {
         let at = match self.until {
             Some(until) => Some(until).filter(|until| *until != Nanos::MAX),

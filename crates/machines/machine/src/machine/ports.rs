@@ -12,7 +12,7 @@ impl Machine {
         timeline.networks.transmit(&mut self.ports[index], &self.memory, now);
         timeline.faults.extend(timeline.networks.take_befallen());
         timeline.triggers.packets(timeline.networks.sent(), now);
-        // Where nothing else sends records, a partition must not fill the memory.
+        // A partition must not fill the memory where nothing else sends records.
         timeline.flush_faults(BATCH)?;
         self.port_interrupts(timeline, index)
     }

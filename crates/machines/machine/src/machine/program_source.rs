@@ -1,4 +1,4 @@
-//! Where a machine asks about the files of its guests' programs.
+//! A machine's source of the files of its guests' programs.
 
 use std::sync::Arc;
 

@@ -69,7 +69,7 @@ impl Run<'_> {
         Ok(ending)
     }
 
-    /// Where the busy processors are that are furthest behind, after the round.
+    /// Returns the place of the busy processors that are furthest behind, after the round.
     fn ends(&self, slices: &[ThreadSlice]) -> Ends {
         let mut ends = Ends::default();
         for (place, time) in self.busy() {
@@ -102,7 +102,7 @@ impl Ends {
         }
     }
 
-    /// Where the one furthest behind is, but for the processor at `place`.
+    /// Returns the place of the one furthest behind, but for the processor at `place`.
     fn other_than(&self, place: usize) -> Option<u64> {
         let other = |end: &(usize, u64)| end.0 != place;
         self.first.filter(other).or(self.second.filter(other)).map(|(_, time)| time)

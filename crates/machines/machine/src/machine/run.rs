@@ -64,7 +64,7 @@ pub(super) struct Run<'j> {
     pub(super) change_source: Option<ChangeSource>,
     /// The changes that are to come.
     pub(super) changes: Option<Box<Changes>>,
-    /// Whether the run has become another.
+    /// True if the run has become another.
     pub(super) has_changed: bool,
     /// Tells when the commands begin what is sampled, if anything is to be.
     pub(super) profile_source: Option<ProfileSource>,
@@ -101,7 +101,7 @@ impl<'j> Run<'j> {
         self.timeline.triggers.add(trigger)
     }
 
-    /// When the last processor became idle.
+    /// Returns the time at which the last processor became idle.
     pub(super) fn last_idle(&self) -> u64 {
         let times = self.machines.iter().flat_map(|machine| &machine.processors);
         times.map(|processor| processor.time).max().unwrap_or(0)
@@ -114,7 +114,7 @@ impl<'j> Run<'j> {
         machines.chain(self.timeline.next_crossing()).min()
     }
 
-    /// How long the machines have stood still so far.
+    /// Returns the time for which the machines have stood still so far.
     pub(super) fn frozen(&mut self) -> Duration {
         self.machines.iter_mut().map(Machine::frozen).sum()
     }

@@ -13,9 +13,9 @@ pub(super) struct Slice {
     /// Its processor's place among all, and its number in its machine.
     pub(super) place: usize,
     pub(super) index: usize,
-    /// When it ends at the latest (ticks of that processor's time).
+    /// Time at which it ends at the latest (ticks of that processor's time).
     pub(super) until: u64,
-    /// Where the busy processor that is furthest behind is, of all others.
+    /// Place of the busy processor that is furthest behind, of all others.
     pub(super) others: Option<u64>,
 }
 
@@ -23,9 +23,9 @@ pub(super) struct Slice {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Begun {
     pub(super) slice: Slice,
-    /// When it begins (ticks).
+    /// Time at which it begins (ticks).
     entered: u64,
-    /// Whether an interrupt goes in.
+    /// True if an interrupt goes in.
     pub(super) injecting: bool,
 }
 

@@ -141,7 +141,7 @@ impl Run<'_> {
         self.timeline.emit(RunEvent::Stage(Stage::Collecting))
     }
 
-    /// How it ended for all: as the first that failed, if one did.
+    /// Returns the ending for all: that of the first that failed, if one did.
     fn whole(&self) -> Ending {
         let endings = self.machines.iter().filter(|machine| machine.waited);
         let mut endings = endings.filter_map(|machine| machine.ending.clone());

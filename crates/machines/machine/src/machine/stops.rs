@@ -390,13 +390,13 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the run repeats one, and has not come to where that stood.
+    /// Returns whether the run repeats one, and has not come to where that stood.
     fn replays(&self) -> bool {
         self.debug.as_ref().is_some_and(|debug| debug.replay.is_some())
     }
 
-    /// Whether the processor at `place`, at the time at which the repeated run stood, is at its
-    /// instruction. Where not, the run waits for that.
+    /// Returns whether the processor at `place`, at the time at which the repeated run stood, is at
+    /// its instruction. Where not, the run waits for that.
     fn is_there(&mut self, place: usize) -> bool {
         let (number, index) = self.processors[place];
         let Some(debug) = &mut self.debug else { return true };

@@ -20,10 +20,10 @@ pub(super) const BATCH_BYTES: u64 = 4 << 20;
 /// The timeline.
 pub(super) struct Timeline<'j> {
     pub(super) clock: Clock,
-    /// How far a processor may be from the others (ticks).
+    /// Distance that a processor may be from the others (ticks).
     pub(super) quantum: u64,
-    /// How far machines may be ahead of each other, where they share nothing but networks (ticks):
-    /// the shortest time that a frame needs.
+    /// Distance by which machines may be ahead of each other, where they share nothing but networks
+    /// (ticks): the shortest time that a frame needs.
     pub(super) lookahead: Option<u64>,
     /// By how much a slice can end late (ticks).
     pub(super) lateness: u64,
@@ -34,7 +34,7 @@ pub(super) struct Timeline<'j> {
     pub(super) from: Option<u16>,
     pub(super) records: Vec<IoRecord>,
     pub(super) recorded_bytes: u64,
-    /// Whether any drive has faults.
+    /// True if any drive has faults.
     pub(super) has_faults: bool,
     /// Faults that have happened and are not emitted yet.
     pub(super) faults: Vec<FaultRecord>,
@@ -89,7 +89,8 @@ impl Timeline<'_> {
         }
     }
 
-    /// When frames cross to and from outside next (ticks), if a network leads there.
+    /// Returns the time at which frames cross to and from outside next (ticks), if a network leads
+    /// there.
     pub(super) fn next_crossing(&self) -> Option<u64> {
         Some(self.clock.scale().to_ticks(self.networks.next_crossing()?))
     }

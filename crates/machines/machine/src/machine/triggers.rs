@@ -12,7 +12,7 @@ use crate::error::Error;
 /// Limit on the bytes of a line that an expression sees; more of it is not looked at.
 const MAX_LINE: usize = 64 << 10;
 
-/// What brings a fault about, where it is not a time.
+/// A fault's trigger, other than a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trigger {
     /// A machine's drive is given its command of this number, from 0 on.
@@ -57,14 +57,14 @@ pub enum Trigger {
 pub struct TriggerConfig {
     /// Number of the fault.
     pub number: u16,
-    /// What brings it about.
+    /// Event that brings it about.
     pub on: Trigger,
-    /// How often it does, at most.
+    /// Largest number of times that it does.
     pub times: u64,
 }
 
 impl TriggerConfig {
-    /// Whether the output of a machine's command is looked at.
+    /// Returns whether the output of a machine's command is looked at.
     pub(super) fn listens_to(&self, number: u16) -> bool {
         match self.on {
             Trigger::Output { machine, .. } => machine.is_none_or(|machine| machine == number),
@@ -83,7 +83,7 @@ struct Waiting {
 #[derive(Default)]
 pub(super) struct Triggers {
     waiting: Vec<Waiting>,
-    /// Whether any of them counts commands of drives.
+    /// True if any of them counts commands of drives.
     counts: bool,
     begun: bool,
     /// The beginning of a line of each machine's streams.

@@ -2,7 +2,7 @@
 
 use stasis_channel::{Keyboard, Typed};
 
-/// When a guest is to ask again for input (ms of its time), each time costing it some 20,000
+/// Time until a guest is to ask again for input (ms of its time), each time costing it some 20,000
 /// instructions. A busy one does so often: its computations may take long by the wall clock. One
 /// that waits for a person is not late by its pause, because a key ends the wait (`Run::attend`);
 /// one that waits for a drive is.
@@ -20,8 +20,8 @@ pub(super) struct Typing {
     typed: Typed,
     /// The end of the time in which all processors were idle last (ticks).
     pub(super) idle_until: u64,
-    /// When it was asked last, and how much of the time until then all processors were idle
-    /// (ticks).
+    /// Time at which it was asked last, and the part of the time until then for which all
+    /// processors were idle (ticks).
     asked: u64,
     skipped: u64,
 }

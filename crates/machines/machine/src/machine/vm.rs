@@ -29,20 +29,20 @@ pub(super) struct Machine {
     pub(super) channel: ChannelDevice,
     /// The experiment's drives, and behind them the one that its root is on, if there is one.
     pub(super) drives: Vec<DriveDevice>,
-    /// How many of those are the experiment's.
+    /// Number of those that are the experiment's.
     pub(super) own: usize,
     /// Its ports of networks, in the slots behind the drives.
     pub(super) ports: Vec<NetworkDevice>,
-    /// Whether any drive is to be polled for submissions.
+    /// True if any drive is to be polled for submissions.
     pub(super) lazy: bool,
     pub(super) pauses: Pauses,
     pub(super) path_faults: PathFaults,
     pub(super) slots: Slots,
     pub(super) failures: Failures,
     pub(super) orders: Orders,
-    /// How it boots.
+    /// Its boot.
     pub(super) boot: Boot,
-    /// How each of its drives is presented.
+    /// Controller of each of its drives.
     pub(super) controllers: Vec<Controller>,
     pub(super) serial: Serial,
     pub(super) io_apic: IoApic,
@@ -53,34 +53,34 @@ pub(super) struct Machine {
     /// Its number.
     pub(super) number: u16,
     pub(super) name: String,
-    /// Whether the run lasts until its command has ended.
+    /// True if the run lasts until its command has ended.
     pub(super) waited: bool,
-    /// Whether its guest has been given its command.
+    /// True if its guest has been given its command.
     pub(super) commanded: bool,
     /// The processor on which its guest waits for that.
     pub(super) wanting: Option<usize>,
-    /// Whether it has everything to begin with its command.
+    /// True if it has everything to begin with its command.
     pub(super) prepared: bool,
-    /// When its command began (ns).
+    /// Time at which its command began (ns).
     pub(super) started: Option<Nanos>,
     pub(super) ended: Option<Nanos>,
     pub(super) ending: Option<Ending>,
     /// The page that shows whether its guest needs help.
     pub(super) help_page: Option<u64>,
-    // How many urgent requests that page has announced.
+    // Number of urgent requests that page has announced.
     pub(super) urgent: u32,
     pub(super) wants_help: bool,
-    /// How often the content of that page was invalid.
+    /// Number of times that the content of that page was invalid.
     pub(super) refused_help: u64,
-    /// Whether its agent has no more messages: it does not run again.
+    /// True if its agent has no more messages: it does not run again.
     pub(super) finished: bool,
 }
 
-/// How a machine boots, beside the files that all boot.
+/// A machine's boot, beside the files that all boot.
 pub(super) struct Boot {
     pub(super) command_line: String,
     pub(super) seed: u64,
-    /// How often it has booted.
+    /// Number of boots.
     pub(super) count: u64,
 }
 
@@ -120,12 +120,13 @@ impl Machine {
         timers.chain(drives).chain(ports).chain(pause).chain(failure).min()
     }
 
-    /// When a processor's timer expires (ticks): of a busy one, on its own time.
+    /// Returns the time at which a processor's timer expires (ticks): of a busy one, on its own
+    /// time.
     pub(super) fn timer(&self, timeline: &Timeline, index: usize) -> Option<u64> {
         let processor = &self.processors[index];
         Some(match processor.apic.expiry()? {
             Expiry::Tsc(at) if processor.is_busy() && self.clock.is_used() => {
-                // How far it has to go for the clock of all to come there.
+                // The distance that it has to go for the clock of all to come there.
                 let (count, mean) = self.busy().mean();
                 processor.time.saturating_add(at.saturating_sub(mean).saturating_mul(count))
             }
@@ -134,7 +135,7 @@ impl Machine {
         })
     }
 
-    /// Where its busy processors are.
+    /// Returns the places of its busy processors.
     pub(super) fn busy(&self) -> Busy {
         let times = self.processors.iter().filter(|processor| processor.is_busy());
         times.fold(Busy::default(), |busy, processor| Busy {
@@ -209,7 +210,7 @@ impl Machine {
         self.drives.iter_mut().map(|drive| drive.control().frozen()).sum()
     }
 
-    /// Whether one of its drives is at work.
+    /// Returns whether one of its drives is at work.
     pub(super) fn is_at_a_drive(&self) -> bool {
         self.drives.iter().any(|drive| drive.next_event().is_some())
     }

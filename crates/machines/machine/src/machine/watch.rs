@@ -19,20 +19,20 @@ pub(super) struct Watch {
     scale: Scale,
     /// The first processor's track; the others follow by place.
     processors: u32,
-    /// Of each processor, since when it runs and as far as is known until when (ticks).
+    /// For each processor, the time since which it runs, and up to which that is known (ticks).
     runs: Vec<Option<(u64, u64)>>,
-    /// Of each processor, until when everything has been recorded (ticks).
+    /// For each processor, the time up to which everything has been recorded (ticks).
     recorded: Vec<u64>,
     /// The first machine's track of freezes; the others follow.
     freezes: u32,
-    /// How long each machine has stood still so far.
+    /// Time for which each machine has stood still so far.
     frozen: Vec<Duration>,
-    /// Whether a freeze records its length.
+    /// True if a freeze records its length.
     timed: bool,
 }
 
 impl Watch {
-    /// Of machines of these names and numbers of processors.
+    /// Starts with machines of these names and numbers of processors.
     pub(super) fn new(
         machines: &[(String, usize)],
         scale: Scale,
@@ -120,7 +120,7 @@ impl Watch {
         }
     }
 
-    /// Whether there are enough spans for the event stream.
+    /// Returns whether there are enough spans for the event stream.
     pub(super) fn is_full(&self) -> bool {
         self.spans.kept().len() >= BATCH
     }

@@ -93,10 +93,10 @@ pub enum PortType {
 /// The capability of a function.
 #[derive(Debug, Clone)]
 pub(super) struct Express {
-    /// Where it begins.
+    /// Moment at which it begins.
     pub at: usize,
     pub port_type: PortType,
-    /// Whether the other end of its link is there.
+    /// True if the other end of its link is there.
     pub connected: bool,
 }
 
@@ -209,7 +209,7 @@ impl Express {
         self.settle(config);
     }
 
-    /// Whether the slot asks for an interrupt.
+    /// Returns whether the slot asks for an interrupt.
     pub(super) fn interrupts(&self, config: &[u8; CONFIG]) -> bool {
         let status = register(config, self.at + SLOT_STATUS);
         let control = register(config, self.at + SLOT_CONTROL);

@@ -20,7 +20,7 @@ const COMMAND_MASK: u16 = 0x0406;
 const BAR0: usize = 0x10;
 const CAPABILITIES: usize = 0x34;
 const MSIX: usize = 0x40;
-/// Where other capabilities begin, one behind the other.
+/// Place at which other capabilities begin, one behind the other.
 const OTHERS: usize = 0x50;
 
 /// The power management capability's number (PCI Bus Power Management Interface
@@ -66,12 +66,12 @@ pub struct Function {
     /// Size of each 64-bit BAR, 0 for none.
     sizes: [u64; 3],
     msix: Option<Msix>,
-    /// Where the power management's control and status register is.
+    /// Place of the power management's control and status register.
     power: Option<usize>,
     express: Option<Express>,
-    /// Where a slot's message is.
+    /// Place of a slot's message.
     msi: Option<usize>,
-    /// Where the next capability goes.
+    /// Place of the next capability.
     free: usize,
 }
 
@@ -203,7 +203,7 @@ impl Function {
         }
     }
 
-    /// Whether there is a device at the other end of a port's link.
+    /// Returns whether there is a device at the other end of a port's link.
     pub(super) fn is_connected(&self) -> bool {
         self.express.as_ref().is_none_or(|express| express.connected)
     }
@@ -282,7 +282,7 @@ impl Function {
         })
     }
 
-    /// Whether the device answers memory accesses.
+    /// Returns whether the device answers memory accesses.
     pub fn memory_enabled(&self) -> bool {
         let asleep = self.power.is_some_and(|at| self.config[at] & POWER_STATE == D3_HOT);
         self.config[COMMAND] & MEMORY != 0 && !asleep

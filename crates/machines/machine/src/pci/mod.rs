@@ -118,7 +118,7 @@ impl Bus {
         &mut self.functions[slot]
     }
 
-    /// Whose BAR `address` is in.
+    /// Returns the BAR that `address` is in.
     pub fn find(&self, address: u64) -> Option<BarAddress> {
         self.functions.iter().enumerate().find_map(|(slot, function)| {
             let (bar, offset) = function.decode(address)?;

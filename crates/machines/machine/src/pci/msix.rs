@@ -23,7 +23,7 @@ struct Entry {
 pub const MSIX_BAR: usize = 4;
 /// Size of the BAR that holds the MSI-X table and pending bits.
 pub const MSIX_BAR_SIZE: u64 = 0x2000;
-/// Where the pending bits are in it.
+/// Place of the pending bits in it.
 pub(super) const MSIX_PENDING: u64 = 0x1000;
 /// Limit on the vectors of a device: their table fits before the pending bits.
 pub const MAX_MSIX_VECTORS: u16 = 256;

@@ -71,14 +71,14 @@ impl RootPort {
         (self.function.word(SECONDARY) & 0xff) as u8
     }
 
-    /// Whether the function behind the port can be reached.
+    /// Returns whether the function behind the port can be reached.
     pub fn is_up(&self) -> bool {
         self.function.express_word(express::LINK_CONTROL) & express::LINK_DISABLE == 0
             && self.function.is_connected()
             && self.function.word(BRIDGE_CONTROL) & SECONDARY_RESET == 0
     }
 
-    /// Whether an access to `address` goes through.
+    /// Returns whether an access to `address` goes through.
     pub fn forwards(&self, address: u64) -> bool {
         let field = |at| u64::from(self.function.word(at) & 0xfff0) << 16;
         let (base, limit) = (field(MEMORY_BASE), field(MEMORY_LIMIT) | (WINDOW - 1));
@@ -89,8 +89,8 @@ impl RootPort {
         self.function.read(offset, into);
     }
 
-    /// Whether the function behind it is to be reset: a link that goes down
-    /// does that, too. And the message of an interrupt that becomes wanted.
+    /// Returns whether the function behind it is to be reset: a link that goes down does that, too.
+    /// And the message of an interrupt that becomes wanted.
     pub fn write(&mut self, offset: usize, data: &[u8]) -> (Wanted, Option<Message>) {
         let (up, before) = (self.is_up(), self.function.slot_message());
         self.function.write(offset, data);

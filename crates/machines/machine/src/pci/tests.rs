@@ -84,7 +84,7 @@ fn express() -> Bus {
 const PORT: u32 = 1 << 11;
 const ENDPOINT: u32 = 1 << 16;
 
-/// Where a capability of the function at `device` is.
+/// Returns the place of a capability of the function at `device`.
 fn capability(bus: &mut Bus, device: u32, number: u32) -> u32 {
     let mut at = config(bus, device | 0x34) & 0xff;
     while at != 0 {
@@ -202,7 +202,7 @@ fn a_device_leaves_its_slot_and_comes_back() {
     assert_eq!((status(&mut bus), link(&mut bus)), (1 << 8 | 1 << 3, 0));
     assert_eq!((config(&mut bus, ENDPOINT), bus.find(0xc010_0010)), (u32::MAX, None));
 
-    // Of a 1 that is written to the status the bit goes; the control has no such bits.
+    // A 1 that is written to the status clears the bit; the control has no such bits.
     bus.port_write(0xcf8, &(1 << 31 | (express + 0x18)).to_le_bytes());
     bus.port_write(0xcfe, &(1u16 << 8).to_le_bytes());
     assert_eq!(status(&mut bus), 1 << 3);

@@ -9,7 +9,7 @@ pub use std::thread::{current, park, Thread};
 /// For how long a thread spins before it sleeps: several times what it takes
 /// to wake one.
 const MAX_SPIN: Duration = Duration::from_micros(50);
-/// How often it spins before it looks at the time.
+/// Number of spins before it looks at the time.
 const SPINS_PER_CHECK: u32 = 64;
 
 /// A thread that spins before it sleeps.

@@ -2,7 +2,7 @@
 
 use stasis_unwind::{Registers, Table};
 
-/// Where the file is mapped, and its code.
+/// Addresses at which the file is mapped, and its code.
 const FILE: u64 = 0x40_0000;
 const CODE: u64 = 0x40_1000;
 const CODE_BYTES: u64 = 0x1_0000;

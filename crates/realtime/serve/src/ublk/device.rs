@@ -42,9 +42,9 @@ pub(crate) struct Device {
     id: u32,
     name: Arc<str>,
     link: PathBuf,
-    /// Whether its queues have to be waited for as those of one that comes back.
+    /// True if its queues have to be waited for as those of one that comes back.
     recovers: bool,
-    /// Whether it goes with this server.
+    /// True if it goes with this server.
     own: bool,
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct Ublk {
     counted: Vec<Counted>,
     in_flight: usize,
     said: bool,
-    /// Whether another server takes over the device.
+    /// True if another server takes over the device.
     handed_over: bool,
     /// Time (ns) at which the model holds requests back no longer: the device is about to end.
     release_at: Option<Nanos>,
@@ -164,7 +164,7 @@ impl Ublk {
         }
     }
 
-    /// When something is to be looked at even if nothing rings.
+    /// Returns the time at which something is to be looked at even if nothing rings.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
         [self.backend.store.next_event(), self.release_at].into_iter().flatten().min()
     }

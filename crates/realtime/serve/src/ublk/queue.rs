@@ -19,7 +19,7 @@ struct IoBuffer {
     buffer: Vec<u8>,
     /// Address of the buffer.
     address: usize,
-    /// Whether the kernel has it: it may write to the buffer at any time.
+    /// True if the kernel has it: it may write to the buffer at any time.
     with_kernel: bool,
 }
 
@@ -112,7 +112,7 @@ impl Queue {
         })
     }
 
-    /// Whether there will be no more requests.
+    /// Returns whether there will be no more requests.
     pub fn is_over(&self) -> bool {
         self.gone >= self.places.len()
     }

@@ -27,7 +27,7 @@ pub(super) struct Client {
     reply: (Vec<u8>, bool),
     /// Bytes of it that were sent.
     sent: usize,
-    /// Whether a refusal was logged.
+    /// True if a refusal was logged.
     pub(super) said: bool,
 }
 
@@ -58,7 +58,7 @@ impl Client {
         &self.stream
     }
 
-    /// Whether a reply waits for the client to take it.
+    /// Returns whether a reply waits for the client to take it.
     pub(super) fn is_full(&self) -> bool {
         self.sent < self.reply.0.len()
     }

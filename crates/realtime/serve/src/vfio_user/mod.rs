@@ -41,7 +41,7 @@ const MAX_LOOK: Nanos = 500_000;
 
 /// Settings of a drive that is a vfio-user device, or several.
 pub struct VfioUser {
-    /// Whether clients map the doorbells, and the thread looks for them; otherwise each ringing is
+    /// True if clients map the doorbells, and the thread looks for them; otherwise each ringing is
     /// a message.
     pub mapped: bool,
     /// The sockets of further controllers, beside the drive's own.
@@ -58,7 +58,7 @@ pub(crate) struct Served {
     keep: Option<KeepState>,
     /// Keeps it before each completion that depends on it.
     follower: Follower,
-    /// Whether commands were begun that are to be handed to the drive.
+    /// True if commands were begun that are to be handed to the drive.
     begun: bool,
     /// By the identifiers of their controllers.
     ports: Vec<Port>,
@@ -138,20 +138,20 @@ impl Served {
         }
     }
 
-    /// When something is to be looked at even if nothing rings.
+    /// Returns the time at which something is to be looked at even if nothing rings.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
         let events = [self.backend.store.next_event(), self.subsystem.next_deadline()];
         events.into_iter().flatten().min()
     }
 
-    /// When to look for doorbells that nothing announces.
+    /// Returns the time to look for doorbells that nothing announces.
     pub(crate) fn next_look(&self, now: Nanos) -> Option<Nanos> {
         let pause = now.saturating_sub(self.worked);
         let after = (pause / LOOK_PART).clamp(MIN_LOOK, MAX_LOOK);
         self.ports.iter().any(|port| port.is_polled(&self.subsystem)).then_some(now + after)
     }
 
-    /// Whether a doorbell was rung that nothing announces.
+    /// Returns whether a doorbell was rung that nothing announces.
     pub(crate) fn is_rung(&self) -> bool {
         self.ports.iter().any(|port| port.is_rung(&self.subsystem))
     }

@@ -51,7 +51,7 @@ pub(super) struct Port {
     device: Device,
     listener: Option<UnixListener>,
     client: Option<Client>,
-    /// Whether the listening socket is waited for: not while requests of the last client are under
+    /// True if the listening socket is waited for: not while requests of the last client are under
     /// way, which are not to be carried out after those of the next one.
     admits: bool,
     memory: DmaMemory,
@@ -59,7 +59,7 @@ pub(super) struct Port {
     vectors: Vec<Option<OwnedFd>>,
     /// Accesses by messages that were counted.
     accesses: u64,
-    /// Whether it was logged that the controller cannot work.
+    /// True if it was logged that the controller cannot work.
     said_failed: bool,
 }
 
@@ -101,17 +101,17 @@ impl Port {
         &self.device
     }
 
-    /// Whether it has a client.
+    /// Returns whether it has a client.
     pub(super) fn is_in_use(&self) -> bool {
         self.client.is_some()
     }
 
-    /// Whether a driver rings doorbells that nothing announces.
+    /// Returns whether a driver rings doorbells that nothing announces.
     pub(super) fn is_polled(&self, subsystem: &Subsystem) -> bool {
         self.client.is_some() && self.device.is_polled(subsystem)
     }
 
-    /// Whether a doorbell was rung that nothing announces.
+    /// Returns whether a doorbell was rung that nothing announces.
     pub(super) fn is_rung(&self, subsystem: &Subsystem) -> bool {
         self.client.as_ref().is_some_and(|client| self.device.is_rung(subsystem, &client.page))
     }
@@ -131,7 +131,7 @@ impl Port {
         device.poll(&mut drive, memory, &client.page)
     }
 
-    /// Whether it takes the next client once nothing of the last one's is under way.
+    /// Returns whether it takes the next client once nothing of the last one's is under way.
     pub(super) fn is_waiting(&self) -> bool {
         !self.admits && self.client.is_none()
     }
@@ -336,7 +336,7 @@ impl Port {
     }
 }
 
-/// Whether a descriptor is an eventfd; ringing it never waits from now on.
+/// Returns whether a descriptor is an eventfd; ringing it never waits from now on.
 fn is_eventfd(descriptor: &OwnedFd) -> bool {
     let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
     // Without /proc, the client is believed.

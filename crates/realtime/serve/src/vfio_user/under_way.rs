@@ -10,9 +10,9 @@ pub(super) struct UnderWay {
     /// The controller of each request, by its tag; none of one whose controller was reset before it
     /// reached the drive.
     controllers: Vec<Option<ControllerId>>,
-    /// How many there are of each controller.
+    /// Number of those of each controller.
     counts: Vec<usize>,
-    /// How many there are of none.
+    /// Number of those of none.
     orphans: usize,
 }
 
@@ -43,7 +43,7 @@ impl UnderWay {
         *count = count.saturating_sub(1);
     }
 
-    /// Whether requests of a controller may be with the drive.
+    /// Returns whether requests of a controller may be with the drive.
     pub(super) fn has(&self, of: ControllerId) -> bool {
         self.orphans > 0 || self.counts.get(usize::from(of.0)).is_some_and(|&count| count > 0)
     }

@@ -73,7 +73,7 @@ impl Inflight {
         Ok(Self { mapping: Arc::new(mapping), queues, size })
     }
 
-    /// Whether the client has made the buffer smaller than it was.
+    /// Returns whether the client has made the buffer smaller than it was.
     pub fn is_broken(&self) -> bool {
         self.mapping.is_broken()
     }

@@ -125,7 +125,7 @@ impl Mapping {
         Ok(Self { base, whole, start, length: length as usize, entry, writable })
     }
 
-    /// Whether its file turned out shorter than it was.
+    /// Returns whether its file turned out shorter than it was.
     pub fn is_broken(&self) -> bool {
         ENTRIES[self.entry].broken.load(Ordering::Relaxed)
     }

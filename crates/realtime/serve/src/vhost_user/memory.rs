@@ -105,7 +105,7 @@ impl GuestMemory {
         Some(place.guest + (client - place.client))
     }
 
-    /// Whether a client has taken memory away that it had given.
+    /// Returns whether a client has taken memory away that it had given.
     pub fn is_broken(&self) -> bool {
         self.regions.iter().any(|region| region.mapping.is_broken())
     }

@@ -32,7 +32,7 @@ pub(crate) struct Served {
     done: Vec<Done>,
     /// Reason why the connection must end, until its owner has asked for it.
     broken: Option<String>,
-    /// Whether that was logged already.
+    /// True if that was logged already.
     said: bool,
     /// Called once when the connection must end.
     hang_up: Option<Box<dyn Fn() + Send>>,
@@ -40,7 +40,7 @@ pub(crate) struct Served {
     back: Option<OwnedFd>,
     /// A client that waits until nothing of the last one's is under way.
     next: Option<Sender<()>>,
-    /// Whether the drive is about to end.
+    /// True if the drive is about to end.
     ending: bool,
     /// Mappings that had broken when they were last looked at.
     breaks: u64,
@@ -75,7 +75,7 @@ impl Served {
         })
     }
 
-    /// Whether a guest uses it.
+    /// Returns whether a guest uses it.
     pub fn is_running(&self) -> bool {
         self.running != 0
     }
@@ -137,7 +137,7 @@ impl Served {
         self.said = false;
     }
 
-    /// Whether the guest announces requests from now on, or is polled.
+    /// Returns whether the guest announces requests from now on, or is polled.
     pub(crate) fn set_notifications(&mut self, on: bool) {
         if self.running != 0 {
             let policy = if on { Doorbells::Exact } else { Doorbells::Lazy };

@@ -77,12 +77,12 @@ impl Session {
             .ok_or(Error::Invalid("it names a queue that there is not"))
     }
 
-    /// Whether a queue was started.
+    /// Returns whether a queue was started.
     pub(crate) fn is_running(&self) -> bool {
         self.queues.iter().any(|queue| queue.running)
     }
 
-    /// Whether a queue counts as enabled from the start.
+    /// Returns whether a queue counts as enabled from the start.
     fn all_enabled(&self) -> bool {
         self.features & PROTOCOL_FEATURES == 0
     }

@@ -63,11 +63,11 @@ pub fn listen(path: &Path) -> Result<UnixListener, ServeError> {
 /// A socket with its thread.
 pub(crate) struct Socket {
     path: PathBuf,
-    /// Whether the path is ours to remove.
+    /// True if the path is ours to remove.
     own: bool,
     listener: Arc<UnixListener>,
     stop: Arc<OwnedFd>,
-    /// Whether another server takes over the socket.
+    /// Set if another server takes over the socket.
     handed_over: Arc<AtomicBool>,
     /// The client's connection, to end it from outside.
     client: Arc<Mutex<Option<UnixStream>>>,
@@ -152,7 +152,7 @@ struct Happened {
     gone: bool,
 }
 
-/// Whether a client has gone by now.
+/// Returns whether a client has gone by now.
 fn has_hung_up(client: &UnixStream) -> bool {
     let mut fds = [PollFd::new(client, PollFlags::IN)];
     let _ = poll(&mut fds, Some(&Timespec::default()));

@@ -74,7 +74,7 @@ impl Script<'_> {
         for _ in 0..count {
             let one = match self.byte() % 3 {
                 0 => eventfd(0, EventfdFlags::CLOEXEC).ok(),
-                // Of any size, and it may be too short for its announced use.
+                // A file of any size, which may be too short for its announced use.
                 1 => memfd_create("given", MemfdFlags::CLOEXEC).ok().inspect(|file| {
                     let _ = ftruncate(file, self.word().min(1 << 24));
                 }),

@@ -274,7 +274,7 @@ impl Guest {
         slots
     }
 
-    /// Whether the guest is rung within `limit`.
+    /// Returns whether the guest is rung within `limit`.
     pub fn is_rung(&self, limit: Duration) -> bool {
         // SAFETY: open as long as the guest is.
         let call = unsafe { BorrowedFd::borrow_raw(self.call.as_raw_fd()) };

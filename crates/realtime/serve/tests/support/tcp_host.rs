@@ -91,7 +91,7 @@ impl Connection {
         Some(event)
     }
 
-    /// Whether nothing has come that was not taken.
+    /// Returns whether nothing has come that was not taken.
     pub fn is_quiet(&self) -> bool {
         self.stream.set_nonblocking(true).unwrap();
         let peeked = self.stream.peek(&mut [0]);

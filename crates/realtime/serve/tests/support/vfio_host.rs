@@ -339,7 +339,7 @@ impl VfioHost {
         self.submit(1, &entry)
     }
 
-    /// Where the data of a slot is.
+    /// Returns the address of the data of a slot.
     pub fn data(&self, cid: u16) -> u64 {
         DATA + 4096 * u64::from(cid)
     }

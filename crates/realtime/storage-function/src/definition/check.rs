@@ -1,4 +1,4 @@
-//! Whether a definition makes sense.
+//! The check of a definition.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::Definition;
 /// Limit on the drives of a function: `/dev/vda` to `/dev/vdz`.
 const DRIVES: usize = 26;
 
-/// Whether `name` can be part of a file's name and of a shell's.
+/// Returns whether `name` can be part of a file's name and of a shell's.
 pub(crate) fn is_name(name: &str) -> bool {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     !name.is_empty() && name.len() <= 64 && !name.starts_with(['-', '.']) && name.bytes().all(fits)

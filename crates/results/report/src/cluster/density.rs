@@ -1,4 +1,4 @@
-//! How many of something happened when, in steps that grow with the time.
+//! Number of events over time, in steps that grow with the time.
 
 use stasis_block::clock::Nanos;
 

@@ -13,9 +13,9 @@ const MAX_CHARACTERS: usize = 200;
 /// A line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// When it was written (ns).
+    /// Time at which it was written (ns).
     pub at: Nanos,
-    /// Whether to the standard error.
+    /// True if to the standard error.
     pub error: bool,
     /// The line, or its beginning.
     pub text: String,
@@ -26,7 +26,7 @@ pub(crate) struct Line {
 pub(crate) struct Lines {
     first: Vec<Line>,
     last: VecDeque<Line>,
-    /// How many there were.
+    /// Numbers of merges.
     pub count: u64,
 }
 

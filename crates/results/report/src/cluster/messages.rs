@@ -24,7 +24,7 @@ pub(crate) struct Message {
     /// Port of the sender, and of the receiver.
     pub from: u16,
     pub to: u16,
-    /// When it was sent, and when it arrived (ns).
+    /// Times at which it was sent, and at which it arrived (ns).
     pub sent: Nanos,
     pub arrived: Nanos,
     /// Length in bytes.
@@ -39,7 +39,7 @@ pub(crate) struct Messages {
     kept: Vec<Message>,
     /// One of so many is kept, as a power of two.
     thinning: u32,
-    /// How many there were, and how many of each kind.
+    /// Number of messages, and of those of each kind.
     count: u64,
     kinds: Vec<(String, u64)>,
     /// Frames under way: port and time of the sender, by what tells frames apart.
@@ -116,7 +116,7 @@ impl Messages {
         &self.kept
     }
 
-    /// How many there were.
+    /// Numbers of merges.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -127,7 +127,7 @@ impl Messages {
     }
 }
 
-/// What a frame is known by at both of its ends.
+/// Returns the key by which a frame is known at both of its ends.
 fn key(packet: &PacketRecord) -> u64 {
     // Always with the same keys, so that results repeat.
     let mut hasher = DefaultHasher::new();

@@ -1,5 +1,5 @@
-//! What the machines of a cluster did when: their output, messages, I/Os and faults, as the page
-//! shows them. All that is kept in memory is bounded.
+//! Course of a cluster's machines: their output, messages, I/Os and faults, as the page shows them.
+//! All that is kept in memory is bounded.
 
 mod density;
 mod lines;
@@ -133,7 +133,7 @@ impl Cluster {
     /// The run's faults; `drives`: the drives' names, by their numbers.
     pub(crate) fn faults(&mut self, faults: &[PlannedFault], drives: &[String]) {
         let machines_of = |target: &str| {
-            // Of a network, the machines on the one side.
+            // The machines on the one side of a network.
             let named: Vec<usize> = target.split(',').filter_map(|name| self.place(name)).collect();
             if !named.is_empty() {
                 return named;

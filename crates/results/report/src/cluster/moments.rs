@@ -62,7 +62,7 @@ pub struct Moment {
     pub at: Nanos,
     /// The line, the fault, or the kind of the message.
     pub text: String,
-    /// Of a message: the receiver, the arrival (ns), and the length in bytes.
+    /// Message's receiver, arrival (ns), and length in bytes.
     pub arrival: Option<(String, Nanos, u64)>,
 }
 

@@ -216,7 +216,7 @@ fn written(cluster: &Cluster, time: &Time, resolution: Resolution) -> Section {
         machine.lines.kept().map(move |line| (line.at, machine.name.as_str(), line))
     });
     let mut all: Vec<_> = all.collect();
-    // Of one machine they are in their order.
+    // Moments of one machine are in their order.
     all.sort_by_key(|(at, ..)| *at);
     let shown = thinned(&all, resolution.of(LINES, MIN_LINES));
     let columns = [Column::right("time"), Column::left("machine"), Column::left("line")];

@@ -64,9 +64,9 @@ pub(crate) struct Column {
     pub(crate) kind: Kind,
     /// Its unit; empty for none.
     pub(crate) unit: &'static str,
-    /// Whether a row can be without a value.
+    /// True if a row can be without a value.
     pub(crate) optional: bool,
-    /// Whether it is kept as differences.
+    /// True if it is kept as differences.
     pub(crate) differences: bool,
 }
 
@@ -143,8 +143,8 @@ impl Values {
 #[derive(Debug)]
 pub(crate) struct Rows {
     values: Vec<Values>,
-    /// Of each optional column: for each row 1 where it has a value, else 0 (Parquet's
-    /// definition level). Of the others nothing.
+    /// Definition levels of each optional column (Parquet): for each row 1 where it has a value,
+    /// else 0. Of the others nothing.
     levels: Vec<Vec<i16>>,
 }
 

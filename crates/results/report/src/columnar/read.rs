@@ -12,7 +12,7 @@ use super::{general, Column, Rows, Values, GROUP};
 pub(crate) struct Groups {
     file: SerializedFileReader<File>,
     columns: &'static [Column],
-    /// Where each of the columns is in the file.
+    /// Place of each of the columns in the file.
     places: Vec<usize>,
     next: usize,
     readers: Vec<ColumnReader>,

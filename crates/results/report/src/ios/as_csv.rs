@@ -16,7 +16,7 @@ pub struct IosAsCsv {
     /// The names of its drives, quoted.
     names: Vec<Vec<u8>>,
     text: Vec<u8>,
-    /// How much of the text has been read.
+    /// Number of bytes of the text that have been read.
     read: usize,
     numbers: itoa::Buffer,
 }

@@ -16,7 +16,7 @@ const PIECE: usize = 256 << 10;
 /// zstd's level. On these rows 3 takes longer and is no smaller.
 const LEVEL: i32 = 1;
 
-/// Where rows go.
+/// Destination of rows.
 enum Sink {
     Plain(File),
     Compressed(Box<Encoder<'static, File>>),

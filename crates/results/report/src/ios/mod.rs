@@ -16,7 +16,7 @@ use crate::{Drive, ReportError};
 pub use as_csv::IosAsCsv;
 pub use read::KeptIos;
 
-/// How a run's I/Os are kept.
+/// Form in which a run's I/Os are kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Ios {
     /// In `ios.csv`. Recorded I/Os are in the file, so that a killed run keeps it.

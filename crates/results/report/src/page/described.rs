@@ -123,7 +123,7 @@ struct DescribedTable {
     #[serde(default)]
     caption: String,
     columns: Vec<String>,
-    /// How many columns, from the first, are words; the others are figures.
+    /// Number of columns, from the first, that are words; the others are figures.
     #[serde(default = "one")]
     words: usize,
     rows: Vec<Vec<String>>,

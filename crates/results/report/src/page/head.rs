@@ -13,11 +13,11 @@ pub struct Head {
     pub sentence: String,
     /// The answer in a word or two, for the first tile.
     pub verdict: String,
-    /// Whether the answer is good.
+    /// Tone of the answer.
     pub tone: Tone,
     /// The other two tiles: name and figure.
     pub tiles: [(String, String); 2],
-    /// What explains the answer, a paragraph each.
+    /// Explanation of the answer, a paragraph each.
     pub notes: Vec<String>,
     /// The section that shows the answer's example: a text, and the section's anchor.
     pub link: Option<(String, String)>,

@@ -1,4 +1,4 @@
-//! Where the time of single I/Os went: one that is folded for each, which a click on its point opens.
+//! Parts of the time of single I/Os: one that is folded for each, which a click on its point opens.
 
 use stasis_block::clock::Nanos;
 

@@ -1,4 +1,4 @@
-//! How much of its data a page shows, so that it stays within [`MAX_PAGE_SIZE`].
+//! Amount of its data that a page shows, so that it stays within [`MAX_PAGE_SIZE`].
 
 use super::Page;
 
@@ -9,22 +9,23 @@ pub const MAX_PAGE_SIZE: usize = 2_000_000;
 /// Levels of resolution. At the last ones a page shows a few of its plots only.
 const LEVELS: u32 = 14;
 
-/// How coarsely a page shows its data: each level halves what plots hold.
+/// Coarseness with which a page shows its data: each level halves what plots hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Resolution(u32);
 
 impl Resolution {
-    /// How many of `most` are shown, such as points of a curve: not fewer than `least`.
+    /// Returns the number of `most` that are shown, such as points of a curve: not fewer than
+    /// `least`.
     pub fn of(self, most: usize, least: usize) -> usize {
         (most >> self.0.min(usize::BITS - 1)).max(least.min(most))
     }
 
-    /// Whether there is room for additions to the drawing, such as names of points.
+    /// Returns whether there is room for additions to the drawing, such as names of points.
     pub fn is_fine(self) -> bool {
         self.0 < 2
     }
 
-    /// How many drives, or other subjects, have plots at all.
+    /// Returns the number of drives, or other subjects, that have plots at all.
     pub fn subjects(self) -> usize {
         match self.0 {
             0..6 => usize::MAX,

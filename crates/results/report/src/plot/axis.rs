@@ -6,7 +6,7 @@ use crate::units::{self, TimeUnit};
 /// from the ends of `f64` for computations.
 const MAX_VALUE: f64 = 1e30;
 
-/// How values are spread.
+/// Spread of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// Evenly, from zero where that is near.
@@ -55,7 +55,7 @@ impl Quantity {
 pub struct Axis {
     /// Its label, without the unit.
     pub label: String,
-    /// How values are spread.
+    /// Spread of values.
     pub scale: Scale,
     /// The quantity that they measure.
     pub quantity: Quantity,
@@ -200,7 +200,7 @@ pub(super) struct Fitted {
     pub(super) scale: Scale,
     pub(super) ticks: Vec<Tick>,
     pub(super) caption: String,
-    /// Whether the page's script leaves the scale as it is.
+    /// True if the page's script leaves the scale as it is.
     fixed: bool,
 }
 
@@ -238,8 +238,7 @@ impl Fitted {
         .to_string()
     }
 
-    /// Where a value stands, 0 to 1 from end to end; values outside stand at
-    /// an end.
+    /// Returns the place of a value, 0 to 1 from end to end; values outside stand at an end.
     pub(super) fn place(&self, value: f64) -> f64 {
         let place = match self.scale {
             Scale::Linear | Scale::FromZero => (value - self.low) / (self.high - self.low),
@@ -254,7 +253,7 @@ impl Fitted {
 /// The rarest share that the stretched scale distinguishes from 1, in nines.
 const MAX_NINES: f64 = 12.0;
 
-/// How many nines a share has: 1 for 90 %, 2 for 99 %.
+/// Returns the number of nines of a share: 1 for 90 %, 2 for 99 %.
 fn nines(share: f64) -> f64 {
     if share < 1.0 {
         -(1.0 - share).log10()

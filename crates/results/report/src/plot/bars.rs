@@ -32,7 +32,7 @@ pub struct Bars {
     pub title: String,
     /// The axis of the values.
     pub axis: Axis,
-    /// Whether a label's bars stand behind each other rather than below.
+    /// True if a label's bars stand behind each other rather than below.
     pub stacked: bool,
     /// The bars, from the top.
     pub bars: Vec<Bar>,

@@ -24,7 +24,7 @@ pub(super) type Key<'a> = (&'a str, usize, &'static str);
 /// A shade of a map: its meaning, and its opacity.
 pub(super) type Shade = (String, f64);
 
-/// How the page's script draws a series again.
+/// Kind of a series, by which the page's script draws it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Points joined by straight lines.

@@ -11,7 +11,7 @@ pub struct CdfSeries {
     pub name: String,
     /// Its colour, see [`COLOURS`].
     pub colour: usize,
-    /// How it is drawn.
+    /// Stroke with which it is drawn.
     pub stroke: Stroke,
     /// (value, share of values not above it), both rising, the last share 1.
     pub points: Vec<(f64, f64)>,
@@ -26,8 +26,8 @@ pub struct Cdf {
     pub title: String,
     /// The axis of the values.
     pub x: Axis,
-    /// Whether the upper end is stretched: 90 %, 99 %, 99.9 % and so on are equally
-    /// far from each other.
+    /// True if the upper end is stretched: 90 %, 99 %, 99.9 % and so on are equally far from each
+    /// other.
     pub tail: bool,
     /// The distributions, later ones on top.
     pub series: Vec<CdfSeries>,

@@ -35,7 +35,7 @@ pub struct Dots {
     pub title: String,
     /// The axis of the values.
     pub axis: Axis,
-    /// Whether dots of different names stand below each other within their row.
+    /// True if dots of different names stand below each other within their row.
     pub apart: bool,
     /// The rows, from the top.
     pub rows: Vec<Row>,
@@ -92,7 +92,7 @@ impl Dots {
                     let [from, to] = [low, high].map(|value| canvas.x(axis.place(value)));
                     let place = [from, middle - BAR / 2.0, (to - from).max(1.0), BAR];
                     let span = Span { from: low, to: high, series, ..Span::default() };
-                    // Of an interval without width the dot is all there is to see.
+                    // The dot of an interval without width is all there is to see.
                     if high > low {
                         canvas.bar(place, span, dot.colour, &text);
                     }

@@ -33,7 +33,7 @@ pub struct Heat {
     pub x: Axis,
     /// The width of a column on it.
     pub width: f64,
-    /// Where the first column begins; what lies before 0 is left out.
+    /// Beginning of the first column; what lies before 0 is left out.
     pub origin: f64,
     /// The shares by row and column.
     pub values: Vec<Vec<f64>>,

@@ -7,7 +7,7 @@ use super::Markup;
 /// Values in steps of time.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Strip {
-    /// Where the first step begins; what lies before 0 is left out.
+    /// Beginning of the first step; what lies before 0 is left out.
     pub origin: f64,
     /// Length of a step.
     pub width: f64,
@@ -63,9 +63,9 @@ pub struct Arrow {
     pub from: usize,
     /// Index of the lane that it goes to.
     pub to: usize,
-    /// When it left the one.
+    /// Time at which it left the one.
     pub sent: f64,
-    /// When it arrived at the other.
+    /// Time at which it arrived at the other.
     pub arrived: f64,
     /// Its entry of the legend.
     pub series: usize,

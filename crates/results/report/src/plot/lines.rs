@@ -14,7 +14,7 @@ pub struct Line {
     pub name: String,
     /// Its colour, see [`COLOURS`].
     pub colour: usize,
-    /// How it is drawn.
+    /// Stroke with which it is drawn.
     pub stroke: Stroke,
     /// Its points, in the order in which they are joined.
     pub points: Vec<(f64, f64)>,

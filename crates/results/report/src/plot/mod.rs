@@ -54,10 +54,10 @@ impl Markup {
     }
 }
 
-/// How many colours there are; further series begin with the first again.
+/// Number of colours; further series begin with the first again.
 pub const COLOURS: usize = 6;
 
-/// How a line is drawn.
+/// Stroke of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stroke {
     /// A thin line.

@@ -35,7 +35,7 @@ const SLOWEST_COLOUR: usize = COLOURS - 1;
 const COLLECTIONS_COLOUR: usize = COLOURS - 2;
 const BELOW: f64 = 0.7;
 
-/// How a drive is drawn.
+/// Part of a run that a drive's plots show.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent {
     pub(super) kind: Kind,
@@ -43,7 +43,7 @@ pub(super) struct Extent {
     /// I/Os over time of a series at most.
     pub(super) points: usize,
     pub(super) resolution: Resolution,
-    /// Whether it has plots.
+    /// True if it has plots.
     pub(super) drawn: bool,
 }
 
@@ -220,7 +220,7 @@ fn plots(
         ),
         x: time(),
         y: latency(),
-        // Where there are others.
+        // Others are drawn where there are some.
         series: clouds.into_iter().chain(marked.then_some(slow)).chain(collections).collect(),
     };
     let mut plots =

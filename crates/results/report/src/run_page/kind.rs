@@ -43,13 +43,14 @@ impl Kind {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Time {
     kind: Kind,
-    /// When it begins, and how long it is (ns).
+    /// Its beginning, and its length (ns).
     begin: u64,
     length: u64,
 }
 
 impl Time {
-    /// That of a run whose figures begin at `begin`, up to the last I/O; without any, up to its end.
+    /// Returns the extent of a run whose figures begin at `begin`, up to the last I/O; without any,
+    /// up to its end.
     pub(super) fn of(
         summary: &Summary,
         drives: &[DriveStatistics],
@@ -71,7 +72,7 @@ impl Time {
         self.length as f64
     }
 
-    /// Whether a place on the axis is within what all plots show.
+    /// Returns whether a place on the axis is within what all plots show.
     pub(crate) fn holds(&self, place: f64) -> bool {
         (0.0..=self.length as f64).contains(&place)
     }

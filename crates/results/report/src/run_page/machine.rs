@@ -45,7 +45,7 @@ pub(super) fn processors(
     Some(section.with(Block::Plots(vec![busy.draw_in(resolution)])))
 }
 
-/// Where time went, and why the guest was left.
+/// Returns the costs: time, and the reasons for which the guest was left.
 pub(super) fn costs(summary: &Summary) -> Section {
     let bar = |label: &str, parts: &[(&str, usize, f64)]| Bar {
         label: label.to_owned(),

@@ -61,7 +61,7 @@ pub(super) fn head(
     head
 }
 
-/// Of a branch, which run it was until when, and what it has changed.
+/// Returns the run of which this one is a branch, since when, and the changes.
 fn branch(summary: &Summary) -> Option<String> {
     /// Changes that are told; the rest is counted.
     const TOLD: usize = 6;
@@ -134,7 +134,7 @@ fn run<'a>(
 /// Operations of a run whose slowest I/O is told at its top.
 const TOLD: usize = 4;
 
-/// What the slowest I/O of the operations with the most I/Os waited for.
+/// Returns the waits of the slowest I/O of the operations with the most I/Os.
 fn slowest(summary: &Summary) -> Vec<String> {
     let mut all: Vec<_> = used(summary).collect();
     all.sort_by_key(|(.., figures)| std::cmp::Reverse(figures.count));

@@ -16,7 +16,7 @@ pub struct Judgement {
     /// The name that the experiment gives it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
-    /// Whether it was met.
+    /// True if it was met.
     pub met: bool,
     /// The figure that decided: of several the furthest to the wrong side.
     pub figure: String,

@@ -20,7 +20,7 @@ pub struct Compared<'a> {
     /// Why the time of each has no meaning, such as `failed with status 1`; none where its command
     /// succeeded.
     pub failed: [Option<String>; 2],
-    /// Whether one repeats the other's I/Os, each at its time.
+    /// True if one repeats the other's I/Os, each at its time.
     pub is_repeated: bool,
     /// Who took the time.
     pub doer: Doer,
@@ -82,7 +82,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// Whether latencies of the two can be compared.
+    /// Returns whether latencies of the two can be compared.
     pub fn is_comparable(&self) -> bool {
         matches!(self, Self::Same | Self::InTheSameTime(_))
     }
@@ -104,9 +104,9 @@ pub struct Latencies {
 /// The runs of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Runs {
-    /// How many.
+    /// Number of units.
     pub count: usize,
-    /// Whether all of several are identical, so that they count as one.
+    /// True if all of several are identical, so that they count as one.
     pub are_one: bool,
 }
 
@@ -322,7 +322,7 @@ impl Doer {
     }
 }
 
-/// Whether two figures differ by less than a share (%) of the first.
+/// Returns whether two figures differ by less than a share (%) of the first.
 pub fn is_close(was: f64, is: f64, least: f64) -> bool {
     was == is || (is - was).abs() < was.abs() * least / 100.0
 }
@@ -358,7 +358,7 @@ pub struct Several<'a> {
     pub place: &'a str,
     /// Each one's name and time (ns), which is none where it is not known or its command failed.
     pub each: Vec<(&'a str, Option<f64>)>,
-    /// How many failed.
+    /// Number of those that failed.
     pub failed: usize,
     /// The I/Os of the others beside the first one's: the first that did others.
     pub work: Work,
@@ -366,7 +366,7 @@ pub struct Several<'a> {
     pub latency: Option<(String, Vec<f64>)>,
     /// The smallest difference that matters (%).
     pub least: f64,
-    /// Whether the seeds of all that have several change nothing.
+    /// True if the seeds of all that have several change nothing.
     pub seeds_change_nothing: bool,
 }
 

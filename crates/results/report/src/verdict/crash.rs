@@ -15,7 +15,7 @@ pub struct CrashTest {
     pub not_inspected: Option<String>,
     /// Findings that a clock of instructions did not repeat, in a clause.
     pub not_repeated: Option<String>,
-    /// Whether it was stopped before its end.
+    /// True if it was stopped before its end.
     pub is_stopped: bool,
     /// How many states a check looked at in a guest; 0 without one.
     pub checked: u64,
@@ -30,7 +30,7 @@ pub struct Broken {
     pub findings: u64,
     /// See [`Broken::findings`].
     pub causes: u64,
-    /// Whether all that was found is that the check took too long.
+    /// True if all that was found is that the check took too long.
     pub is_late: bool,
     /// An example in a sentence of its own, which may be empty.
     pub example: String,

@@ -12,7 +12,7 @@ use crate::units;
 pub struct Run<'a> {
     /// How it ended.
     pub end: End<'a>,
-    /// Whether its own figures say that it is not to be trusted.
+    /// True if its own figures say that it is not to be trusted.
     pub is_warned: bool,
     /// The answer of several machines, where there are any.
     pub cluster: Option<Verdict>,

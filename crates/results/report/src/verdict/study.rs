@@ -15,7 +15,7 @@ const TOLD: usize = 3;
 /// The facts of a study.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Study {
-    /// How it stands.
+    /// State of the operation.
     pub state: State,
     /// The figure that is looked at, such as `p99 of reads of ssd`; a time (ns).
     pub figure: String,

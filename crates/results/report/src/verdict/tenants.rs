@@ -26,7 +26,7 @@ pub struct Tenants<'a> {
 pub struct Tenant<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Whether no other tenant and no workload uses its drive.
+    /// True if no other tenant and no workload uses its drive.
     pub is_alone: bool,
     /// When it was (ns on the page's axis of time).
     pub at: f64,
@@ -64,7 +64,7 @@ impl Tenant<'_> {
         )
     }
 
-    /// Whether it suffered.
+    /// Returns whether it suffered.
     pub fn suffered(&self) -> bool {
         self.ratio() > SUFFERED
     }
@@ -73,7 +73,7 @@ impl Tenant<'_> {
 impl Tenants<'_> {
     /// The answer.
     pub(super) fn verdict(&self) -> Verdict {
-        // What a tenant's own limit delays is nobody else's doing.
+        // The delay by a tenant's own limit is nobody else's doing.
         let own: Vec<_> = self.waited.iter().filter(|one| one.is_notable()).collect();
         let mut all: Vec<&Tenant> = self.tenants.iter().filter(|one| !one.is_alone).collect();
         all.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));

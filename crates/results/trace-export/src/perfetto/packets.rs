@@ -62,7 +62,7 @@ pub(super) type Named<'a> = (&'a str, &'a str);
 /// A trace that is written.
 pub(super) struct Trace<'a> {
     out: &'a mut dyn Write,
-    /// Whether nothing has been written yet.
+    /// True if nothing has been written yet.
     first: bool,
     /// Processes by name: the number, and how many tracks it has.
     processes: BTreeMap<String, (u64, u64)>,

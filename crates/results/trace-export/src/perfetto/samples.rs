@@ -15,7 +15,7 @@ const GROUP: &str = "Functions";
 struct Open {
     track: u64,
     stack: Vec<String>,
-    /// When the last sample's interval ends (ns).
+    /// Time at which the last sample's interval ends (ns).
     end: u64,
 }
 

@@ -20,7 +20,7 @@ pub struct Inside<'a> {
     pub kept: KeptSpans,
     /// Spans that end by this time are left out (ns).
     pub from: u64,
-    /// Whether those of a drive or machine of this name are wanted, which is part of it.
+    /// Decides if those of a drive or machine of this name are wanted, which is part of it.
     pub wanted: &'a dyn Fn(&Track) -> bool,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn write(inside: &mut Inside<'_>, trace: &mut Trace<'_>) -> io::Resul
     Ok(written)
 }
 
-/// Where a span's track is: its process, its name there, and its rank among the others.
+/// Returns the place of a span's track: its process, its name there, and its rank among the others.
 fn place(track: &Track, span: &Span) -> (String, String, u64) {
     let Track { kind, owner, name, .. } = track;
     let number = |number: Option<u32>| u64::from(number.unwrap_or_default());
@@ -73,7 +73,7 @@ fn place(track: &Track, span: &Span) -> (String, String, u64) {
     (format!("{group} {owner}"), name, rank)
 }
 
-/// Whether it is a command that a NAND operation has completed.
+/// Returns whether it is a command that a NAND operation has completed.
 fn is_after_operation(kind: TrackKind, span: &Span) -> bool {
     kind == TrackKind::Command && span.cause != Cause::None
 }

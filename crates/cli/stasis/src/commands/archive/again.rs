@@ -24,7 +24,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// That of results.
+    /// Digest of results.
     pub fn of(results: &Whole) -> Self {
         let summary = results.first.as_ref();
         let recipe = summary.and_then(|summary| summary.extra.get("guest_recipe"));

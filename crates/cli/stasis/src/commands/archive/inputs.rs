@@ -117,7 +117,7 @@ fn of_experiment(
     Ok(())
 }
 
-/// Whether a file's name says that it is a job of fio's.
+/// Returns whether a file's name says that it is a job of fio's.
 fn is_job(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "fio")
 }
@@ -265,7 +265,7 @@ pub fn levels(path: &Path) -> usize {
     path.components().take_while(|part| *part == Component::ParentDir).count()
 }
 
-/// Whether a file is what the run has read.
+/// Returns whether a file is what the run has read.
 pub fn unchanged(path: &Path, started: SystemTime, results: &Path) -> Result<()> {
     let about = || format!("cannot read {}", path.display());
     let metadata = path.metadata().with_context(about)?;

@@ -190,7 +190,7 @@ impl Whole {
         }
     }
 
-    /// Whether a path in the folder belongs into an archive, with what lies below it.
+    /// Returns whether a path in the folder belongs into an archive, with what lies below it.
     pub fn keeps(&self, path: &Path, current: &BTreeSet<String>) -> bool {
         if self.study.is_none() {
             return true;

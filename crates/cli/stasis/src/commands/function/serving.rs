@@ -22,13 +22,13 @@ use stasis_storage_function::Polling;
 use super::RunArguments;
 use crate::here;
 
-/// How long it may take to open its drives, or to make them durable at the end.
+/// Longest time to open its drives, or to make them durable at the end.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Name of the server's experiment file in the function's folder.
 const EXPERIMENT: &str = "serve.toml";
 
-/// How often the server is looked at, and how soon it is started again.
+/// Interval between looks at the server, and the pause before it is started again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A server; dropping it ends it in order.
@@ -40,10 +40,10 @@ pub struct Server {
     pub sockets: Vec<PathBuf>,
 }
 
-/// How a server is started, and started again.
+/// Command that starts a server, and starts it again.
 struct Start {
     folder: PathBuf,
-    /// Whether a drive is in the server's memory: another one would not have it.
+    /// True if a drive is in the server's memory: another one would not have it.
     memory: bool,
 }
 

@@ -65,7 +65,7 @@ pub fn write(
     Ok(())
 }
 
-/// Whether a run's command reached its end and succeeded, so that its time can be compared.
+/// Returns whether a run's command reached its end and succeeded, so that its time can be compared.
 fn succeeded(summary: &Summary) -> bool {
     summary.ending == "exited" && summary.exit_status == 0
 }

@@ -167,7 +167,7 @@ struct Making<'a> {
     wish: &'a Branches,
     arguments: &'a RunArguments,
     given: Option<&'a Path>,
-    /// Whether `arguments` are this program's own words.
+    /// True if `arguments` are this program's own words.
     own_words: bool,
     stop: &'a Arc<AtomicBool>,
 }

@@ -220,7 +220,7 @@ pub(super) fn joined(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
     })
 }
 
-/// Whether a file could not be read.
+/// Returns whether a file could not be read.
 fn is_unread(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(ExperimentError::Read { .. }))
 }

@@ -12,11 +12,11 @@ use tempfile::NamedTempFile;
 /// Limit on the bytes read of this program's standard input: they go into the guest's memory.
 const MAX_STDIN: u64 = 64 << 20;
 
-/// How long a pipe may be silent before it counts as empty. A service or a test often has a pipe
-/// without a writer.
+/// Time for which a pipe may be silent before it counts as empty. A service or a test often has a
+/// pipe without a writer.
 const TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// Where the command's standard input comes from, unless the experiment names a file.
+/// Source of the command's standard input, unless the experiment names a file.
 pub enum Source {
     /// Standard input of this program, whose own words the run is described by.
     Own,

@@ -18,12 +18,12 @@ use stasis_serve::{Made, NewDrive};
 use super::open_drive::{self, Planned};
 use super::results::Writing;
 
-/// Where drives that are asked for later come from.
+/// Source of drives that are asked for later.
 pub struct Later {
     base: PathBuf,
     folder: PathBuf,
     seed: u64,
-    /// Where their I/Os are written down.
+    /// File in which their I/Os are written down.
     results: Option<Writing>,
     replaced: AtomicBool,
 }
@@ -34,7 +34,7 @@ impl Later {
         Self { base, folder, seed, results, replaced: AtomicBool::new(false) }
     }
 
-    /// Whether another server has taken this one's place.
+    /// Returns whether another server has taken this one's place.
     pub fn is_replaced(&self) -> bool {
         self.replaced.load(Ordering::Relaxed)
     }

@@ -11,13 +11,13 @@ use anyhow::{anyhow, bail, Context, Result};
 use stasis_block::inside::Inside;
 use stasis_serve::{DriveReport, ServeError, Server};
 
-/// How long drives may take to become durable: less than the 90 s after which systemd kills a
-/// service (systemd-system.conf(5), `DefaultTimeoutStopSec`).
+/// Longest time until drives are durable: less than the 90 s after which systemd kills a service
+/// (systemd-system.conf(5), `DefaultTimeoutStopSec`).
 const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Signals within this time are one wish: a terminal's goes to every process of a group, and one of
 /// these may pass it on.
 const TOGETHER: Duration = Duration::from_secs(5);
-/// How soon another signal is noticed.
+/// Longest time until another signal is noticed.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Reports of drives that have ended, and the outcome.
@@ -26,7 +26,7 @@ pub struct Ended {
     pub report: Vec<DriveReport>,
     /// Statistics from inside their models, if those were asked for.
     pub inside: BTreeMap<String, Inside>,
-    /// Whether all are durable.
+    /// An error if not all are durable.
     pub stopped: Result<(), ServeError>,
 }
 

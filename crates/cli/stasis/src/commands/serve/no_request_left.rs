@@ -26,7 +26,7 @@ const SIZE: u64 = 4 << 20;
 const COUNT: u32 = 40;
 /// Duration of a turn (ns).
 const TURN: Nanos = 100;
-/// How long a medium may take in reality before it counts as one that will never ring.
+/// Longest time in reality that a medium may take before it counts as one that will never ring.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A guest that keeps `depth` requests in flight at a store.
@@ -40,7 +40,7 @@ struct Load {
     done: Vec<Done>,
     started: Instant,
     case: String,
-    /// Whether something happened in the last turn, by the drive's own count.
+    /// True if something happened in the last turn, by the drive's own count.
     progressed: bool,
 }
 
@@ -120,7 +120,7 @@ impl Load {
         (command, vec![7; if moves { length as usize } else { 0 }])
     }
 
-    /// Whether a descriptor of the medium rings within `limit`.
+    /// Returns whether a descriptor of the medium rings within `limit`.
     fn rings(&self, limit: Duration) -> bool {
         let raw = self.store.drive.lock().descriptors();
         // SAFETY: the medium keeps them open.

@@ -232,7 +232,7 @@ impl Targets {
         Ok(())
     }
 
-    /// How a host connects to a drive.
+    /// Returns the command by which a host connects to a drive.
     pub fn place(&self, index: usize) -> String {
         let connect = |entry: &DiscoveryEntry| {
             let (ip, port) = (entry.address.ip(), entry.address.port());

@@ -191,7 +191,7 @@ struct Described {
     /// Which of a shared drive's paths it is.
     path: u64,
     lasting: bool,
-    /// Whether it has pairs of keys and values.
+    /// True if it has pairs of keys and values.
     pairs: bool,
 }
 
@@ -242,7 +242,7 @@ struct Opening {
     discard: Option<PathBuf>,
 }
 
-/// How long a server that starts waits for a medium: one that was killed or replaced has it until
+/// Time that a server which starts waits for a medium: one that was killed or replaced has it until
 /// the kernel has ended its I/Os.
 pub const PATIENCE: Duration = Duration::from_secs(3);
 

@@ -18,7 +18,7 @@ use stasis_serve::{confine, DriveReport, IoRecordSender, IoRecords, NewDrive};
 
 /// The engine that the results name.
 const ENGINE: &str = "serve";
-/// How often what has come is written down.
+/// Interval at which what has come is written down.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Results that are being written.
@@ -120,7 +120,7 @@ impl Results {
         self.writing.clone()
     }
 
-    /// Whether the summary can still be written by the user that this has become.
+    /// Returns whether the summary can still be written by the user that this has become.
     pub fn check(&self) -> Result<()> {
         if !confine::may_write(&self.folder) {
             let folder = self.folder.display();

@@ -140,7 +140,8 @@ impl Devices {
         });
     }
 
-    /// How guests get the drive `name`: the first one, and those of its further controllers.
+    /// Returns the option by which guests get the drive `name`: the first one, and those of its
+    /// further controllers.
     pub fn place(&self, name: &str) -> String {
         let device = |path: &Path| {
             let path = path.display();

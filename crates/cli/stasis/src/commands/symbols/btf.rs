@@ -15,7 +15,7 @@ const DEPTH: u32 = 8;
 pub(super) struct Btf<'a> {
     types: &'a [u8],
     strings: &'a [u8],
-    /// Where each type begins in `types`, from number 1 on.
+    /// Beginnings of the types in `types`, from number 1 on.
     places: Vec<usize>,
     structures: HashMap<&'a [u8], u32>,
 }

@@ -62,7 +62,7 @@ impl Symbols {
         Ok(Call { callback: of(Call::CALLBACK)?, function: of(Call::FUNCTION)? })
     }
 
-    /// Where the kernel has its tables for unwinding stacks, if it has any.
+    /// Returns the kernel's tables for unwinding stacks, if it has any.
     pub fn orc(&self) -> Option<Orc> {
         Some(Orc {
             addresses: self.address("__start_orc_unwind_ip")?,
@@ -72,7 +72,7 @@ impl Symbols {
         })
     }
 
-    /// Where the kernel has what runs on its processors, and its modules.
+    /// Returns the place of the tasks on the kernel's processors, and of its modules.
     ///
     /// # Errors
     /// If its file cannot be read, or has one of the places of I/Os under no name that is known.
@@ -115,7 +115,7 @@ impl Symbols {
         })
     }
 
-    /// Where the kernel gives I/Os to its block layer, if it tells.
+    /// Returns the place where the kernel gives I/Os to its block layer, if its types describe it.
     fn bios(&self, offset: &dyn Fn(&str, &str) -> Option<u64>) -> Option<BioPlaces> {
         let iterator = offset("bio", "bi_iter")?;
         Some(BioPlaces {
@@ -171,7 +171,7 @@ impl Symbols {
     }
 }
 
-/// Where a kernel has the mappings of programs, from Linux 6.1 on.
+/// Returns the place of programs' mappings, from Linux 6.1 on.
 fn maps(offset: &dyn Fn(&str, &str) -> Option<u64>) -> Option<Maps> {
     let node = |structure: &str| {
         Some(MapleNode { pivots: offset(structure, "pivot")?, slots: offset(structure, "slot")? })
@@ -195,7 +195,7 @@ fn maps(offset: &dyn Fn(&str, &str) -> Option<u64>) -> Option<Maps> {
     })
 }
 
-/// Where a module has its symbols.
+/// Returns the place of a module's symbols.
 fn module_symbols(offset: &dyn Fn(&str, &str) -> Option<u64>) -> Option<ModuleSymbols> {
     Some(ModuleSymbols {
         list: offset("module", "kallsyms")?,
@@ -205,7 +205,7 @@ fn module_symbols(offset: &dyn Fn(&str, &str) -> Option<u64>) -> Option<ModuleSy
     })
 }
 
-/// Where a module has its tables for unwinding stacks.
+/// Returns the place of a module's tables for unwinding stacks.
 fn module_orc(offset: &dyn Fn(&str, &str) -> Option<u64>) -> Option<ModuleOrc> {
     let own = offset("module", "arch")?;
     let of = |member: &str| Some(own + offset("mod_arch_specific", member)?);
@@ -216,7 +216,7 @@ fn module_orc(offset: &dyn Fn(&str, &str) -> Option<u64>) -> Option<ModuleOrc> {
     })
 }
 
-/// Where a kernel has what samples and the time of I/Os in it are told by.
+/// Places in the kernel from which samples and the times of I/Os are read.
 #[derive(Debug)]
 pub struct Layout {
     /// The names of threads.

@@ -87,7 +87,7 @@ fn agent(guest: &Guest) -> Option<Vec<u8>> {
     Some(own.filter(|own| is_stripped(&there, own)).unwrap_or(there))
 }
 
-/// Whether `there` is `own` without its sections.
+/// Returns whether `there` is `own` without its sections.
 fn is_stripped(there: &[u8], own: &[u8]) -> bool {
     // The header tells of these in its last parts, from `e_shoff` and from `e_shentsize` on.
     const KEPT: [std::ops::Range<usize>; 2] = [0..40, 48..58];
@@ -136,7 +136,7 @@ impl Functions {
         if named.is_empty() {
             named = file.dynamic_symbols().filter_map(|symbol| function(&symbol)).collect();
         }
-        // Of several names of one place that which looks least like the library's own.
+        // The name, of several of one place, which looks least like the library's own.
         let own = |name: &str| name.len() - name.trim_start_matches('_').len();
         named.sort_by(|a, b| (a.0, own(&a.2), &a.2).cmp(&(b.0, own(&b.2), &b.2)));
         named.dedup_by_key(|(begin, ..)| *begin);
@@ -238,7 +238,7 @@ mod tests {
         std::hint::black_box(number) + 1
     }
 
-    /// Where a function of this program is in its file, as the kernel has mapped it.
+    /// Returns the place of a function of this program in its file, as the kernel has mapped it.
     fn place() -> (String, u64) {
         let at = a_function_of_this_test as fn(u64) -> u64 as usize as u64;
         assert_eq!(a_function_of_this_test(1), 2);

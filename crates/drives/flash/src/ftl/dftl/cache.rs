@@ -85,7 +85,7 @@ impl Cache {
         }
     }
 
-    /// Whether a line is here and was changed.
+    /// Returns whether a line is here and was changed.
     #[cfg(test)]
     pub fn is_dirty(&self, line: u32) -> bool {
         self.table.get(line).is_some_and(|index| self.entries[index as usize].dirty)

@@ -62,13 +62,13 @@ impl Updates {
         }
     }
 
-    /// Whether the unit is still to be written back.
+    /// Returns whether the unit is still to be written back.
     #[cfg(test)]
     pub fn is_due(&self, home: u32) -> bool {
         self.state[home as usize] != 0
     }
 
-    /// Whether misses have to wait.
+    /// Returns whether misses have to wait.
     pub fn is_behind(&self) -> bool {
         self.urgent.len() > BEHIND
     }

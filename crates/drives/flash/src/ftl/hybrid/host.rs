@@ -45,7 +45,7 @@ impl Hybrid {
         }
     }
 
-    /// Where the unit that was read begins in its request, as far as it still lies there.
+    /// Returns the offset of the unit that was read in its request, if still mapped there.
     pub(super) fn begin_of(&self, request: &Request, done: &OpDone) -> u64 {
         let (first, end) = self.shape.units_of(request.offset, request.length);
         let here = |&unit: &u32| {

@@ -1,4 +1,4 @@
-//! Where each unit lies, and which data block each logical block has.
+//! Place of each unit, and the data block of each logical block.
 //!
 //! Invariant: a unit lies in its logical block's data block at its own page, or in the log block
 //! of that logical block; a unit that was lost lies nowhere.

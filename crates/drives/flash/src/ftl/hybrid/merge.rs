@@ -9,7 +9,7 @@ use stasis_nand::{Op, OpDone, OpKind, OpStatus, Priority};
 use super::{Context, Hybrid, MERGE_PROGRAM, MERGE_READ, PAD};
 use crate::buffer::NONE;
 
-/// How many there were.
+/// Numbers of merges.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Merges {
     pub switch: u64,
@@ -36,7 +36,7 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    /// Whether a page was taken.
+    /// Returns whether a page was taken.
     pub fn began(&self) -> bool {
         self.next != self.first
     }

@@ -283,7 +283,7 @@ impl Ftl for Hybrid {
     }
 }
 
-/// Whether the parts of units that a trim leaves over are to be written.
+/// Returns whether the parts of units that a trim leaves over are to be written.
 fn zeroes(request: &Request) -> bool {
     request.operation == Operation::WriteZeroes
 }

@@ -121,7 +121,7 @@ impl Plane {
         }
     }
 
-    /// Whether blocks will come free without a merge.
+    /// Returns whether blocks will come free without a merge.
     pub fn erases(&self) -> bool {
         self.erasing.is_some() || !self.dirty.is_empty()
     }

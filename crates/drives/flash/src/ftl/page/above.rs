@@ -7,7 +7,7 @@ pub(in crate::ftl) enum Above {
     Nothing,
     /// A layer that keeps its map in units behind the host's.
     Map {
-        /// How many.
+        /// Number of units.
         units: u32,
     },
 }

@@ -24,7 +24,7 @@ pub(super) struct Beginning {
 }
 
 impl Beginning {
-    /// Of a checked description.
+    /// Makes the layer of a checked description.
     pub fn new(spec: &Spec, shape: Shape, map_units: u32, seed: u64) -> Self {
         let choices = (spec.gc.policy == "d-choices").then_some(spec.gc.choices);
         Self { shape, seed, foreground: spec.gc.foreground, choices, map_units }

@@ -70,7 +70,7 @@ struct Block {
     next: u32,
     // Pages whose program has ended.
     ended: u32,
-    /// When it became full, in blocks of its plane that did.
+    /// Time at which it became full, in blocks of its plane that did.
     filled: u32,
     // Neighbours of the same validity; one more than their number, 0 for none.
     before: u32,
@@ -189,7 +189,7 @@ impl Blocks {
         self.cache.regular - self.planes[plane as usize].good
     }
 
-    /// Whether a block is one of them.
+    /// Returns whether a block is one of them.
     fn is_bad(&self, block: u32) -> bool {
         let pool = &self.planes[self.shape.plane_of(block) as usize];
         (pool.good..self.cache.regular).contains(&(block % self.shape.geometry.blocks))
@@ -225,7 +225,7 @@ impl Blocks {
         &self.spares
     }
 
-    /// Whether no plane gives a block until one is emptied.
+    /// Returns whether no plane gives a block until one is emptied.
     pub fn exhausted(&self) -> bool {
         self.exhausted
     }
@@ -235,7 +235,7 @@ impl Blocks {
         self.exhausted = exhausted;
     }
 
-    /// Whether a plane holds more units than its share: the mean, and half of the spare.
+    /// Returns whether a plane holds more units than its share: the mean, and half of the spare.
     pub fn above_share(&self, plane: u32) -> bool {
         let all = u64::from(self.shape.planes);
         let mean = u64::from(self.shape.units) / all;
@@ -323,14 +323,14 @@ impl Blocks {
         }
     }
 
-    /// Whether an open block has pages left, now that nothing is under way.
+    /// Returns whether an open block has pages left, now that nothing is under way.
     pub fn takes_pages(&self, block: u32) -> bool {
         let entry = &self.blocks[block as usize];
         debug_assert_eq!(entry.ended, entry.next, "nothing is under way");
         entry.next < self.pages_of(block)
     }
 
-    /// Whether moving a block's units takes fewer pages than it has.
+    /// Returns whether moving a block's units takes fewer pages than it has.
     pub fn gains(&self, block: u32) -> bool {
         let valid = self.blocks[block as usize].valid;
         // Word lines are filled up at the end.
@@ -386,7 +386,7 @@ impl Blocks {
         Some(block)
     }
 
-    /// Whether the plane has another block for the SLC cache.
+    /// Returns whether the plane has another block for the SLC cache.
     fn has_room(&self, plane: u32) -> bool {
         let pool = &self.planes[plane as usize];
         self.shape.cache.is_some_and(|shape| {
@@ -394,7 +394,7 @@ impl Blocks {
         })
     }
 
-    /// Whether the SLC cache takes writes; it may have no room.
+    /// Returns whether the SLC cache takes writes; it may have no room.
     #[inline]
     pub fn is_cache_open(&self) -> bool {
         self.shape.cache.is_some() && !self.cache.closed
@@ -421,19 +421,19 @@ impl Blocks {
         cached.iter().copied().find(|&block| !dynamic || !self.is_fixed(block))
     }
 
-    /// Whether a plane folds blocks while the host writes: the host waits for them.
+    /// Returns whether a plane folds blocks while the host writes: the host waits for them.
     pub fn folds_now(&self, plane: u32) -> bool {
         self.shape.cache.is_some_and(|shape| shape.when_full == WhenFull::Fold)
             && !self.has_room(plane)
     }
 
-    /// Whether a block is always in SLC mode.
+    /// Returns whether a block is always in SLC mode.
     fn is_fixed(&self, block: u32) -> bool {
         let in_plane = block - self.shape.block(self.shape.plane_of(block), 0);
         in_plane >= self.cache.regular
     }
 
-    /// Whether a block is in SLC mode now.
+    /// Returns whether a block is in SLC mode now.
     #[inline]
     pub fn is_slc(&self, block: u32) -> bool {
         self.shape.cache.is_some() && self.blocks[block as usize].slc
@@ -461,7 +461,7 @@ impl Blocks {
         if !self.is_fixed(block) {
             self.planes[self.shape.plane_of(block) as usize].dynamic -= 1;
         }
-        // Where writes wait for room they come back to it.
+        // Writes that wait for room come back to it.
         let folds = self.shape.cache.is_some_and(|shape| shape.when_full == WhenFull::Fold);
         self.cache.closed &= !folds;
         true

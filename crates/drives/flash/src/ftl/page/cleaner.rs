@@ -78,7 +78,7 @@ struct Collector {
 }
 
 impl Collector {
-    /// Of a plane with pages of so many slots.
+    /// Makes the cleaner of a plane with pages of so many slots.
     fn new(slots: u32) -> Self {
         Self {
             job: None,
@@ -206,7 +206,7 @@ impl Cleaner {
         }
     }
 
-    /// When the next visit is.
+    /// Returns the time of the next visit.
     pub fn next_visit(&self) -> Option<Nanos> {
         self.patrol.as_ref().map(Patrol::at)
     }
@@ -284,13 +284,13 @@ impl Cleaner {
         }
     }
 
-    /// Whether a block is being emptied.
+    /// Returns whether a block is being emptied.
     #[inline]
     pub fn is_collecting(&self) -> bool {
         self.jobs > 0
     }
 
-    /// When background collection begins.
+    /// Returns the time at which background collection begins.
     pub fn next_event(&self) -> Option<Nanos> {
         self.background_at
     }
@@ -412,7 +412,7 @@ impl Cleaner {
         }
     }
 
-    /// Whether a block was read too often since its last erase.
+    /// Returns whether a block was read too often since its last erase.
     fn is_disturbed(&self, block: u32) -> bool {
         self.disturbs.get(block as usize).is_some_and(|&disturbs| disturbs >= self.most_disturbs)
     }

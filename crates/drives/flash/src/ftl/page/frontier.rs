@@ -21,7 +21,7 @@ use crate::kept::{KeptError, Reader, Writer};
 /// one in case that fails.
 pub(super) const RESERVE: u32 = 2;
 
-/// Where a stream's next page goes.
+/// Place of a stream's next page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Choice {
     pub plane: u32,
@@ -34,7 +34,7 @@ pub(super) struct Choice {
 /// Pages of an open block whose fine pass waits for more pages.
 #[derive(Debug, Clone, Copy, Default)]
 struct Waiting {
-    // Of the word line that is being filled, and of that before it.
+    // Pages of the word line that is being filled, and of the one before it.
     filling: u32,
     before: u32,
     // The oldest write that lies in them.
@@ -121,7 +121,7 @@ impl Frontier {
         self.open[(choice.plane * self.lanes + choice.lane) as usize]
     }
 
-    /// Whether a program is under way.
+    /// Returns whether a program is under way.
     #[inline]
     pub fn is_programming(&self) -> bool {
         self.under_way > 0
@@ -263,7 +263,7 @@ impl Frontier {
         }
     }
 
-    /// Whether programs are under way of which none ends by itself.
+    /// Returns whether programs are under way of which none ends by itself.
     pub fn is_waiting(&self) -> bool {
         self.under_way > 0 && self.all_waiting == self.under_way
     }

@@ -1,4 +1,4 @@
-//! Where each unit lies, and which unit each slot holds.
+//! Place of each unit, and the unit of each slot.
 
 use stasis_nand::prefetch;
 
@@ -44,7 +44,7 @@ impl Sequence {
         self.shape.units.div_ceil(self.shape.slots)
     }
 
-    /// Where a unit lies.
+    /// Returns the place of a unit.
     fn slot(&self, unit: u32) -> Option<u32> {
         if unit >= self.shape.units {
             return None;
@@ -91,7 +91,7 @@ impl Map {
         prefetch(&self.units, slot as usize);
     }
 
-    /// Where a unit lies.
+    /// Returns the place of a unit.
     pub fn slot(&self, unit: u32) -> Option<u32> {
         match self.slots[unit as usize] {
             0 => self.begun.as_ref()?.slot(unit),

@@ -120,7 +120,7 @@ impl PageFtl {
         })
     }
 
-    /// Whether it takes no more writes: too many blocks failed, or no space can be made.
+    /// Returns whether it takes no more writes: too many blocks failed, or no space can be made.
     fn is_read_only(&self) -> bool {
         self.full || self.placement.blocks().spares().overdrawn()
     }
@@ -189,7 +189,7 @@ impl PageFtl {
         self.read_ended(now, done, context);
     }
 
-    /// Where what was read of a page begins in its request, as far as it still lies there.
+    /// Returns the offset in the request of the data read from this page, if still mapped there.
     fn begin_of(&self, request: &Request, done: &OpDone) -> u64 {
         let (first, end) = self.shape.units_of(request.offset, request.length);
         let here = |&unit: &u32| {
@@ -274,9 +274,9 @@ impl PageFtl {
         }
     }
 
-    /// Where a flush waits for pages between their two passes, or nothing else is under way and writes
-    /// wait or no more can come, their word lines are filled up with empty pages and have their fine
-    /// passes.
+    /// Fills up word lines with empty pages, so that they have their fine passes: where a flush
+    /// waits for pages between their two passes, or nothing else is under way and writes wait or no
+    /// more can come.
     fn close_lines(&mut self, now: Nanos, context: &mut Context) {
         let waits =
             self.queue.waits() || self.placement.blocks().exhausted() || self.is_read_only();
@@ -303,7 +303,7 @@ impl PageFtl {
         }
     }
 
-    /// Whether no plane takes a page, and nothing is under way that changes that.
+    /// Returns whether no plane takes a page, and nothing is under way that changes that.
     fn is_stuck(&self) -> bool {
         self.placement.blocks().exhausted()
             && !self.frontier.is_programming()
@@ -319,9 +319,8 @@ impl PageFtl {
         }
     }
 
-    /// Where writes wait and nothing is under way that lets them in when it ends, what the
-    /// buffer holds goes to the cells. Again and again: if the host trimmed all of it, no
-    /// program comes of it.
+    /// Programs what the buffer holds where writes wait and nothing is under way that lets them in
+    /// when it ends. Again and again: if the host trimmed all of it, no program comes of it.
     fn make_room(&mut self, now: Nanos, context: &mut Context) {
         while self.queue.waits()
             && !self.frontier.is_programming()
@@ -375,8 +374,8 @@ impl PageFtl {
         }
     }
 
-    /// Where a page goes if nothing is folded that a write could wait for. The planes are looked at
-    /// first: they may fold.
+    /// Returns the place of a page if nothing is folded that a write could wait for. The planes are
+    /// looked at first: they may fold.
     fn choose_past_cache(
         &mut self,
         now: Nanos,
@@ -440,7 +439,7 @@ impl PageFtl {
 
 /// Functions for a layer above that keeps its map in units behind the host's.
 impl PageFtl {
-    /// Whether a unit is in the buffer.
+    /// Returns whether a unit is in the buffer.
     pub(super) fn holds(&self, unit: u32) -> bool {
         self.queue.buffer().holds(unit)
     }
@@ -450,7 +449,7 @@ impl PageFtl {
         self.placement.slot(unit)
     }
 
-    /// Whether a block is being emptied.
+    /// Returns whether a block is being emptied.
     pub(super) fn is_collecting(&self) -> bool {
         self.cleaner.is_collecting()
     }

@@ -23,7 +23,7 @@ pub(super) struct Patrol {
 }
 
 impl Patrol {
-    /// Of a checked description.
+    /// Makes the layer of a checked description.
     pub fn new(spec: &ScrubSpec, shape: &Shape) -> Self {
         let interval = (spec.period / u64::from(shape.blocks().max(1))).max(1);
         let (planes, blocks) = (shape.planes, shape.geometry.blocks);
@@ -31,12 +31,12 @@ impl Patrol {
         Self { planes, blocks, interval, at: interval, visits: 0, age, step }
     }
 
-    /// When the next visit is.
+    /// Returns the time of the next visit.
     pub fn at(&self) -> Nanos {
         self.at
     }
 
-    /// How many there were.
+    /// Numbers of merges.
     pub fn visits(&self) -> u64 {
         self.visits
     }
@@ -60,17 +60,17 @@ impl Patrol {
         (mix(self.visits) % u64::from(pages.max(1))) as u32
     }
 
-    /// Whether data of an age (ns) is moved.
+    /// Returns whether data of an age (ns) is moved.
     pub fn is_old(&self, age: Nanos) -> bool {
         self.age.is_some_and(|limit| age >= limit)
     }
 
-    /// Whether visits read.
+    /// Returns whether visits read.
     pub fn reads(&self) -> bool {
         self.step.is_some()
     }
 
-    /// Whether a read that ended in a step, the first being 0, has the block moved.
+    /// Returns whether a read that ended in a step, the first being 0, has the block moved.
     pub fn is_late(&self, step: u8) -> bool {
         self.step.is_some_and(|limit| step + 1 >= limit)
     }

@@ -1,4 +1,4 @@
-//! Where each unit lies, and the effects of a change on blocks, damage and the layer above.
+//! Place of each unit, and the effects of a change on blocks, damage and the layer above.
 //!
 //! Invariants: a unit lies in one slot at most, and the two directions of the map agree; a block's
 //! count of valid units is the number of its slots that the map names; a unit that lies nowhere has
@@ -54,7 +54,7 @@ impl Placement {
         &mut self.blocks
     }
 
-    /// Where a unit lies.
+    /// Returns the place of a unit.
     #[inline]
     pub fn slot(&self, unit: u32) -> Option<u32> {
         self.map.slot(unit)

@@ -58,14 +58,14 @@ pub(super) struct WriteQueue {
     protected: bool,
     waiting: VecDeque<Cursor>,
     flushes: VecDeque<(RequestId, u64)>,
-    // How many there were.
+    // Numbers of merges.
     barriers: u32,
     partial: Vec<Partial>,
     partial_free: Vec<u32>,
     // Streams that the host's units go to, and behind them those of the ends of a log of pairs.
     host_streams: u16,
     log_ends: u16,
-    // Where hot units are kept apart.
+    // Temperature of units, where hot ones are kept apart.
     heat: Option<Heat>,
 }
 
@@ -195,14 +195,14 @@ impl WriteQueue {
         self.barriers += 1;
     }
 
-    /// Whether everything before a barrier is durable.
+    /// Returns whether everything before a barrier is durable.
     fn passes(&mut self, barrier: u32) -> bool {
         self.buffer.force();
         let before = |partial: &Partial| partial.reads > 0 && partial.barriers <= barrier;
         self.buffer.used() == 0 && !self.partial.iter().any(before)
     }
 
-    /// Whether a write waits for the buffer.
+    /// Returns whether a write waits for the buffer.
     #[inline]
     pub fn waits(&self) -> bool {
         !self.waiting.is_empty()

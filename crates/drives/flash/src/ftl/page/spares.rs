@@ -44,7 +44,7 @@ impl Spares {
         self.spare.saturating_sub(self.retired)
     }
 
-    /// Whether more blocks were given up than can be: the drive is read-only.
+    /// Returns whether more blocks were given up than can be: the drive is read-only.
     pub fn overdrawn(&self) -> bool {
         self.retired > self.spare
     }

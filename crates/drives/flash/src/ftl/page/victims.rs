@@ -48,7 +48,7 @@ pub(super) struct Victims {
     gc: GcSpec,
     seed: u64,
     levelling: WearLevelling,
-    // When the host fell silent.
+    // Time at which the host fell silent.
     idle_since: Option<Nanos>,
     // By plane: erases since wear was last looked at.
     erases: Vec<u32>,
@@ -117,7 +117,7 @@ impl Victims {
             let chosen = chosen.filter(|block| blocks.gains(*block));
             let victim = chosen.or_else(|| blocks.least_valid(plane));
             let victim = victim.filter(|block| blocks.gains(*block));
-            // Of the two the one that moves less.
+            // The one of the two that moves less.
             let fold = if self.folds { blocks.oldest_cached(plane, true) } else { None };
             let least = victim.map_or(u32::MAX, |block| blocks.valid_in(block));
             if let Some(fold) = fold.filter(|&fold| blocks.valid_in(fold) <= least) {

@@ -153,7 +153,7 @@ impl Zones {
         }
     }
 
-    /// Whether the drive has such a page, and where: its zone, block and page.
+    /// Returns whether the drive has such a page, and where: its zone, block and page.
     fn place(&self, page: u32) -> Option<(u32, u32, u32)> {
         let place = self.layout.place(page);
         (place.0 < self.layout.zones).then_some(place)

@@ -21,7 +21,7 @@ impl Cursor {
     pub const BARRIER: Self = Self { id: NONE, fua: false, offset: 0, length: 0, next: 0, end: 0 };
 }
 
-/// Where a page in memory is on its way.
+/// Stage of a page in memory on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// It is not full, or not the next of its block.
@@ -169,7 +169,7 @@ impl Zones {
         self.blocks[block as usize].next == at
     }
 
-    /// Whether a unit is in memory.
+    /// Returns whether a unit is in memory.
     pub(super) fn in_memory(&self, unit: u32) -> bool {
         let found = self.table.get(unit / self.shape.slots);
         found.is_some_and(|index| {

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::geometry::Position;
 
-/// How far adjacent writes grow into one extent (bytes), so that the arm is
-/// not held for much longer than a rotation. Our choice: no data sheet gives a figure.
+/// Size to which adjacent writes grow into one extent (bytes), so that the arm is not held for much
+/// longer than a rotation. Our choice: no data sheet gives a figure.
 const MAX_EXTENT: u64 = 1 << 20;
 
 /// Bytes `start..end` that wait for the platter.
@@ -13,7 +13,7 @@ const MAX_EXTENT: u64 = 1 << 20;
 pub(crate) struct Extent {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Of `start`.
+    /// Place of `start`.
     pub(crate) place: Position,
     /// Number of the first write in it.
     pub(crate) oldest: u64,
@@ -91,12 +91,12 @@ impl WriteCache {
         self.order.partition_point(|&slot| before(&self.slots[usize::from(slot)]))
     }
 
-    /// Whether `length` bytes could ever be taken.
+    /// Returns whether `length` bytes could ever be taken.
     pub(crate) fn can_hold(&self, length: u64) -> bool {
         length <= self.limit && !self.slots.is_empty()
     }
 
-    /// Whether nothing waits for the arm.
+    /// Returns whether nothing waits for the arm.
     pub(crate) fn is_clean(&self) -> bool {
         self.order.is_empty()
     }
@@ -106,7 +106,7 @@ impl WriteCache {
         self.writes
     }
 
-    /// Whether everything older than write number `barrier` is on the platter.
+    /// Returns whether everything older than write number `barrier` is on the platter.
     pub(crate) fn is_durable(&self, barrier: u64) -> bool {
         self.in_flight.iter().chain(self.extents()).all(|extent| extent.oldest >= barrier)
     }
@@ -157,7 +157,7 @@ impl WriteCache {
         true
     }
 
-    /// Whether all of `start..end` can be read from the cache.
+    /// Returns whether all of `start..end` can be read from the cache.
     pub(crate) fn contains(&self, start: u64, end: u64) -> bool {
         let holds = |extent: &Extent| extent.start <= start && end <= extent.end;
         let at = self.first(|extent| extent.end < end);
@@ -173,7 +173,7 @@ impl WriteCache {
         high.saturating_sub(window)..high
     }
 
-    /// Where an extent begins.
+    /// Returns the place where an extent begins.
     pub(crate) fn place(&self, index: usize) -> &Position {
         &self.extent(index).place
     }

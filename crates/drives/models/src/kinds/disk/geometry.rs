@@ -1,4 +1,4 @@
-//! Where the bytes of a disk lie, and how long it takes to get there.
+//! Places of a disk's bytes, and the time to get there.
 //!
 //! The surface is one spiral, cut into zones of equally many cylinders, each
 //! with its own rate. Head and track switches are spread evenly along it: the
@@ -88,7 +88,7 @@ struct Zone {
     rate: f64,
 }
 
-/// Where a byte is.
+/// Place of a byte.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Position {
     /// Distance from the outer edge, as a share of the stroke.
@@ -163,7 +163,7 @@ impl Geometry {
         self.zones.partition_point(|zone| zone.start <= offset).saturating_sub(1)
     }
 
-    /// Where the byte at `offset` is.
+    /// Returns the place of the byte at `offset`.
     pub(crate) fn place(&self, offset: u64) -> Position {
         let zone = &self.zones[self.zone_index(offset)];
         let into = offset - zone.start;
@@ -217,8 +217,8 @@ impl Geometry {
         time
     }
 
-    /// How many bytes from `offset` on pass under the head in `time` (ns), by
-    /// the rate at `offset`.
+    /// Returns the number of bytes from `offset` on that pass under the head in `time` (ns), by the
+    /// rate at `offset`.
     pub(crate) fn bytes_in(&self, offset: u64, time: Nanos) -> u64 {
         (time as f64 * self.zones[self.zone_index(offset)].rate) as u64
     }

@@ -50,7 +50,7 @@ struct Pending {
     operation: Operation,
     start: u64,
     end: u64,
-    // Of `start`.
+    // Place of `start`.
     place: Position,
 }
 
@@ -68,7 +68,7 @@ enum Job {
 #[derive(Debug, Clone, Copy)]
 struct Passing {
     submitted: Submitted,
-    // When the arm began with it (ns).
+    // Time at which the arm began with it (ns).
     served: Nanos,
     // Time from which bytes can cross the interface (ns), and their number.
     begin: Nanos,
@@ -93,8 +93,8 @@ pub struct HardDisk {
     queue: Vec<Pending>,
     waiting: VecDeque<Pending>,
     flushes: VecDeque<Flush>,
-    // How often, since it was first, the first of `queue`, the first of
-    // `waiting` or `flushes`, and the first flush's oldest bytes were passed over.
+    // Number of times that, since it was first, the first of `queue`, the first of `waiting` or
+    // `flushes`, and the first flush's oldest bytes were passed over.
     passed_queue: u32,
     passed_blocked: u32,
     passed_oldest: u32,

@@ -19,7 +19,7 @@ struct Fill {
     // The byte that passed, or will pass, under the head at `since`.
     from: u64,
     since: Nanos,
-    // Where it stops.
+    // Place at which it stops.
     until: u64,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Lookup {
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
     segments: Vec<Segment>,
-    // How far ahead of the last read (bytes); 0 for no buffer.
+    // Distance ahead of the last read (bytes); 0 for no buffer.
     ahead: u64,
     fill: Option<Fill>,
     uses: u64,

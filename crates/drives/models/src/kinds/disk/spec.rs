@@ -78,8 +78,7 @@ pub struct DiskSpec {
     #[serde(default = "usual::destage_window")]
     #[schemars(range(min = 1, max = MAX_EXTENTS))]
     pub destage_window: u32,
-    /// How far the drive reads ahead (bytes); 0 for no read buffer, as if not
-    /// given.
+    /// Distance that the drive reads ahead (bytes); 0 for no read buffer, as if not given.
     #[serde(default, with = "units::size")]
     pub read_ahead: u64,
     /// Streams that the read buffer keeps, each with up to `read_ahead` bytes on

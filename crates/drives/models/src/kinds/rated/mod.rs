@@ -67,7 +67,8 @@ pub struct Rated {
     write_zeroes: Option<Span>,
     pipeline: Pipeline,
     random: Random,
-    // Of the last command: its wait for the pipeline, and the transfer beyond the rated length.
+    // Parts of the last command's time: its wait for the pipeline, and the transfer beyond the
+    // rated length.
     wait: Nanos,
     transfer: Nanos,
 }

@@ -29,13 +29,13 @@ pub enum RatedLatency {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rating {
-    /// Of a command of 4 KiB at queue depth 1.
+    /// Latency of a command of 4 KiB at queue depth 1.
     pub latency: RatedLatency,
     /// Maximum rate of commands of 4 KiB (commands a second).
     #[schemars(range(min = 1, max = MAX_IOPS))]
     #[serde(deserialize_with = "iops")]
     pub iops: u64,
-    /// Of large commands.
+    /// Rate of large commands.
     pub bandwidth: Rate,
 }
 
@@ -60,7 +60,7 @@ pub struct RatedSpec {
     /// A volatile write cache; none if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheSpec>,
-    /// Whether acknowledged writes survive a power cut without a flush; no if not given. The key
+    /// True if acknowledged writes survive a power cut without a flush; no if not given. The key
     /// changes no time.
     #[serde(default, skip_serializing_if = "is_false")]
     pub plp: bool,

@@ -12,13 +12,13 @@ use super::{Chunk, ChunkSet, ChunkState};
 pub struct KeptChunks {
     /// The first of them, counted through the drive.
     pub first: u64,
-    /// How many there are.
+    /// Number of blocks.
     pub count: u64,
     /// Their state.
     pub state: ChunkState,
     /// Sectors of each before its write pointer.
     pub written: u32,
-    /// How often each was reset: its wear.
+    /// Number of resets of each: its wear.
     pub resets: u32,
 }
 

@@ -15,13 +15,13 @@ use super::{ZoneSet, ZoneState, EXTENSION_VALID, ZRWA_VALID};
 pub struct KeptZones {
     /// The first of them.
     pub first: u64,
-    /// How many there are.
+    /// Number of blocks.
     pub count: u64,
     /// Their state.
     pub state: ZoneState,
     /// Blocks of each before its write pointer; of a full zone, blocks that have data.
     pub written: u64,
-    /// Whether each has a random write area.
+    /// True if each has a random write area.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub zrwa: bool,
     /// The descriptor extension of a zone that has one, which stands alone.

@@ -23,7 +23,7 @@ pub(super) type Entities = Slab<Entity>;
 #[derive(Debug, Default)]
 pub(super) struct Fair {
     now: Virtual,
-    // Of all that are not idle, and how many those are.
+    // Weights of all that are not idle, and their number.
     weights: u64,
     count: u64,
     // Those that wait: by finish where the start is not after virtual time, by

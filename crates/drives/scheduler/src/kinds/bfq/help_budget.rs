@@ -82,12 +82,12 @@ impl Help {
         self.decide();
     }
 
-    /// Whether the queue has help now.
+    /// Returns whether the queue has help now.
     pub fn is_given(&self, queue: u32) -> bool {
         self.members.iter().any(|member| member.queue == queue && member.given)
     }
 
-    /// When help next begins or ends by itself.
+    /// Returns the time at which help next begins or ends by itself.
     pub fn next(&self) -> Option<Nanos> {
         self.next
     }

@@ -150,7 +150,7 @@ impl Queue {
         self.lanes[lane].in_flight -= 1;
     }
 
-    /// Whether something waits in a lane.
+    /// Returns whether something waits in a lane.
     pub(super) fn waits(&self, lane: usize) -> bool {
         self.waiting & 1 << lane != 0
     }

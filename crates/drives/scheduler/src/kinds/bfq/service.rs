@@ -81,9 +81,9 @@ fn next_lane(
     Some(ASYNC)
 }
 
-/// Whether the requests that a queue's owner prefers have had so much service that one of the
-/// others is to go: `raise` times its cost, in accordance with BFQ's weights. `drive`: its rate in
-/// sectors/s, 0 if that is not known, and the cost of a change of queues (ns).
+/// Returns whether the requests that a queue's owner prefers have had so much service that one of
+/// the others is to go: `raise` times its cost, in accordance with BFQ's weights. `drive`: its rate
+/// in sectors/s, 0 if that is not known, and the cost of a change of queues (ns).
 fn leaves(spec: &BfqSpec, pool: &Pool, queue: &Queue, drive: (u64, Nanos), now: Nanos) -> bool {
     let (rate, change) = drive;
     let clook = &queue.lanes[SYNC].clook;

@@ -27,18 +27,17 @@ pub struct BfqSpec {
     /// longer than typical think times (CFQ, BFQ). 0: never.
     #[serde(with = "units::duration")]
     pub idle: Nanos,
-    /// Whether a queue that seeks is charged for its time, as if it had moved
-    /// data at the peak rate. Otherwise sequential queues get no more sectors
-    /// than random ones, and the drive's rate falls to theirs (2010: a queue
-    /// that times out is charged its whole budget).
+    /// True if a queue that seeks is charged for its time, as if it had moved data at the peak
+    /// rate. Otherwise sequential queues get no more sectors than random ones, and the drive's rate
+    /// falls to theirs (2010: a queue that times out is charged its whole budget).
     pub charge_time: bool,
-    /// When a request is late, so that its queue's budget begins with it (ns).
+    /// Time after which a request is late, so that its queue's budget begins with it (ns).
     #[serde(with = "units::duration")]
     pub expire_sync: Nanos,
     /// The same where nobody waits (ns).
     #[serde(with = "units::duration")]
     pub expire_async: Nanos,
-    /// Whether the interactive and soft real-time heuristics raise weights.
+    /// True if the interactive and soft real-time heuristics raise weights.
     pub low_latency: bool,
     /// Factor of a weight while raised: with 30, the one that is raised has nine tenths of the
     /// drive beside three that are not (Linux's BFQ).

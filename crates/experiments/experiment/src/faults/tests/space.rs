@@ -57,7 +57,7 @@ fn each_kind_is_drawn_in_its_time_on_all_that_it_can_befall() {
         assert!(starts.len() > 55, "{name}: {} times", starts.len());
         assert_eq!(drawn(3, &space), drawn(3, &space));
         let all: &[&str] = match kind {
-            // Of an NVMe drive only.
+            // Faults of an NVMe drive only.
             FaultKind::Drive(kind) if kind.is_of_path() || kind.delivery().is_some() => {
                 &["first", "second"]
             }

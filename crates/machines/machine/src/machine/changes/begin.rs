@@ -1,4 +1,4 @@
-//! When a run becomes another.
+//! The moment at which a run becomes another.
 
 use stasis_block::clock::Nanos;
 use stasis_run_events::Moment;
@@ -30,8 +30,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Where all processors are idle until `next` (ticks): until when, as the changes may come
-    /// before.
+    /// Returns the end of the time for which all processors are idle until `next` (ticks), as the
+    /// changes may come before.
     pub(in super::super) fn idle_to_changes(&self, next: Option<u64>) -> Option<u64> {
         let due = self.changes.as_ref().map(|changes| changes.due);
         let Some(due) = due.filter(|due| *due != Nanos::MAX) else { return next };

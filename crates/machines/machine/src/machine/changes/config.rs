@@ -65,9 +65,9 @@ pub struct MachineChange {
 /// The faults of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MachineFaults {
-    /// When it fails.
+    /// Its failures.
     pub failures: Vec<Failure>,
-    /// When its processors stand still.
+    /// Times at which its processors stand still.
     pub pauses: Vec<Pause>,
     /// Faults that its agent brings about.
     pub orders: Vec<ScheduledGuestFault>,
@@ -86,7 +86,7 @@ pub struct DriveChange {
     pub paths: Option<Vec<Vec<(PathFault, Pause)>>>,
 }
 
-/// How a drive's model becomes another.
+/// A change of a drive's model into another.
 pub enum ModelChange {
     /// It takes over what can change from these parameters ([`Model::adapt`]).
     Adapts(Arc<dyn Any + Send + Sync>),

@@ -25,7 +25,7 @@ pub(super) const CHANGE: u16 = SNAPSHOT - 1;
 pub(super) struct Changes {
     /// When, in ns since the commands have begun; the greatest number until a trigger says so.
     due: Nanos,
-    /// Whether they come as the last command that the run waits for has ended.
+    /// True if they come as the last command that the run waits for has ended.
     at_end: bool,
     change: Change,
 }

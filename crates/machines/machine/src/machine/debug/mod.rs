@@ -49,15 +49,15 @@ pub(super) struct Debug {
     pub(super) session: Session,
     /// The moment that has not come.
     pub(super) moment: Option<Moment>,
-    /// When it comes (ticks), where that is known.
+    /// Time at which it comes (ticks), where that is known.
     pub(super) due: Option<u64>,
-    /// Whether the run is to stop before its next turn.
+    /// True if the run is to stop before its next turn.
     pub(super) wanted: bool,
     /// The turn, counted since the commands have begun.
     pub(super) turn: u64,
-    /// When the turn's processor was entered (ticks).
+    /// Time at which the turn's processor was entered (ticks).
     pub(super) entered: u64,
-    /// Where another run stood that this one repeats.
+    /// Position of another run that this one repeats.
     pub(super) replay: Option<Replay>,
     /// The branch that begins at the moment, in place of a debugger.
     pub(super) branch: Option<Branch>,

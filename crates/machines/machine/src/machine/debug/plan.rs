@@ -27,7 +27,7 @@ pub(in super::super) enum Part {
 pub(in super::super) struct Position {
     /// The turn, counted since the commands have begun.
     pub turn: u64,
-    /// Where in the turn.
+    /// Part of the turn.
     pub part: Part,
     /// The time (ticks).
     pub tick: u64,
@@ -39,7 +39,7 @@ pub(in super::super) struct Position {
 }
 
 impl Position {
-    /// When the commands begin.
+    /// Beginning of the commands.
     pub const BEGIN: Self = Self { turn: 1, part: Part::Before, tick: 0, place: 0, rip: None };
 
     /// Just before the turn that follows `turn`, at the processor at `place`.
@@ -91,7 +91,7 @@ pub(in super::super) enum Goal {
 }
 
 impl Goal {
-    /// Where the run is to come to.
+    /// Returns the position to which the run is to come.
     pub fn end(&self) -> Position {
         match self {
             Self::Find(_, present) => *present,

@@ -115,7 +115,7 @@ impl Replay {
         }
     }
 
-    /// Whether a watched store has changed anything; gdb takes one that has not for none.
+    /// Returns whether a watched store has changed anything; gdb takes one that has not for none.
     fn changed(
         &mut self,
         debuggee: &Debuggee,

@@ -16,7 +16,7 @@ use super::Cause;
 /// Room for one of gdb's packets. Those that write memory are as long as this lets them.
 const PACKET: usize = 16 << 10;
 
-/// How the run goes on.
+/// The run's next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Step {
     /// With the debugger.
@@ -201,7 +201,7 @@ impl Session {
         inner.report_stop(debuggee, reason(debuggee, cause)).ok()
     }
 
-    /// Whether gdb wants the run to stop.
+    /// Returns whether gdb wants the run to stop.
     pub(in super::super) fn poll(&mut self, debuggee: &mut Debuggee) -> bool {
         let mut nothing = Vec::new();
         if !matches!(self.stub, Some(Stub::Running(_))) || !self.send(&mut nothing, false) {

@@ -55,12 +55,12 @@ pub(in super::super) struct Debuggee {
     /// The places of each breakpoint, by its linear address.
     breakpoints: BTreeMap<u64, Vec<(usize, u64)>>,
     watches: Watches,
-    /// How each watchpoint was asked for: its address and kind.
+    /// Address and kind of each watchpoint, as they were asked for.
     kinds: [Option<(u64, WatchKind)>; WATCHES],
     /// The breakpoints that a debug register is for: a run that repeats one waits for instructions
     /// that are not in memory yet.
     executed: [Option<Breakpoint>; WATCHES],
-    /// Where gdb wants to go back to.
+    /// Position to which gdb wants to go back.
     pub(super) back: Option<Back>,
     /// The breakpoint of the moment, which gdb has not set.
     own: Option<u64>,
@@ -189,8 +189,8 @@ impl Debuggee {
         had_place
     }
 
-    /// Whether the instruction of a breakpoint is in memory, where it will be: that of the kernel,
-    /// which all processes have.
+    /// Returns whether the instruction of a breakpoint is in memory, where it will be: that of the
+    /// kernel, which all processes have.
     fn is_there(&mut self, breakpoint: &Breakpoint) -> bool {
         const KERNEL: u64 = 1 << 63;
         if breakpoint.linear & KERNEL == 0 || breakpoint.places.is_empty() {
@@ -292,12 +292,12 @@ impl Debuggee {
         self.end(machines);
     }
 
-    /// Whether the processor at `place` is to run one instruction.
+    /// Returns whether the processor at `place` is to run one instruction.
     pub(in super::super) fn steps(&self, place: usize) -> bool {
         self.step.as_ref().is_some_and(|(stepping, _)| *stepping == place)
     }
 
-    /// Whether the instruction at RIP of the processor at `place` is a breakpoint of gdb's;
+    /// Returns whether the instruction at RIP of the processor at `place` is a breakpoint of gdb's;
     /// `machines` are the run's.
     pub(in super::super) fn is_at_breakpoint(
         &self,
@@ -353,8 +353,8 @@ impl Debuggee {
         Some((machine, address, room as usize))
     }
 
-    /// Where `linear` is in each machine: by the tables of the processor at which the run has
-    /// stopped, or else of the machine's first that has it.
+    /// Returns the places of `linear` in each machine: by the tables of the processor at which the
+    /// run has stopped, or else of the machine's first that has it.
     fn places(&mut self, linear: u64) -> Vec<(usize, u64)> {
         let mut order: Vec<usize> = (0..self.processors.len()).collect();
         order.sort_by_key(|&place| place != self.current);

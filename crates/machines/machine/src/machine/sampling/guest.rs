@@ -142,7 +142,7 @@ fn about(places: BioPlaces, bio: u64, memory: &mut Linear<'_>) -> Option<(u64, (
     Some((disk, (sector, memory.long(bio.wrapping_add(places.size))?)))
 }
 
-/// Whose the present instruction of a processor is, in the kernel.
+/// Returns the owner of the present instruction of a processor, in the kernel.
 fn caller(
     (ios, stacks): (&GuestIos, &mut Stacks),
     vcpu: &mut dyn DebugVcpu,

@@ -42,7 +42,7 @@ const HEADER: usize = 64;
 /// Its parts that tell of sections: `e_shoff`, and from `e_shentsize` on.
 const SECTIONS: [Range<usize>; 2] = [40..48, 58..64];
 
-/// That which code belongs to.
+/// The owner of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     /// A file, by its number among those that have come up.
@@ -358,7 +358,7 @@ pub(super) mod tests {
         ranges: &[(u64, u64)],
         (fill, has_gaps, is_cut): (usize, bool, bool),
     ) -> u64 {
-        /// That a pointer is to a node (lib/maple_tree.c, `mt_mk_node`).
+        /// Mark of a pointer to a node (lib/maple_tree.c, `mt_mk_node`).
         const NODE_BIT: u64 = 4;
         let mut next = NODES;
         let mut level: Vec<(u64, u64)> = ranges.to_vec();
@@ -401,7 +401,7 @@ pub(super) mod tests {
         }
         assert_eq!(files.image(&(NODES..NODES + 0x1000), &mut memory), Some(0));
         assert_eq!(files.image(&(NODES..NODES + 0x1000), &mut memory), Some(0));
-        // That of another length is another; its second page is not there, and it tells nothing.
+        // A file of another length is another; its second page is not there, and it tells nothing.
         assert_eq!(files.image(&(NODES..NODES + 0x2000), &mut memory), None);
         memory.put(NODES + 0x1000, &[0; 0x1000]);
         assert_eq!(files.image(&(NODES..NODES + 0x2000), &mut memory), Some(1));

@@ -45,7 +45,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Of kernels that have them there; `source` tells of the files of programs.
+    /// Makes names of kernels that have them there; `source` has the files of programs.
     pub(super) fn new(
         threads: Option<Threads>,
         modules: Option<Modules>,
@@ -195,7 +195,7 @@ mod tests {
     const SPACE: u64 = 0xffff_8880_0002_0000;
     const GS: u64 = 0xffff_8880_0003_0000;
     const STACK: u64 = 0x7ffe_0000_0000;
-    /// Where a test's program, a library, and code of no file are mapped.
+    /// Addresses at which a test's program, a library, and code of no file are mapped.
     const PROGRAM: u64 = 0x40_0000;
     const LIBRARY: u64 = 0x7f00_0000_0000;
     const NO_FILES: u64 = 0x7fff_0000_0000;

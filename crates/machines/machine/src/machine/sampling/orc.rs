@@ -225,7 +225,7 @@ mod tests {
             memory.insert(regs + REGS_IP + IP_TO_SP, 0x7ffe_0000);
             let context = Context { rip: CODE + 0x20, rsp: stack, rbp: frame };
             let frames = unwind(&tables, context, |at| memory.get(&at).copied());
-            // Where a call returns to may be the next function's first instruction.
+            // A call may return to the next function's first instruction.
             assert_eq!(frames, [CODE + 0x20, CODE + 256 + 0xf, CODE + 511], "{from_6_4}");
             let context = Context { rip: CODE + 512, rsp: regs, rbp: 0 };
             let frames = unwind(&tables, context, |at| memory.get(&at).copied());

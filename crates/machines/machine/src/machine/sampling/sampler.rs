@@ -17,7 +17,7 @@ pub(in super::super) struct Sampler {
     /// The places at which processors stop beside their samples.
     pub(super) watched: Debug,
     pub(super) scale: Scale,
-    /// When the commands began (ns).
+    /// Time at which the commands began (ns).
     pub(super) begun: u64,
     /// The number of each processor's next sample.
     pub(super) next: Vec<u64>,

@@ -48,7 +48,7 @@ pub(super) const SNAPSHOT: u16 = MOMENT - 1;
 /// The snapshots of a run.
 pub(super) struct Snapshots {
     config: SnapshotConfig,
-    /// When the next is due (ns since the commands have begun).
+    /// Time at which the next is due (ns since the commands have begun).
     due: Nanos,
 }
 

@@ -1,4 +1,4 @@
-//! When a run takes its snapshots.
+//! Times at which a run takes its snapshots.
 
 use stasis_run_events::{Instant, SnapshotJob};
 
@@ -8,7 +8,7 @@ use super::{Resumed, Snapshots, SNAPSHOT};
 use crate::error::Error;
 
 impl Run<'_> {
-    /// Whether the commands have begun.
+    /// Returns whether the commands have begun.
     pub(in super::super) fn has_begun(&self) -> bool {
         self.turn > 0 || self.timeline.statistics.running
     }

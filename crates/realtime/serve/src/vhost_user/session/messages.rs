@@ -65,7 +65,7 @@ fn number(value: u64) -> Option<Reply> {
     Some(Reply { body: value.to_ne_bytes().into(), file: None })
 }
 
-/// Whether the specification has a reply with content to this request.
+/// Returns whether the specification has a reply with content to this request.
 fn has_reply(request: u32) -> bool {
     use request::*;
     matches!(
@@ -80,7 +80,7 @@ fn has_reply(request: u32) -> bool {
     )
 }
 
-/// Whether descriptors may come with this request.
+/// Returns whether descriptors may come with this request.
 fn takes_files(request: u32) -> bool {
     use request::*;
     matches!(

@@ -62,7 +62,7 @@ pub(in crate::kinds::bfq) struct Entity {
     pub(super) budget: u64,
     pub(super) served: u64,
     pub(super) state: State,
-    // Whether it need not be eligible.
+    // True if it need not be eligible.
     pub(super) urgent: bool,
     // Its number among those of its server; `NOWHERE` before it first waits there.
     pub(super) place: u32,
@@ -86,7 +86,7 @@ impl Entity {
         self.budget
     }
 
-    /// Whether it neither waits nor has the drive.
+    /// Returns whether it neither waits nor has the drive.
     pub(in crate::kinds::bfq) fn is_idle(&self) -> bool {
         matches!(self.state, State::Idle | State::Ahead)
     }
