@@ -1,5 +1,8 @@
 //! A model that draws from a measured profile.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Random, Status};
 
@@ -20,6 +23,8 @@ pub struct Empirical {
     // Of each operation; none where the drive is not bounded.
     limits: Option<[Limit; Operation::ALL.len()]>,
     pipeline: Pipeline,
+    // Ends of the commands in service, where the drive is bounded.
+    ends: BinaryHeap<Reverse<Nanos>>,
     // Subtracted from the times that an application saw (ns).
     path: f64,
     random: Random,
@@ -40,18 +45,29 @@ struct Limit {
     ns_per_byte: f64,
     // (bytes, ns) by block size, ascending.
     slots: Vec<(f64, f64)>,
+    // (bytes, commands in flight at the measurement) by block size, ascending.
+    depths: Vec<(f64, usize)>,
 }
 
 impl Limit {
     fn new(profile: &Profile, operation: Operation) -> Self {
         let bandwidth = profile.bandwidth.get(&operation);
-        let blocks = profile.operations.get(&operation).into_iter().flatten();
+        let blocks = || profile.operations.get(&operation).into_iter().flatten();
+        let depth = |block: &Block| block.depth.unwrap_or(1) as usize;
         Self {
             ns_per_byte: bandwidth.map_or(0.0, |&bandwidth| NS_PER_S / bandwidth as f64),
-            slots: blocks
+            slots: blocks()
                 .filter_map(|block| Some((block.block_size as f64, NS_PER_S / block.rate? as f64)))
                 .collect(),
+            depths: blocks().map(|block| (block.block_size as f64, depth(block))).collect(),
         }
+    }
+
+    /// With how many others in service a command still takes what was measured.
+    fn others(&self, length: f64) -> usize {
+        let after = self.depths.partition_point(|(size, _)| *size < length);
+        let depth = self.depths.get(after).or(self.depths.last()).map_or(1, |(_, depth)| *depth);
+        depth.saturating_sub(1)
     }
 
     fn slot(&self, length: f64) -> Nanos {
@@ -116,7 +132,7 @@ impl Empirical {
         let operations = Operation::ALL.map(source);
         let limits = Some(Operation::ALL.map(|operation| Limit::new(profile, operation)));
         let (pipeline, random) = (Pipeline::default(), Random::new(seed));
-        Self { operations, curves, limits, pipeline, path, random }
+        Self { operations, curves, limits, pipeline, ends: BinaryHeap::new(), path, random }
     }
 
     /// The same for a drive whose commands do not share a pipeline.
@@ -133,9 +149,24 @@ impl Latency for Empirical {
 
     fn latency(&mut self, now: Nanos, command: &Command) -> Nanos {
         let (operation, length) = (command.operation as usize, command.length as f64);
-        let slot = self.limits.as_ref().map_or(0, |limits| limits[operation].slot(length));
-        let wait = if slot > 0 { self.pipeline.enter(now, slot) } else { 0 };
-        wait.saturating_add(self.alone(command))
+        let Some(limit) = self.limits.as_ref().map(|limits| &limits[operation]) else {
+            return self.alone(command);
+        };
+        let (slot, others) = (limit.slot(length), limit.others(length));
+        while self.ends.peek().is_some_and(|Reverse(end)| *end <= now) {
+            self.ends.pop();
+        }
+        let wait = if self.ends.len() <= others {
+            self.pipeline.pass(now, slot);
+            0
+        } else if slot > 0 {
+            self.pipeline.enter(now, slot)
+        } else {
+            0
+        };
+        let latency = wait.saturating_add(self.alone(command));
+        self.ends.push(Reverse(now.saturating_add(latency)));
+        latency
     }
 
     fn refuses(&self, command: &Command) -> Option<Status> {

@@ -22,6 +22,7 @@ mod cached;
 pub mod calibrate;
 mod distribution;
 mod empirical;
+mod kept_sheets;
 pub mod kinds;
 mod latency;
 mod named;
@@ -34,6 +35,7 @@ pub mod spec;
 
 pub use distribution::Interpolation;
 pub use empirical::Empirical;
+pub use kept_sheets::line;
 pub use kinds::card::{Card, CardSpec};
 pub use kinds::disk::{DiskSpec, HardDisk, Queue};
 pub use kinds::rated::{Rated, RatedLatency, RatedSpec, Rating};

@@ -22,6 +22,11 @@ impl Pipeline {
         self.free_at = start.saturating_add(slot);
         start - now
     }
+
+    /// The same of a command that waits for nobody.
+    pub fn pass(&mut self, now: Nanos, slot: Nanos) {
+        self.free_at = self.free_at.max(now.saturating_add(slot));
+    }
 }
 
 /// A model whose reads and writes share a bandwidth.

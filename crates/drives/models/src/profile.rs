@@ -31,7 +31,9 @@
 //!   operation, else along the last two block sizes, else not at all; below the
 //!   smallest they stay.
 //! - Limits of several commands at once: `depth` in service, `rate` of a block size
-//!   (commands/s), `bandwidth` (bytes/s). Commands of all operations share one pipeline.
+//!   (commands/s), `bandwidth` (bytes/s). Commands of all operations share one pipeline. A command
+//!   waits for it where more are in service than the `depth` with which its block size was measured
+//!   (1): up to that its latencies are the measured ones.
 //! - An operation without figures is refused: a profile without `write` is of a drive
 //!   that can only be read. Without figures of their own a verify is a read, and a discard, a
 //!   write-zeroes or a flush a write.
@@ -109,6 +111,11 @@ pub struct Block {
     /// Maximum commands/s of this size, with several in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u64>,
+    /// Commands that were in flight when its latencies were measured; 1 if not given. With no more than
+    /// these a command takes just that long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub depth: Option<u32>,
 }
 
 /// Why a text is no profile.
@@ -215,6 +222,9 @@ impl Block {
         }
         if self.rate == Some(0) {
             return Err(bad(format!("{place}, rate"), "must be more than 0 commands/s"));
+        }
+        if self.depth == Some(0) {
+            return Err(bad(format!("{place}, depth"), "must be 1 or more"));
         }
         self.samples.sort_unstable();
         for (i, &(percent, ns)) in self.percentiles.iter().enumerate() {

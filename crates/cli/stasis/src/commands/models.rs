@@ -91,7 +91,7 @@ fn list() -> Result<String> {
     }
     Ok(table.to_text()
         + "\n4 KiB at random places: median latency at queue depth 1, I/Os a second at depth 128; 128 KiB in order.\n\
-           As each model delivers them, driven now. `stasis models NAME` has its data sheet, its source, and the\n\
+           As each model delivers them when it is driven. `stasis models NAME` has its data sheet, its source, and the\n\
            model as TOML to start from. Others in a word: fixed:100us, uniform:200us-400us, profile:FILE (see\n\
            `stasis calibrate`).\n")
 }

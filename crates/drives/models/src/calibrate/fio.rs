@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use stasis_block::Operation;
 
+use super::shape::{self, Points};
 use super::CalibrateError;
 use crate::profile::{Block, Observed, Profile};
 
@@ -26,16 +27,10 @@ const SECTIONS: [(&str, Operation); 4] = [
     ("sync", Operation::Flush),
 ];
 
-/// One kind of command as measured by all jobs of one depth.
+/// One kind of command as measured by all jobs of one depth: of each job the number of its commands,
+/// and the distribution of their times.
 #[derive(Debug, Default)]
-struct Measured {
-    // Commands per bin, by the value (ns) that fio gives the bin.
-    bins: BTreeMap<u64, u64>,
-    percentiles: Vec<(f64, f64)>,
-    min: u64,
-    max: u64,
-    jobs: u32,
-}
+struct Measured(Vec<(f64, Points)>);
 
 /// Totals of jobs that ran at the same time.
 #[derive(Debug, Default, Clone, Copy)]
@@ -54,8 +49,8 @@ const MIXED_SIZES: [&str; 4] = ["bssplit", "bsrange", "blocksize_range", "bs_una
 ///
 /// The latencies of a block size are those of the jobs with the fewest commands in
 /// flight; jobs with more give its highest rate. Jobs of one operation, mean block size and depth
-/// are taken together if they have bins (`--output-format=json+`). Of several outputs one
-/// after another (`--status-interval`) the last counts.
+/// are taken together. Each job's distribution has the mean and the percentiles that fio prints for it.
+/// Of several outputs one after another (`--status-interval`) the last counts.
 ///
 /// # Errors
 /// [`CalibrateError`], with the field.
@@ -125,11 +120,11 @@ pub fn from_fio(json: &str) -> Result<Profile, CalibrateError> {
     let name = jobs.first().and_then(|job| job.get("jobname")).and_then(Value::as_str);
     let mut profile = Profile::new(name.unwrap_or("fio"), version, Observed::Application);
     profile.depth = together.values().map(|group| group.depth).max();
-    for ((operation, block_size), (_, measured, rate)) in measured {
+    for ((operation, block_size), (depth, Measured(measured), rate)) in measured {
         let transfers = matches!(operation, Operation::Read | Operation::Write);
         let rate = (transfers && rate >= 1.0).then_some(rate as u64);
-        let percentiles = measured.into_percentiles();
-        let block = Block { block_size, percentiles, rate, ..Block::default() };
+        let (percentiles, depth) = (shape::together(&measured), (depth > 1).then_some(depth));
+        let block = Block { block_size, percentiles, rate, depth, ..Block::default() };
         profile.operations.entry(operation).or_default().push(block);
         let bandwidth = bandwidth.get(&operation).map_or(0, |&bandwidth| bandwidth as u64);
         if transfers && bandwidth > 0 {
@@ -219,71 +214,91 @@ fn depth(job: &Value, jobs: &[Value], common: Option<&Map<String, Value>>) -> u3
 
 impl Measured {
     fn add(&mut self, section: &Map<String, Value>, place: &str) -> Result<(), CalibrateError> {
+        let has = |times: &Map<String, Value>, part| {
+            times.get(part).and_then(Value::as_object).is_some_and(|part| !part.is_empty())
+        };
         let times = ["clat_ns", "lat_ns"].into_iter().find_map(|key| {
             let times = section.get(key)?.as_object()?;
-            let has = |part| times.get(part).is_some_and(|part| part.as_object().is_some());
-            (has("bins") || has("percentile")).then_some((key, times))
+            (has(times, "bins") || has(times, "percentile")).then_some((key, times))
         });
         let (key, times) = times.ok_or_else(|| {
             field(place, "has neither `bins` nor `percentile`; run fio with --output-format=json+")
         })?;
         let place = format!("{place}.{key}");
-        if times.get("bins").and_then(Value::as_object).is_some_and(Map::is_empty) {
-            return Err(field(format!("{place}.bins"), "is empty: fio kept no latencies"));
-        }
-        let (min, max) = (number(times, "min"), number(times, "max"));
-        self.min = if self.jobs == 0 { min } else { self.min.min(min) };
-        self.max = self.max.max(max);
-        self.jobs += 1;
-        match times.get("bins").and_then(Value::as_object) {
-            Some(bins) => {
-                for (ns, count) in bins {
-                    let place = || format!("{place}.bins.{ns}");
-                    let ns = ns.parse::<u64>().map_err(|_| field(place(), "is no number of ns"))?;
-                    let count = count.as_u64().ok_or_else(|| field(place(), "is no count"))?;
-                    *self.bins.entry(ns).or_default() += count;
-                }
-            }
-            None if self.jobs > 1 => {
-                let problem = "percentiles of several jobs cannot be taken together; run fio with \
-                               --output-format=json+ or --group_reporting";
-                return Err(field(place, problem));
-            }
-            None => {
-                let percentiles = times.get("percentile").and_then(Value::as_object);
-                for (percent, ns) in percentiles.into_iter().flatten() {
-                    let place = || format!("{place}.percentile.{percent}");
-                    let percent = percent.parse().map_err(|_| field(place(), "is no number"))?;
-                    let ns = ns.as_f64().ok_or_else(|| field(place(), "is no number of ns"))?;
-                    self.percentiles.push((percent, ns));
-                }
+        let (count, mut points) = match has(times, "bins") {
+            true => of_bins(times, &place)?,
+            false => (number(section, "total_ios"), of_percentiles(times, &place)?),
+        };
+        if let Some(mean) = times.get("mean").and_then(Value::as_f64).filter(|mean| *mean > 0.0) {
+            points = shape::with_mean(&points, mean);
+            if !shape::is_near(shape::mean(&points), mean) {
+                let problem =
+                    "is none that latencies with these percentiles can have: a profile would \
+                               not repeat both; run fio with --output-format=json+";
+                return Err(field(format!("{place}.mean"), problem));
             }
         }
+        self.0.push((count as f64, points));
         Ok(())
     }
+}
 
-    /// Pairs of (percent, ns), with the minimum at 0 and the maximum at 100.
-    fn into_percentiles(self) -> Vec<(f64, f64)> {
-        let (min, max) = (self.min as f64, self.max as f64);
-        let mut points = vec![(0.0, min)];
-        let total: u64 = self.bins.values().sum();
-        if total == 0 {
-            let mut given = self.percentiles;
-            given.sort_by(|a, b| a.0.total_cmp(&b.0));
-            points.extend(given.into_iter().map(|(p, ns)| (p, ns.clamp(min, max.max(min)))));
-        }
-        let mut before = 0;
-        for (&ns, &count) in self.bins.iter().filter(|(_, &count)| count > 0) {
-            let percent = |count: u64| count as f64 / total as f64 * 100.0;
-            let (low, high) = bin_edges(ns);
-            points.push((percent(before), low.clamp(min, max.max(min))));
-            before += count;
-            points.push((percent(before), high.clamp(min, max.max(min))));
-        }
-        points.push((100.0, max.max(min)));
-        points.dedup();
-        points
+/// The least and the largest of some times (ns).
+fn ends(times: &Map<String, Value>) -> (f64, f64) {
+    let (min, max) = (number(times, "min") as f64, number(times, "max") as f64);
+    (min, max.max(min))
+}
+
+/// How many there are, and their distribution, from the bins of `json+`.
+fn of_bins(times: &Map<String, Value>, place: &str) -> Result<(u64, Points), CalibrateError> {
+    let mut bins: BTreeMap<u64, u64> = BTreeMap::new();
+    for (ns, count) in times.get("bins").and_then(Value::as_object).into_iter().flatten() {
+        let place = || format!("{place}.bins.{ns}");
+        let ns = ns.parse::<u64>().map_err(|_| field(place(), "is no number of ns"))?;
+        let count = count.as_u64().ok_or_else(|| field(place(), "is no count"))?;
+        let all = bins.entry(ns).or_default();
+        *all = all.saturating_add(count);
     }
+    bins.retain(|_, count| *count > 0);
+    let total = bins.values().fold(0u64, |all, count| all.saturating_add(*count));
+    if total == 0 {
+        return Err(field(format!("{place}.bins"), "is empty: fio kept no latencies"));
+    }
+    let (min, max) = ends(times);
+    let mut points = vec![(0.0, min)];
+    let mut before = 0u64;
+    let last = bins.keys().next_back().copied();
+    for (&ns, &count) in &bins {
+        let percent = |count: u64| count as f64 / total as f64 * 100.0;
+        let (low, high) = bin_edges(ns);
+        // fio's last bin has whatever is beyond it.
+        let high = if Some(ns) == last { max } else { high };
+        points.push((percent(before), low.clamp(min, max)));
+        before = before.saturating_add(count);
+        points.push((percent(before), high.clamp(min, max)));
+    }
+    points.push((100.0, max));
+    points.dedup();
+    Ok((total, points))
+}
+
+/// The distribution with these percentiles, with the minimum at 0 and the maximum at 100.
+fn of_percentiles(times: &Map<String, Value>, place: &str) -> Result<Points, CalibrateError> {
+    let mut given = Points::new();
+    for (percent, ns) in times.get("percentile").and_then(Value::as_object).into_iter().flatten() {
+        let place = || format!("{place}.percentile.{percent}");
+        let number = percent.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
+        let percent = number.ok_or_else(|| field(place(), "is no number from 0 to 100"))?;
+        let ns = ns.as_f64().ok_or_else(|| field(place(), "is no number of ns"))?;
+        given.push((percent, ns));
+    }
+    given.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (min, max) = ends(times);
+    let mut points = vec![(0.0, min)];
+    points.extend(given.into_iter().map(|(percent, ns)| (percent, ns.clamp(min, max))));
+    points.push((100.0, max));
+    points.dedup();
+    Ok(points)
 }
 
 /// Where the bin begins and ends to which fio gives the value `ns`, its middle.
@@ -354,9 +369,12 @@ mod tests {
         let output = OUTPUT.replace("\"bins\"", "\"other\"");
         let profile = from_fio(&format!("fio: a message\n{output}")).unwrap();
         let read = &profile.operations[&Operation::Read][0];
-        assert_eq!(read.percentiles.len(), 17 + 2);
-        assert_eq!(read.percentiles[1], (1.0, 51968.0));
-        assert_eq!((read.percentiles[0].1, read.percentiles[18].1), (45895.0, 12004511.0));
+        assert!(read.percentiles.contains(&(1.0, 51968.0)));
+        let last = read.percentiles[read.percentiles.len() - 1];
+        assert_eq!((read.percentiles[0], last), ((0.0, 45895.0), (100.0, 12004511.0)));
+        let output: Value = serde_json::from_str(OUTPUT).unwrap();
+        let mean = output.pointer("/jobs/0/read/clat_ns/mean").and_then(Value::as_f64).unwrap();
+        assert!((shape::mean(&read.percentiles) / mean - 1.0).abs() < 1e-6);
     }
 
     #[test]

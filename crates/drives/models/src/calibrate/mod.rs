@@ -5,6 +5,7 @@
 
 mod blkparse;
 mod fio;
+mod shape;
 
 pub use blkparse::from_blkparse;
 pub use fio::from_fio;
