@@ -82,7 +82,8 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 	$(TEST) --test clients --test peer -- --ignored --nocapture --test-threads=1
 	test -z "$(STASIS_TEST_DEVICE)" || $(TEST) --test contents -- --ignored
 	$(TEST) --test coordinate start_up -- --ignored --nocapture
-	$(TEST) --test system guides_to_crash_tests -- --ignored --nocapture
+	$(TEST) --test system slow_guides -- --ignored --nocapture
+	for suite in bookworm trixie; do scripts/test-on $$suite guides || [ $$? -eq 77 ] || exit 1; done
 	$(TEST) --test system no_clock_goes_backwards -- --ignored --nocapture
 	$(TEST) --test system clusters -- --ignored --nocapture
 	$(TEST) --test system key_values -- --ignored --nocapture
@@ -95,7 +96,7 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 	$(TEST) --test system memory_buffer -- --ignored --nocapture
 	$(TEST) --test system -- --ignored --nocapture controllers_fail debian_13 a_host_without_room exact_is_found
 	$(TEST) --test system -- --ignored --nocapture going_back a_branch a_medium_on each_of_fifty zones_end an_image
-	$(TEST) --test system -- --ignored --nocapture profile guest_times guide_to_a_kernel slow_requests
+	$(TEST) --test system -- --ignored --nocapture profile guest_times guide_to_a_kernel
 	$(TEST) --test nvme_tcp --test kept_tcp -- --ignored --nocapture --test-threads=1
 	$(TEST) --test vfio_user -- --ignored --nocapture --test-threads=1
 	$(TEST) --test nvme_peer -- --ignored --nocapture

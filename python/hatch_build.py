@@ -1,4 +1,7 @@
-"""Puts the executable into the wheel, under the tag of the platforms that it runs on, and describes the package."""
+"""Puts the executable into the wheel, under the tag of the platforms that it runs on, and describes the package.
+
+What a wheel is made of is the folder ``python`` of a checkout, or a source distribution, which has the executable and
+the version beside this file."""
 
 import os
 import re
@@ -34,8 +37,27 @@ def platforms(executable: Path) -> str:
     return ".".join(f"{name}_{machine}" for name in ("manylinux_2_17", "manylinux2014", "musllinux_1_1"))
 
 
+#: Folder of a source distribution with what is the checkout's.
+CARRIED = "carried"
+
+
+def version() -> str:
+    """The version of the program, by the checkout's ``Cargo.toml``, or as a source distribution carries it."""
+    here = Path(__file__).resolve().parent
+    carried = here / CARRIED / "version"
+    if carried.is_file():
+        return carried.read_text(encoding="utf-8").strip()
+    found = re.search(r'(?m)^version = "([^"]+)"$', (here.parent / "Cargo.toml").read_text(encoding="utf-8"))
+    if found is None:
+        raise SystemExit("Cargo.toml has no version")
+    return found[1]
+
+
 def built(root: Path) -> Path:
-    """What `make build` has made in the sources that ``root`` is a folder of."""
+    """What `make build` has made in the sources that ``root`` is a folder of, or what a source distribution has."""
+    carried = root / CARRIED / "stasis"
+    if carried.is_file():
+        return carried
     target = Path(os.environ.get("CARGO_TARGET_DIR") or root.parent / "target")
     executable = target / "x86_64-unknown-linux-gnu" / "release" / "stasis"
     if not executable.is_file():
@@ -65,10 +87,21 @@ def described(text: str, address: str) -> str:
     return picture.sub(lambda found: f"![{found[1]}]({address.rstrip('/')}/python/{found[2]})", text)
 
 
-class ReadmeHook(MetadataHookInterface):
-    """`STASIS_FILES` is the address of the repository's files, from which an index shows the README's picture."""
+def addresses(repository: str) -> dict[str, str]:
+    """The addresses that an index shows, of a repository on the web; none without one."""
+    if not repository:
+        return {}
+    at = repository.rstrip("/")
+    pages = {"Repository": "", "Documentation": "/blob/main/docs/README.md", "Issues": "/issues"}
+    return {name: at + page for name, page in {**pages, "Changelog": "/blob/main/CHANGELOG.md"}.items()}
+
+
+class DescriptionHook(MetadataHookInterface):
+    """`STASIS_FILES` is the address of the repository's files, from which an index shows the README's picture, and
+    `STASIS_REPOSITORY` that of the repository: a checkout does not know where it is published."""
 
     def update(self, metadata: dict) -> None:
+        metadata["urls"] = addresses(os.environ.get("STASIS_REPOSITORY", ""))
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
         text = described(text, os.environ.get("STASIS_FILES", ""))
         metadata["readme"] = {"content-type": "text/markdown", "text": text}
@@ -83,12 +116,18 @@ class ExecutableHook(BuildHookInterface):
             return
         executable = Path(named).resolve() if named else built(Path(self.root))
         platform = platforms(executable)
-        if not named:
-            self.folder = tempfile.TemporaryDirectory()
-            executable = stripped(executable, Path(self.folder.name))
-        build_data["shared_scripts"][str(executable)] = "stasis"
         # The licences of what it is linked from.
         notices = executable.with_name("third-party.txt")
+        self.folder = tempfile.TemporaryDirectory()
+        if not named:
+            executable = stripped(executable, Path(self.folder.name))
+        if self.target_name == "sdist":
+            said = Path(self.folder.name) / "version"
+            said.write_text(self.metadata.version + "\n", encoding="utf-8")
+            carried = {executable: "stasis", said: "version", **({notices: notices.name} if notices.is_file() else {})}
+            build_data["force_include"].update({str(path): f"{CARRIED}/{name}" for path, name in carried.items()})
+            return
+        build_data["shared_scripts"][str(executable)] = "stasis"
         if notices.is_file():
             build_data["force_include"][str(notices)] = "stasis/third-party.txt"
         build_data["pure_python"] = False

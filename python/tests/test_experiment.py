@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import stasis
-from stasis._run import _experiment_file
+from stasis._run import Place, _experiment_file
 from stasis._toml import tomllib
 from stasis.experiment import TABLES, Table
 
@@ -281,7 +281,7 @@ def test_relative_paths_start_at_the_folder_of_the_experiment(here: Path) -> Non
         guest=stasis.Guest(files=["job.fio:/etc/job"], templates=["t"], stdin=Path("in")),
         base=Path("/base"),
     )
-    table = tomllib.loads(_experiment_file(experiment, here).read_text())
+    table = tomllib.loads(_experiment_file(experiment, Place(here, "run")).read_text())
     assert table["drive"][0]["model"]["file"] == "/base/p.json"
     assert table["drive"][0]["medium"] == {"file": "/base/d.img"}
     assert table["drive"][1] == {"model": "profile:/base/q.json", "medium": "qcow2:/base/e.qcow2"}

@@ -58,6 +58,30 @@ def test_an_error_has_the_message_of_the_program(here: Path) -> None:
         stasis.simulate("null")
 
 
+def test_a_call_that_fails_leaves_no_folder(here: Path) -> None:
+    before = set(here.rglob("*"))
+    table = {"kind": "fixed", "latnecy": "1us"}
+    for named in (None, "r", "a/b"):
+        with pytest.raises(stasis.ProgramError, match="<model>"):
+            stasis.simulate(table, workload="job.fio", results=named, progress=False)
+        with pytest.raises(stasis.ProgramError, match="<workload>"):
+            stasis.simulate("null", workload="[r]\nrw=sideways\n", results=named, progress=False)
+        experiment = stasis.Experiment(command=["true"], engine="steam")
+        with pytest.raises(stasis.ProgramError, match="<experiment>"):
+            stasis.run(experiment, results=named, progress=False)
+        with pytest.raises(stasis.ProgramError, match="<experiment>"):
+            stasis.crash_test(experiment, results=named, progress=False)
+    with pytest.raises(stasis.StudyError):
+        stasis.sweep(stasis.Study(name="s", simulate={"model": table, "workload": "job.fio"}), progress=False)
+    assert set(here.rglob("*")) == before
+    # What is there stays, and a message names the file that does.
+    (here / "r").mkdir()
+    (here / "r" / "mine").write_text("mine")
+    with pytest.raises(stasis.ProgramError):
+        stasis.simulate(table, workload="job.fio", results="r", progress=False)
+    assert [each.name for each in (here / "r").iterdir()] == ["mine"]
+
+
 def test_the_results_of_another_run_are_not_taken_for_those_of_one_that_failed(here: Path) -> None:
     stasis.simulate("fixed:100us", workload="job.fio", results="r", progress=False)
     with pytest.raises(stasis.ProgramError):

@@ -98,6 +98,12 @@ def test_a_study_gives_one_data_set_and_a_report(study: Path, executor: concurre
     assert result.figures.schema.field("bytes_per_second").metadata[b"unit"] == b"B/s"
     assert result.figures.schema.field("delivered_p99_ns").metadata[b"unit"] == b"ns"
     assert len(result.ios) == 6000
+    cube = result.to_xarray()
+    assert dict(cube.sizes) == {"seed": 3, "policy": 2, "drive": 1, "operation": 1}
+    assert list(cube["policy"].values) == ["cost-benefit", "greedy"]
+    one = cube["delivered_p99_ns"].sel(seed=2, policy="greedy", drive="drive0", operation="read")
+    assert float(one) == result.result(seed=2, policy="greedy").summary["drives"][0]["read"]["delivered_ns"]["p99"]
+    assert cube["delivered_p99_ns"].attrs == {"units": "ns"}
     assert "policy" in result._repr_html_()
     page = result.report.read_text()
     # The distribution of each point, and intervals: seeds are repetitions, not places on an axis.
@@ -234,7 +240,7 @@ def test_a_data_set_that_is_cut_off_is_named_and_made_anew(study: Path, executor
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(stasis.ResultsError, match=r"figures: .*parquet is cut off or damaged; run the study again"):
         read_dataset(result.folder / "figures")
-    assert sweep(study, on=executor).figures.num_rows == 6
+    assert sweep(study, on=executor).figures.table.num_rows == 6
     # The same length, so that the point is taken for whole: the message says what to remove.
     damaged = result.folder / "points" / result.finished[0].key / "ios.parquet"
     damaged.write_bytes(b"x" * damaged.stat().st_size)
@@ -481,3 +487,18 @@ def test_parquet_of_a_point_has_its_columns(study: Path, executor: concurrent.fu
     result = sweep(study, on=executor)
     path = result.folder / "points" / result.finished[0].key / "ios.parquet"
     assert "submit_ns" in pyarrow.parquet.read_schema(path).names
+
+
+def test_the_columns_of_axes_have_their_types(here: Path) -> None:
+    axes = {"seed": [1, 2**64 - 1], "scale": [1, 0.5], "wrap": [True, False], "model.read": ["1us", "2us"]}
+    stasis.simulate("null", workload="job.fio", results="t", progress=False)
+    table = {"model": {"kind": "fixed", "read": "1us"}, "trace": "t", "size": "1GiB"}
+    result = sweep(Study(name="typed", simulate=table, axes=axes), progress=False)
+    kinds = {name: str(result.figures.schema.field(name).type) for name in axes}
+    assert kinds == {"seed": "uint64", "scale": "double", "wrap": "bool", "model.read": "string"}
+    frame = result.to_pandas()
+    assert set(frame["seed"]) == {1, 2**64 - 1}
+    assert set(frame["wrap"]) == {True, False}
+    cube = result.to_xarray()
+    assert dict(cube.sizes) == {"seed": 2, "scale": 2, "wrap": 2, "read": 2, "drive": 1, "operation": 1}
+    assert not cube["count"].isnull().any()

@@ -49,7 +49,7 @@ from .experiment import (
 from .frame import Frame
 from .ios import Ios
 from .result import Result
-from .study import ReproductionResult, Study, StudyResult, reproduce, sweep
+from .study import ReproductionResult, Search, Study, StudyResult, reproduce, sweep
 
 try:
     #: The package's version, which is that of the program in its wheel.
@@ -89,6 +89,7 @@ __all__ = [
     "ReproductionResult",
     "Result",
     "ResultsError",
+    "Search",
     "Serve",
     "StasisError",
     "Study",

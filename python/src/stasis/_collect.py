@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ._figures import figures_of, schema_of
 from .errors import ResultsError
-from .frame import pandas_of, polars_of
+from .frame import Frame
 from .ios import Ios
 from .result import Result, is_results
 
@@ -34,7 +34,7 @@ class Collection:
         self.results = dict(results)
 
     @functools.cached_property
-    def figures(self) -> pa.Table:
+    def figures(self) -> Frame:
         """One row for each result, drive and operation that has an I/O.
 
         Columns: ``results``, the label; ``folder``; ``model`` and ``seed``; ``drive`` and
@@ -49,7 +49,7 @@ class Collection:
             about = {"results": label, "folder": str(result.folder)}
             seed = {"seed": result.summary["seed"]} if "seed" in result.summary else {}
             rows += [{**about, "model": models[row["drive"]], **seed, **row} for row in figures_of(result.summary)]
-        return pa.Table.from_pylist(rows, schema=schema_of(rows, first=("results", "folder", "model")))
+        return Frame(pa.Table.from_pylist(rows, schema=schema_of(rows, first=("results", "folder", "model"))))
 
     @functools.cached_property
     def ios(self) -> Ios:
@@ -67,11 +67,11 @@ class Collection:
 
     def to_pandas(self) -> pandas.DataFrame:
         """`figures` as a frame of pandas."""
-        return pandas_of(self.figures)
+        return self.figures.to_pandas()
 
     def to_polars(self) -> polars.DataFrame:
         """`figures` as a frame of Polars."""
-        return polars_of(self.figures)
+        return self.figures.to_polars()
 
     def __len__(self) -> int:
         return len(self.results)

@@ -16,7 +16,7 @@ from ._collect import Results, collect, results_of
 from ._process import run_program
 from ._units import in_unit
 from .errors import ProgramError, ProgramNotFound, ResultsError
-from .frame import pandas_of, polars_of
+from .frame import Frame
 from .ios import find_ios
 from .result import Result
 
@@ -55,15 +55,15 @@ class Comparison:
         return [result for results in self.candidates.values() for result in results]
 
     @functools.cached_property
-    def figures(self) -> pa.Table:
+    def figures(self) -> Frame:
         """One row for each result, drive and operation, as `Collection.figures` has it."""
         return collect(*self.results).figures
 
     @functools.cached_property
-    def differences(self) -> pa.Table:
+    def differences(self) -> Frame:
         """One row for each candidate but the base, drive, operation and figure: the rates ``IOPS``
         and ``bandwidth``, and of the delivered latency ``mean``, ``p50``, ``p95``, ``p99`` and
-        ``p99.9``; as ``stasis compare`` computes and orders them (docs/reference/results.md).
+        ``p99.9``; as ``stasis compare`` computes and orders them.
 
         Columns: ``base`` and ``results``, the labels; ``drive``, ``operation``; ``statistic``, the
         figure, and its ``unit`` (``1/s``, ``B/s``, ``ns``); ``base_value`` and ``value``;
@@ -76,7 +76,7 @@ class Comparison:
         """
         if len(self.candidates) < 2:
             raise ResultsError("a comparison needs two results at least; name another")
-        return pa.Table.from_pylist(self._compared(), schema=_DIFFERENCES)
+        return Frame(pa.Table.from_pylist(self._compared(), schema=_DIFFERENCES))
 
     def _compared(self) -> list[dict[str, Any]]:
         from ._run import program
@@ -105,11 +105,11 @@ class Comparison:
 
     def to_pandas(self) -> pandas.DataFrame:
         """`differences` as a frame of pandas."""
-        return pandas_of(self.differences)
+        return self.differences.to_pandas()
 
     def to_polars(self) -> polars.DataFrame:
         """`differences` as a frame of Polars."""
-        return polars_of(self.differences)
+        return self.differences.to_polars()
 
     def __repr__(self) -> str:
         return f"<Comparison of {', '.join(self.candidates)}>"

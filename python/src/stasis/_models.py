@@ -58,7 +58,7 @@ def model(name: str) -> dict[str, Any]:
     """A named drive's model as a table, to change and to pass to `simulate` or `Drive`.
 
     ``name``: one of the column ``model`` of `models`. Keys and units are those of
-    docs/reference/models.md.
+    ``stasis models NAME``.
 
     Raises `ProgramError` for a name that is none of `models`.
     """

@@ -7,8 +7,9 @@ import contextlib
 import functools
 import itertools
 import json
+import re
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, Union
@@ -56,14 +57,109 @@ def program() -> Path:
         raise ProgramNotFound(str(error)) from error
 
 
-def new_folder(kind: str) -> Path:
-    """A new folder for a run that names none: ``results/KIND-N``."""
-    for number in itertools.count(1):
-        folder = Path("results") / f"{kind}-{number}"
-        with contextlib.suppress(FileExistsError):
-            folder.mkdir(parents=True)
-            return folder
-    raise AssertionError("numbers do not end")
+def _stamp(path: Path) -> Optional[tuple[int, int]]:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return (stat.st_ino, stat.st_mtime_ns)
+
+
+#: First line of an input that this package has written, which it may write again.
+_OURS = "# Written by the Python package of Stasis: "
+
+
+class Place:
+    """The folder of a call's results. A call that fails and keeps no results leaves none."""
+
+    def __init__(self, named: Optional[AnyPath], kind: str) -> None:
+        #: Folders that the call makes, the outermost first.
+        self._new: list[Path] = []
+        #: Inputs that this package has written, and what a message calls them afterwards.
+        self._inputs: dict[Path, str] = {}
+        self.folder = Path(named) if named is not None else self._numbered(kind)
+        self._stamp = _stamp(self.folder / "summary.json")
+
+    def _numbered(self, kind: str) -> Path:
+        """A new folder for a run that names none: ``results/KIND-N``."""
+        for number in itertools.count(1):
+            folder = Path("results") / f"{kind}-{number}"
+            with contextlib.suppress(FileExistsError):
+                self._make(folder)
+                return folder
+        raise AssertionError("numbers do not end")
+
+    def _make(self, folder: Path) -> None:
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
+        folder.mkdir(parents=True)
+        self._new += reversed(missing)
+
+    def write(self, name: str, text: str, what: str) -> Path:
+        """Writes an input that has no file of its own beside the results, so that a report and the
+        command line that repeats the run name a file that is there.
+
+        Raises ``ResultsError`` where it cannot be written.
+        """
+        stem, dot, suffix = name.rpartition(".")
+        try:
+            if not self.folder.exists():
+                self._make(self.folder)
+            for number in itertools.count(1):
+                path = self.folder / (name if number == 1 else f"{stem}-{number}{dot}{suffix}")
+                # A file of the user's stays.
+                is_new = not path.exists()
+                if is_new or path.read_bytes().startswith(_OURS.encode()):
+                    break
+            path.write_text(f"{_OURS}it is what the run beside it was given\n{text}", encoding="utf-8")
+        except OSError as error:
+            self.leave()
+            raise ResultsError(
+                f"cannot write {name} to {self.folder}: {error.strerror}; name another folder"
+            ) from error
+        if is_new:
+            self._inputs[path] = f"<{what}>"
+        return path
+
+    def fresh_summary(self) -> dict[str, Any]:
+        """The summary that the call has left; empty where it has left none."""
+        path = self.folder / "summary.json"
+        left = _stamp(path)
+        return read_json(path) if left is not None and left != self._stamp else {}
+
+    def leave(self, message: str = "") -> str:
+        """Removes what the call has made where that is all there is. Returns the message, in which an
+        input that is gone has another name."""
+        made = [*self._inputs, *self._new]
+        found = list(self.folder.rglob("*")) if self.folder.is_dir() else []
+        if self.folder in self._new and not set(found) <= set(made):
+            return message
+        for path, name in self._inputs.items():
+            # A message that shows the line has it by its number.
+            lines = path.read_text(encoding="utf-8").splitlines() if path.exists() and "\n" not in message else []
+            renamed = functools.partial(_renamed, name, lines)
+            message = (
+                re.sub(rf"{re.escape(str(path))}(?:: line (\d+))?", renamed, message)
+                if lines
+                else message.replace(str(path), name)
+            )
+            path.unlink(missing_ok=True)
+        for folder in reversed(self._new):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        return message
+
+    @contextlib.contextmanager
+    def kept_or_left(self) -> Iterator[None]:
+        """Leaves nothing behind after an error without results."""
+        try:
+            yield
+        except ProgramError as error:
+            if error.results is None:
+                error.args = (self.leave(str(error)),)
+            raise
+        except BaseException:
+            self.leave()
+            raise
 
 
 #: Interval of the program's progress lines (s): short enough for a smooth bar.
@@ -92,66 +188,39 @@ def _start(
         return run_program(command_line, progress=shown, cancel=cancel, echo=echo, stdin=stdin, env=env)
 
 
-def _stamp(path: Path) -> Optional[tuple[int, int]]:
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return (stat.st_ino, stat.st_mtime_ns)
-
-
-def _result(done: Completed, results: Path, before: Optional[tuple[int, int]]) -> Result:
+def _result(done: Completed, place: Place) -> Result:
     """The results of a program that has ended.
 
     Raises its message as an exception if it has failed.
     """
-    left = _stamp(results / "summary.json")
-    fresh = left is not None and left != before
-    summary = read_json(results / "summary.json") if fresh else {}
-    kept = results if fresh else None
+    results, summary = place.folder, place.fresh_summary()
+    kept = results if summary else None
     if done.stopped or summary.get("ending") == "cancelled":
         raise Interrupted(
-            f"the run was stopped; what it recorded is in {results}" if fresh else "the run was stopped",
+            f"the run was stopped; what it recorded is in {results}" if summary else "the run was stopped",
             status=done.status, command_line=done.command_line, results=kept,
         )  # fmt: skip
     own = done.status in _OWN and summary.get("ending") != "exited"
-    if own or not fresh or done.status < 0:
+    if own or not summary or done.status < 0:
         message = done.message()
         raise ProgramError(message, status=done.status, command_line=done.command_line, results=kept)
     return Result(results, output=done.output)
 
 
-#: First line of an input that this package has written, which it may write again.
-_OURS = "# Written by the Python package of Stasis: "
+def _renamed(name: str, lines: Sequence[str], found: re.Match[str]) -> str:
+    """An input that is gone, in a message, with the line that the message is about. The file's first line
+    is not the user's."""
+    number = int(found[1] or 0)
+    return f"{name}: line {number - 1} (`{lines[number - 1].strip()}`)" if 1 < number <= len(lines) else name
 
 
-def _written(folder: Path, name: str, text: str) -> Path:
-    """Writes an input that has no file of its own beside the results, so that a message, a report and
-    the command line that repeats the run name a file that is there.
-
-    Raises ``ResultsError`` where it cannot be written.
-    """
-    stem, dot, suffix = name.rpartition(".")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for number in itertools.count(1):
-            path = folder / (name if number == 1 else f"{stem}-{number}{dot}{suffix}")
-            # A file of the user's stays.
-            if not path.exists() or path.read_bytes().startswith(_OURS.encode()):
-                break
-        path.write_text(f"{_OURS}it is what the run beside it was given\n{text}", encoding="utf-8")
-    except OSError as error:
-        raise ResultsError(f"cannot write {name} to {folder}: {error.strerror}; name another folder") from error
-    return path
-
-
-def _experiment_file(experiment: Union[Experiment, AnyPath], folder: Path) -> Path:
+def _experiment_file(experiment: Union[Experiment, AnyPath], place: Place) -> Path:
     """The file that the program reads: of an `Experiment`, one beside the results."""
     if not isinstance(experiment, Experiment):
         return Path(experiment)
     base = experiment.base or Path.cwd()
     values = with_paths(experiment.to_dict(), absolute(base))
-    return _written(folder, "experiment.toml", tomli_w.dumps(values))
+    return place.write("experiment.toml", tomli_w.dumps(values), "experiment")
 
 
 def run(
@@ -186,13 +255,13 @@ def run(
     Raises `ProgramError` with the program's message, and `Interrupted` after Ctrl-C or ``cancel``.
     """
     named = results or (experiment.results if isinstance(experiment, Experiment) else None)
-    folder = Path(named) if named is not None else new_folder("run")
-    before = _stamp(folder / "summary.json")
+    place = Place(named, "run")
     options = {"--engine": engine, "--seed": seed, "--ios": ios}
-    path = _experiment_file(experiment, folder)
-    words = ["run", str(path), "--results", str(folder), *_words(options), *["--timeline"] * timeline]
-    done = _start(words, "booting", folder, progress=progress, cancel=cancel, echo=echo, stdin=stdin)
-    return _result(done, folder, before)
+    with place.kept_or_left():
+        path = _experiment_file(experiment, place)
+        words = ["run", str(path), "--results", str(place.folder), *_words(options), *["--timeline"] * timeline]
+        done = _start(words, "booting", place.folder, progress=progress, cancel=cancel, echo=echo, stdin=stdin)
+        return _result(done, place)
 
 
 def _words(options: Mapping[str, Any]) -> list[str]:
@@ -222,7 +291,7 @@ def simulate(
     progress: bool = True,
     cancel: Optional[threading.Event] = None,
 ) -> Result:
-    """Drives a model without a guest, and returns the results (docs/reference/sim.md).
+    """Drives a model without a guest, and returns the results, as ``stasis sim`` does.
 
     ``model``: a name (`models` lists them), a word (``"fixed:100us"``), a table, or a TOML file.
     ``workload``: a fio job file, or the text of one, which has ``[`` in it.
@@ -249,39 +318,39 @@ def simulate(
     """
     if (workload is None) == (trace is None):
         raise ExperimentError("a simulation has either a workload or a trace; give one of the two")
-    folder = Path(results) if results is not None else new_folder("sim")
-    before = _stamp(folder / "summary.json")
+    place = Place(results, "sim")
     options = {
         "--trace": trace, "--trace-drive": trace_drive, "--scale": scale, "--closed": closed,
         "--size": size, "--block-size": block_size, "--seed": seed, "--path": path,
-        "--limit": limit, "--ios": ios, "--results": folder,
+        "--limit": limit, "--ios": ios, "--results": place.folder,
     }  # fmt: skip
     env = {name: str(value) for name, value in (variables or {}).items()}
-    words = ["sim", _model_word(model, folder), *_words(options)]
-    words += ["--think-times"] * think_times
-    words += ["--exact-times"] * exact_times + ["--wrap"] * wrap + ["--timeline"] * timeline
-    if workload is not None:
-        words += ["--workload", str(_job_file(workload, folder))]
-    done = _start(words, "simulating", folder, progress=progress, cancel=cancel, env=env)
-    return _result(done, folder, before)
+    with place.kept_or_left():
+        words = ["sim", _model_word(model, place), *_words(options)]
+        words += ["--think-times"] * think_times
+        words += ["--exact-times"] * exact_times + ["--wrap"] * wrap + ["--timeline"] * timeline
+        if workload is not None:
+            words += ["--workload", str(_job_file(workload, place))]
+        done = _start(words, "simulating", place.folder, progress=progress, cancel=cancel, env=env)
+        return _result(done, place)
 
 
-def _model_word(model: Union[Model, AnyPath], folder: Path) -> str:
+def _model_word(model: Union[Model, AnyPath], place: Place) -> str:
     if not isinstance(model, Mapping):
         return str(model)
     table = model_with_paths(dict(model), absolute(Path.cwd()))
-    return str(_written(folder, "model.toml", tomli_w.dumps({"model": table})))
+    return str(place.write("model.toml", tomli_w.dumps({"model": table}), "model"))
 
 
-def _job_file(workload: AnyPath, folder: Path) -> Path:
+def _job_file(workload: AnyPath, place: Place) -> Path:
     if isinstance(workload, Path) or "[" not in workload:
         return Path(workload)
-    return _written(folder, "job.fio", workload)
+    return place.write("job.fio", workload, "workload")
 
 
 @dataclass
 class CrashTest:
-    """The findings of a crash test (docs/reference/power-cuts.md)."""
+    """The findings of a crash test."""
 
     #: The results folder: the record, ``crash-test.json``, ``crash-test.html``.
     folder: Path
@@ -323,8 +392,8 @@ def crash_test(
     progress: bool = True,
     cancel: Optional[threading.Event] = None,
 ) -> CrashTest:
-    """Cuts the power of a run's drives many times, and checks the drives after each cut
-    (docs/reference/power-cuts.md).
+    """Cuts the power of a run's drives many times, and checks the drives after each cut,
+    as ``stasis crash-test`` does.
 
     ``experiment``: an `Experiment`, or an experiment file. Of an `Experiment`, the file is written
     as ``experiment.toml`` beside the results.
@@ -349,26 +418,27 @@ def crash_test(
     Raises `ProgramError` with the program's message, and `Interrupted` after Ctrl-C or ``cancel``.
     """
     named = results or (experiment.results if isinstance(experiment, Experiment) else None)
-    folder = Path(named) if named is not None else new_folder("crash-test")
+    place = Place(named, "crash-test")
     options = {
         "--states": states, "--state": state, "--seed": seed, "--trace": trace,
         "--log-writes": log_writes, "--base": base,
-        "--results": folder, "--check": check, "--check-every": check_every,
+        "--results": place.folder, "--check": check, "--check-every": check_every,
         "--check-limit": check_limit, "--checkers": checkers, "--inject": inject, "--engine": engine,
     }  # fmt: skip
-    path = _experiment_file(experiment, folder)
-    words = ["crash-test", str(path), "--json", *_words(options), *["--strict"] * strict]
-    words += ["--keep-disk"] * keep_disk
-    done = _start(words, "booting", folder, progress=progress, cancel=cancel)
-    if done.stopped:
-        raise Interrupted("the crash test was stopped", status=done.status, command_line=done.command_line)
-    if done.status not in (0, 1):
-        raise ProgramError(done.message(), status=done.status, command_line=done.command_line)
-    try:
-        summary = json.loads(done.output)
-    except ValueError:
-        summary = read_json(folder / "crash-test.json")
-    return CrashTest(folder=folder, summary=summary, found=done.status == 1)
+    with place.kept_or_left():
+        path = _experiment_file(experiment, place)
+        words = ["crash-test", str(path), "--json", *_words(options), *["--strict"] * strict]
+        words += ["--keep-disk"] * keep_disk
+        done = _start(words, "booting", place.folder, progress=progress, cancel=cancel)
+        if done.stopped:
+            raise Interrupted("the crash test was stopped", status=done.status, command_line=done.command_line)
+        if done.status not in (0, 1):
+            raise ProgramError(done.message(), status=done.status, command_line=done.command_line)
+        try:
+            summary = json.loads(done.output)
+        except ValueError:
+            summary = read_json(place.folder / "crash-test.json")
+        return CrashTest(folder=place.folder, summary=summary, found=done.status == 1)
 
 
 def _asynchronous(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:

@@ -1,8 +1,7 @@
 """Experiments as dataclasses: the tables and keys of an experiment file.
 
 A field that is ``None`` is left to the program, which has the default. Names are those of the file
-with ``_`` for ``-``; lists of tables have the plural. ``described()`` of each table, and
-``docs/reference/experiment.md``, say what each key means.
+with ``_`` for ``-``; lists of tables have the plural. ``described()`` of each table says what each key means.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ __all__ = [
 
 #: Bytes, or a number with a unit: ``"1GiB"``.
 Size = Union[int, str]
-#: A model: a word (``"samsung-980-pro"``) or a table of ``docs/reference/models.md``.
+#: A model: a word (``"samsung-980-pro"``) or a table, as `model` gives one.
 Model = Union[str, Mapping[str, Any]]
 #: A medium: a word (``"ram:1GiB"``) or a table (``{"ram": "1GiB"}``).
 Medium = Union[str, Mapping[str, Any]]

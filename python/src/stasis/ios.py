@@ -23,7 +23,7 @@ FILES = ("ios.parquet", "ios.csv", "ios.csv.zst")
 
 
 class Ios(Frame):
-    """One row for each I/O, in the order of completion (docs/reference/results.md has the columns)."""
+    """One row for each I/O, in the order of completion. A column's field has its unit and its meaning."""
 
     def __repr__(self) -> str:
         return f"<{len(self):,} I/Os: {', '.join(self.table.column_names)}>"

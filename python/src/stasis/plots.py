@@ -33,7 +33,7 @@ PERCENTILES = (
     "p99.99",
     "max",
 )
-#: How many I/Os carry a percentile (docs/reference/results.md).
+#: How many I/Os carry a percentile.
 CARRIED = {"p99": 100, "p99.9": 1_000, "p99.99": 10_000}
 
 #: The axis of latencies.

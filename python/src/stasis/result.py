@@ -22,7 +22,7 @@ _LIST = ".stasis-results"
 
 
 class Result:
-    """A results folder (docs/reference/results.md). Shows itself as plots in a notebook.
+    """A results folder. Shows itself as plots in a notebook.
 
     ``Result(folder)`` opens one that any run has left. ``label`` is its name in comparisons, by
     default the folder's; ``output`` the command's standard output, where it is known.
@@ -56,8 +56,8 @@ class Result:
 
     @functools.cached_property
     def timeline(self) -> Frame:
-        """What happened inside, one row for each span of virtual time, as
-        docs/reference/results.md describes ``timeline.parquet``; of a run with ``timeline=True``.
+        """What happened inside, one row for each span of virtual time: ``timeline.parquet``; of a run
+        with ``timeline=True``.
 
         Raises ``ResultsError`` where the run kept none.
         """

@@ -1,7 +1,7 @@
 //! The README, the book and the pages beside them, as far as they can be checked without
 //! running a guest: each command is one that the program takes, each TOML block is an
 //! experiment, each link leads somewhere, each file that is named is there. The commands of
-//! the README and of some pages are also run, by `tests/system/readme.rs`.
+//! the README, the guides and of some pages are also run, by `tests/system/readme.rs`.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -11,6 +11,8 @@ use stasis_experiment::Experiment;
 
 #[path = "documents/commands.rs"]
 mod commands;
+#[path = "documents/guides.rs"]
+mod guides;
 #[path = "documents/markdown.rs"]
 mod markdown;
 #[path = "documents/pages.rs"]
@@ -83,6 +85,47 @@ fn every_toml_block_is_an_experiment() {
     }
     fail_with(&wrong);
     assert!(seen >= 10, "{seen} experiments");
+}
+
+#[test]
+fn every_block_of_a_guide_is_tried_or_listed() {
+    let (mut used, mut names) = (BTreeSet::new(), BTreeSet::new());
+    let mut wrong = Vec::new();
+    let mut tried = 0;
+    for (name, page) in guides::pages() {
+        let text = text_of(&page);
+        let blocks = guides::blocks(&text);
+        let trials = guides::trials(&name, &blocks, &root());
+        for (block, trial) in blocks.iter().zip(trials) {
+            tried += usize::from(trial.is_some());
+            let commands = commands::of(&format!("```sh\n{}```\n", block.text));
+            let texts = match trial {
+                Some(guides::Trial::Run) => commands,
+                _ => vec![block.text.clone()],
+            };
+            let listed: Vec<_> = texts.iter().filter_map(|text| guides::listed(&name, text)).collect();
+            if let Some(guides::Trial::Part(path)) = &trial {
+                if !text_of(&root().join(path)).contains(&block.text) {
+                    wrong.push(format!("{name}: {path} has no such part:\n{}", block.text));
+                }
+            }
+            if trial.is_none() && listed.is_empty() {
+                wrong.push(format!("{name}: no test tries this block:\n{}", block.text));
+            }
+            used.extend(listed);
+        }
+        names.insert(name);
+    }
+    for page in pages::all() {
+        let commands = commands::of(&text_of(&page)).into_iter();
+        used.extend(commands.filter_map(|command| guides::listed(&name_of(&page), &command)));
+    }
+    let unused = guides::LISTED.iter().filter(|entry| !used.contains(entry));
+    wrong.extend(unused.map(|(page, begin, _)| format!("{page}: `{begin}` is listed, and not there")));
+    let known = guides::SLOW.iter().chain(guides::APART).filter(|(name, _)| !names.contains(*name));
+    wrong.extend(known.map(|(name, _)| format!("there is no page {name}")));
+    fail_with(&wrong);
+    assert!(tried > 150, "{tried} blocks");
 }
 
 /// The guide's domain for libvirt has the device of its command line, in memory that is shared. Where

@@ -325,12 +325,77 @@ fn another_server_takes_its_place() {
         .unwrap();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(125) && said.contains("--replace"), "{said}");
+    assert!(said.contains("--sockets DIR"), "{said}");
     let second = serve(folder.path(), &["--replace"]);
     let (code, said) = first.end();
     assert_eq!(code, 0, "{said}");
     let list = second.ask(&json!({ "do": "list" }));
     assert_eq!(list["drives"][0]["name"], "d");
     assert!(UnixStream::connect(folder.path().join("d.sock")).is_ok());
+}
+
+/// Rows of the page that compares emulators, by their beginning, and keys of an experiment with a
+/// drive that has the feature.
+const FEATURES: &[(&str, &str)] = &[
+    ("read, write, flush", ""),
+    ("zones, with random write areas", "zones = { size = '8MiB' }"),
+    ("Open-Channel 2.0", "ocssd = {}\nmodel = 'femu-ocssd'"),
+    ("Flexible Data Placement", "placement = 'fdp:4x8MiB'"),
+    ("streams", "placement = 'streams:4'"),
+    ("Key Value", "key-value = {}"),
+    ("computational programs", "programs = {}"),
+    ("several namespaces", "namespaces = 2"),
+    ("of different kinds", "namespace = [{ size = '16MiB' }, { zones = { size = '8MiB' } }]"),
+    ("metadata, apart", "metadata = { size = 8, extended = true }"),
+    ("blocks of 512 to 16384", "block-size = 16384"),
+    ("endurance groups", "namespace = [{ endurance-group = 1, size = '16MiB' }]"),
+    ("power states", "power-states = '8W/3W'"),
+    ("controller memory buffer", "memory-buffer = '2MiB'"),
+    ("a drive's state kept", "model = { base = 'flash-tlc', state = 'state' }"),
+    ("read and write errors", "[[fault]]\nkind = 'read-error'\ndrive = 'd'"),
+    ("lost, torn", "[[fault]]\nkind = 'lost-write'\ndrive = 'd'"),
+    ("a command that is late", "[[fault]]\nkind = 'slow'\ndrive = 'd'\nfactor = 2"),
+    ("a namespace that changes", ""),
+];
+
+#[test]
+fn features_are_served_where_the_page_says_so() {
+    let page = include_str!("../../../../docs/reference/emulators.md");
+    for (row, keys) in FEATURES {
+        let line = page.lines().find(|line| line.starts_with(&format!("| {row}")));
+        let place = line.unwrap_or_else(|| panic!("no row {row}")).split(" | ").nth(1).unwrap();
+        let place = place.split([' ', ';', ':', ',']).next().unwrap();
+        let (both, experiments) = (place == "both", place == "experiments");
+        assert!(both || experiments, "{row}: {place}");
+        let folder = tempfile::tempdir().unwrap();
+        let model = if keys.contains("model") { "" } else { "model = 'null'\n" };
+        let drive = format!("[[drive]]\nname = 'd'\nmedium = 'ram:64MiB'\n{model}{keys}\n");
+        std::fs::write(folder.path().join("e.toml"), drive).unwrap();
+        for way in [["--nvme-tcp", "0"], ["--vfio-user", "v.sock"]] {
+            let words = [&["e.toml"], &way[..]].concat();
+            if both {
+                server::serve(folder.path(), &words);
+                continue;
+            }
+            let refused = Command::new(env!("CARGO_BIN_EXE_stasis"))
+                .args([&["serve", "--sockets", "."], &words[..]].concat())
+                .current_dir(folder.path())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+            assert_eq!(refused.status.code(), Some(125), "{row}: {said}");
+            assert!(said.contains("has no effect on"), "{row}: {said}");
+        }
+    }
+    // Each row says where its feature is.
+    let rows = page.lines().skip_while(|line| !line.starts_with("## ")).filter(|line| {
+        line.starts_with("| ") && !line.starts_with("| feature") && !line.starts_with("| ---")
+    });
+    for row in rows {
+        let place = row.split(" | ").nth(1).unwrap();
+        let places = ["both", "experiments", "served", "no"];
+        assert!(places.iter().any(|begin| place.starts_with(begin)), "{row}");
+    }
 }
 
 #[test]

@@ -64,7 +64,10 @@ pub enum ServeError {
         source: io::Error,
     },
     /// A socket or block device that another process serves.
-    #[error("{0}: another program serves this; stop it, or take its place with --replace")]
+    #[error(
+        "{0}: another program serves this; stop it, take its place with --replace, or give this one a folder of \
+         its own with --sockets DIR (and places of its own with --vfio-user)"
+    )]
     InUse(PathBuf),
     /// A file at a socket's place.
     #[error("{0}: this is no socket; remove it or choose another folder for the sockets")]

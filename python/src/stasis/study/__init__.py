@@ -4,5 +4,6 @@ from .definition import Study
 from .outcome import Failure, StudyResult
 from .reproduction import ReproductionResult, reproduce
 from .running import sweep
+from .search import Search
 
-__all__ = ["Failure", "ReproductionResult", "Study", "StudyResult", "reproduce", "sweep"]
+__all__ = ["Failure", "ReproductionResult", "Search", "Study", "StudyResult", "reproduce", "sweep"]

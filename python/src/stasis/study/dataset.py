@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -20,7 +20,10 @@ from ..result import read_json
 from .axes import Values
 from .points import Point
 
-__all__ = ["read_dataset", "write_dataset"]
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["dataset_of", "read_dataset", "write_dataset"]
 
 #: The longest name of a partition; a file system's limit is 255 bytes (NAME_MAX).
 _LONGEST = 200
@@ -84,17 +87,61 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
-def read_dataset(folder: Path) -> pa.Table:
-    """The data set below a folder as one table, axes among its columns.
+def _kind(values: Sequence[Any]) -> pa.DataType:
+    """The type of an axis's column."""
+    if all(isinstance(value, bool) for value in values):
+        return pa.bool_()
+    if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in values):
+        return pa.string()
+    if any(isinstance(value, float) for value in values):
+        return pa.float64()
+    return pa.uint64() if min(values) >= 0 and max(values) >= 1 << 63 else pa.int64()
+
+
+def read_dataset(folder: Path, points: Sequence[Values] = ()) -> pa.Table:
+    """The data set below a folder as one table. Among its columns are the axes, whose values in
+    ``points`` say of which type each is: a folder's name is a text.
 
     Raises `ResultsError` where it is not there, or a file of it is cut off.
     """
     if not folder.is_dir():
         raise ResultsError(f"{folder} is missing: the study kept none, or has not been run")
     try:
-        return pa.dataset.dataset(folder, partitioning="hive").to_table()
+        axes = [pa.field(name, _kind([values[name] for values in points])) for name in (points[0] if points else ())]
+        partitioning = pa.dataset.partitioning(pa.schema(axes), flavor="hive") if axes else "hive"
+        return pa.dataset.dataset(folder, partitioning=partitioning).to_table()
     except (pa.ArrowException, OSError) as error:
         raise ResultsError(f"cannot read {folder}: {_damaged(folder) or error}") from error
+
+
+def dataset_of(table: pa.Table, axes: Sequence[str]) -> xarray.Dataset:
+    """The numbers of a study's ``figures``, over its axes, its drives and its operations."""
+    import numpy
+    import xarray
+
+    last = [name.rsplit(".", 1)[-1] for name in axes]
+    short = {name: end if last.count(end) == 1 else name for name, end in zip(axes, last)}
+    names = [*axes, *(name for name in ("drive", "operation") if name not in axes)]
+    coordinates, places = {}, []
+    for name in names:
+        encoded = table.column(name).combine_chunks().dictionary_encode()
+        values = encoded.dictionary.to_pylist()
+        order = sorted(range(len(values)), key=lambda at: values[at])
+        ranks = numpy.empty(len(order), dtype=numpy.int64)
+        ranks[order] = range(len(order))
+        coordinates[short.get(name, name)] = [values[at] for at in order]
+        places.append(ranks[encoded.indices.to_numpy()])
+    variables = {}
+    for field in table.schema:
+        is_number = pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
+        if field.name in names or not is_number:
+            continue
+        cells = numpy.full([len(values) for values in coordinates.values()], numpy.nan)
+        column = table.column(field.name).cast(pa.float64(), safe=False).combine_chunks()
+        cells[tuple(places)] = column.to_numpy(zero_copy_only=False)
+        unit = (field.metadata or {}).get(b"unit")
+        variables[field.name] = (list(coordinates), cells, {"units": unit.decode()} if unit else {})
+    return xarray.Dataset(variables, coordinates)
 
 
 def _damaged(folder: Path) -> str:

@@ -39,7 +39,7 @@ class Study:
 
     name: str
     experiment: Optional[Experiment] = None
-    #: The options of ``stasis sim`` (docs/reference/sim.md): ``model``, ``workload``, ``size``, ...
+    #: The options of ``stasis sim``: ``model``, ``workload``, ``size``, ...
     simulate: Optional[Mapping[str, Any]] = None
     #: The values of each key: a list, a range ``"1..10"``, ``{"files": "jobs/*.fio"}``.
     axes: Mapping[str, Any] = field(default_factory=dict)

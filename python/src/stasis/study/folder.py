@@ -68,7 +68,19 @@ class StudyFolder:
 
         Raises `StudyError` where it is another study's, somebody's else, or in use.
         """
+        is_new = not self.folder.exists()
         identity = self._claim()
+        try:
+            with self._locked(identity) as visible:
+                yield visible
+        except BaseException:
+            # A study that could not begin leaves nothing.
+            if is_new and not any(self.points.glob("*")):
+                shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+
+    @contextmanager
+    def _locked(self, identity: str) -> Iterator[Visible]:
         with (self.folder / ".lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

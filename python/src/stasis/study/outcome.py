@@ -8,20 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
-import pyarrow as pa
-
 from ..errors import ProgramError, ProgramNotFound, ResultsError
-from ..frame import pandas_of, polars_of
+from ..frame import Frame
 from ..ios import Ios
 from ..pages import framed
 from ..result import Result
-from .dataset import read_dataset
+from .dataset import dataset_of, read_dataset
 from .page import page_of
 from .points import Point
 
 if TYPE_CHECKING:
     import pandas
     import polars
+    import xarray
 
 __all__ = ["Failure", "StudyResult"]
 
@@ -63,14 +62,15 @@ class StudyResult:
     repeat: Optional[dict[str, Any]] = None
 
     @functools.cached_property
-    def figures(self) -> pa.Table:
-        """One row for each point, drive and operation, with the axes as columns."""
-        return read_dataset(self.folder / "figures")
+    def figures(self) -> Frame:
+        """One row for each point, drive and operation, with the axes as columns: numbers and truth
+        values as such, texts and tables as texts."""
+        return Frame(read_dataset(self.folder / "figures", [point.values for point in self.finished]))
 
     @functools.cached_property
     def ios(self) -> Ios:
         """Every I/O of every point, with the axes as columns; of a study with `ios = "parquet"`."""
-        return Ios(read_dataset(self.folder / "ios"))
+        return Ios(read_dataset(self.folder / "ios", [point.values for point in self.finished]))
 
     @property
     def report(self) -> Path:
@@ -114,11 +114,21 @@ class StudyResult:
 
     def to_pandas(self) -> pandas.DataFrame:
         """`figures` as a frame of pandas."""
-        return pandas_of(self.figures)
+        return self.figures.to_pandas()
 
     def to_polars(self) -> polars.DataFrame:
         """`figures` as a frame of Polars."""
-        return polars_of(self.figures)
+        return self.figures.to_polars()
+
+    def to_xarray(self) -> xarray.Dataset:
+        """`figures` as a data set of xarray: a dimension for each axis, for ``drive`` and for
+        ``operation``, and a variable for each figure, with its ``units``.
+
+        A point that is not finished, and an operation that had no I/O, is NaN. A dimension has the last
+        part of its axis's key, ``policy`` of ``model.gc.policy``, where no other axis ends so. A value
+        that is a table is its text.
+        """
+        return dataset_of(self.figures.table, self.axes)
 
     def __repr__(self) -> str:
         state = f"{len(self.finished):,} of {self.total:,} points"

@@ -11,13 +11,14 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import pyarrow as pa
 
 from .._process import run_program
 from .._run import program as the_program
 from ..errors import ProgramError, ResultsError, StudyError
+from ..frame import Frame
 from ..ios import Ios
 from ..pages import framed
 from ..result import Result
@@ -28,6 +29,9 @@ from .guests import GuestFolder, made
 from .outcome import StudyResult
 from .points import BESIDE_GUEST, FORMAT, SIMULATION, Point
 from .running import Running
+
+if TYPE_CHECKING:
+    import xarray
 
 __all__ = ["Reproduction", "ReproductionResult", "reproduce"]
 
@@ -137,7 +141,7 @@ class ReproductionResult(StudyResult):
     text: str = ""
 
     @functools.cached_property
-    def figures(self) -> pa.Table:
+    def figures(self) -> Frame:
         """A row for each figure: ``id``, ``what``, ``unit``, ``published``, ``closed_form``, ``measured``."""
         path = self.folder / "figures.json"
         try:
@@ -146,7 +150,11 @@ class ReproductionResult(StudyResult):
             raise ResultsError(f"cannot read {path}: {error}") from error
         texts = [(name, pa.string()) for name in ("id", "what", "unit")]
         numbers = [(name, pa.float64()) for name in ("published", "closed_form", "measured")]
-        return pa.Table.from_pylist(rows, schema=pa.schema([*texts, *numbers]))
+        return Frame(pa.Table.from_pylist(rows, schema=pa.schema([*texts, *numbers])))
+
+    def to_xarray(self) -> xarray.Dataset:
+        """Raises `ResultsError`: the experiments of a publication lie on no grid."""
+        raise ResultsError("a reproduction's experiments lie on no grid; `figures` has a row for each figure")
 
     @property
     def ios(self) -> Ios:
@@ -202,8 +210,8 @@ def reproduce(
     engine: Optional[str] = None,
     progress: Optional[bool] = None,
 ) -> ReproductionResult:
-    """Repeats a publication's experiments (docs/reference/publications.md) as a study, and makes
-    its figures and its page of all of them.
+    """Repeats a publication's experiments as a study, and makes its figures and its page of all of
+    them.
 
     ``publication``: its name, such as ``"femu"``, as ``stasis reproduce`` takes it. ``on``,
     ``workers`` and ``verify`` are those of `sweep`. ``engine``: of its guests (``"exact"``), by

@@ -1,196 +1,132 @@
-//! The README and the documents as a newcomer takes them: their commands by copy and paste,
-//! in their order, in one folder with the examples.
+//! The README, the tutorial, the guides and pages of the reference as a newcomer takes them: what
+//! they tell to run is run, and prints what they say.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
-use stasis_qemu_vm::readiness::Readiness;
-
-use crate::support::Bench;
+use crate::reader::{Reader, Typed};
 
 #[path = "../documents/commands.rs"]
 mod commands;
+#[path = "../documents/guides.rs"]
+mod guides;
 #[path = "../documents/markdown.rs"]
 #[allow(dead_code)] // another test has more to look for
 mod markdown;
 #[path = "../documents/pages.rs"]
 #[allow(dead_code)] // only its folders
 mod pages;
-#[path = "../server/mod.rs"]
-#[allow(dead_code)] // what this test starts has words of its own
-mod server;
 
+use guides::Trial;
 use pages::root;
-use server::Process;
 
-/// Commands that are not run here, by their beginning, and why.
-const ELSEWHERE: &[(&str, &str)] = &[
-    ("stasis debug ", "a conversation: tests/system/debug.rs"),
-    ("gdb ", "a conversation: tests/system/debug.rs"),
-    ("stasis reproduce ", "takes minutes, or hours: tests/reproduce.rs"),
-    ("stasis suite ", "takes minutes: tests/system/suite.rs has fewer scenarios"),
-    (
-        "stasis crash-test examples/crash.toml",
-        "takes minutes: tests/system/crash.rs has fewer states",
-    ),
-    ("stasis crash-test examples/crash/atomic.toml", "takes minutes: atomic_writes in crash.rs"),
-    ("stasis coordinate ", "needs a host's BFQ and a port: tests/coordinate"),
-    ("stasis serve --drive name=fast,model=fixed:50us,medium=ram:1GiB --ublk", "tests/ublk.rs"),
-    ("fio job.fio --output-format", "measures a real drive"),
-    ("blktrace ", "measures a real drive"),
-    ("nvme ", "is for the guest"),
-    ("nfs-ls ", "a program of somebody else"),
-    ("cargo run ", "compiles: crates/realtime/ordered-disk/tests"),
-    ("qemu-system-x86_64 ", "has an ellipsis: tests/vmm.rs"),
-    ("cloud-hypervisor ", "has an ellipsis"),
-    ("systemd-run ", "has an ellipsis"),
-    ("echo bfq ", "changes this host's drive"),
-    ("modprobe ", "changes this host's kernel"),
-    ("mkfs.ext4 /run/stasis/", "takes the block device of the line before"),
-];
+/// Pages of the reference, of which the commands are run.
+const REFERENCE: [&str; 6] = ["flash", "disk-images", "models", "ordered-disks", "power-cuts", "sim"];
 
-/// Commands that run until they are stopped, by their beginning. Each reports when it is ready, as
-/// it would report to systemd.
-const LASTING: &[&str] = &["stasis serve ", "stasis function run "];
-
-/// A folder with a copy of the examples: some have their results beside them.
-fn bench() -> Bench {
-    let bench = Bench::new();
-    let copied =
-        Command::new("cp").arg("-r").arg(root().join("examples")).arg(bench.path(".")).status();
-    assert!(copied.unwrap().success());
-    bench
+fn reader(page: &str) -> Reader {
+    let reader = Reader::new(&root());
+    // Measurements of a real drive.
+    let data = root().join("crates/drives/models/tests/data");
+    for (file, measured) in [("fio.json", "fio-randrw.json"), ("sdb.txt", "blkparse.txt")] {
+        reader.write(file, std::fs::read(data.join(measured)).unwrap());
+    }
+    // The experiment that the page has a reader write, or the reader's own.
+    let demo = std::fs::read_to_string(root().join("examples/demo.toml")).unwrap();
+    let mut written = markdown::blocks(page, "toml").into_iter();
+    let written = written.find(|block| block.contains("command"));
+    reader.write("experiment.toml", written.unwrap_or(demo));
+    reader
 }
 
-/// Runs the commands of `text`, one block, and stops those that still run then.
-fn follow(bench: &Bench, text: &str) {
-    // A function has its port of this host, and its folder, to itself.
-    static FUNCTIONS: Mutex<()> = Mutex::new(());
-    let _turn = text.contains("stasis function run ").then(|| FUNCTIONS.lock());
-    // The program by its name, as after `make install`.
-    let program = Path::new(env!("CARGO_BIN_EXE_stasis")).parent().unwrap();
-    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
-    let mut lasting: Vec<(String, Process)> = Vec::new();
-    for command in commands::of(text) {
-        if ELSEWHERE.iter().any(|(begin, _)| command.starts_with(begin)) {
-            continue;
+/// Runs the commands of a page that is no guide.
+fn commands_of(name: &str) {
+    let text = std::fs::read_to_string(root().join(name)).unwrap();
+    let mut reader = reader(&text);
+    // A synopsis has placeholders.
+    for block in guides::blocks(&text).iter().filter(|block| !block.text.contains("MODEL")) {
+        if block.language == "sh" {
+            reader.run(&guides::run_of(name, block), None);
         }
-        let begun = Instant::now();
-        let mut shell = Command::new("sh");
-        shell.env("PATH", &path).current_dir(bench.path(".")).stdin(Stdio::null());
-        if LASTING.iter().any(|begin| command.starts_with(begin)) {
-            bench.mark_lasting(shell.args(["-c", &format!("exec {command}")]));
-            lasting.push((command.clone(), until_ready(bench, &command, shell)));
-        } else {
-            bench.mark(shell.args(["-e", "-c", &command]));
-            let run = bench.finish(shell);
-            assert_eq!(run.status, Some(0), "`{command}`: {}\n{}", run.stdout, run.stderr);
-        }
-        eprintln!("{command}: {:.1} s", begun.elapsed().as_secs_f64());
     }
-    for (command, Process(child)) in lasting.iter_mut().rev() {
-        if child.try_wait().unwrap().is_none() {
-            let stopped =
-                Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
-            assert!(stopped.unwrap().success());
-        }
-        // As if it had been asked by `stop`: 0; by the terminal: 130.
-        let status = child.wait().unwrap().code();
-        assert!(matches!(status, Some(0 | 130)), "`{command}`: {status:?}");
-    }
+    reader.end_lasting();
 }
 
-fn until_ready(bench: &Bench, command: &str, mut shell: Command) -> Process {
-    let folder = tempfile::tempdir_in(bench.path(".")).unwrap();
-    let ready = Readiness::new(folder.path()).unwrap();
-    let mut process = Process(ready.notified_by(&mut shell).spawn().unwrap());
-    // A function's guest may have to be made.
-    let limit = Duration::from_secs(300);
-    let is_ready = ready.wait(limit, || process.0.try_wait().unwrap().is_some());
-    assert!(is_ready, "`{command}` does not get ready");
-    process
+/// Follows a guide.
+fn follow(name: &str) {
+    let text = std::fs::read_to_string(root().join(format!("docs/{name}.md"))).unwrap();
+    let mut reader = reader(&text);
+    let blocks = guides::blocks(&text);
+    let trials = guides::trials(name, &blocks, &root());
+    let mut wrong = Vec::new();
+    for (index, (block, trial)) in blocks.iter().zip(&trials).enumerate() {
+        match trial {
+            Some(Trial::Run) => {
+                let next = trials.get(index + 1).and_then(Option::as_ref);
+                let typed = match next {
+                    Some(Trial::Typed(prompt)) => Some(Typed::of(&blocks[index + 1].text, prompt)),
+                    _ => None,
+                };
+                reader.run(&guides::run_of(name, block), typed.as_ref());
+            }
+            Some(Trial::File(file)) => reader.write(file, &block.text),
+            Some(Trial::Printed | Trial::Typed(_)) => {
+                // A terminal shows what is typed.
+                let lines = block.text.lines().filter(|line| !guides::is_typed(line));
+                let lines = lines.filter(|line| !guides::is_printed(line, &reader.printed));
+                wrong.extend(lines.map(str::to_owned));
+            }
+            Some(Trial::Part(_) | Trial::Read) | None => {}
+        }
+    }
+    reader.end_lasting();
+    assert!(wrong.is_empty(), "nothing prints\n{}\nbut\n{}", wrong.join("\n"), reader.printed);
+}
+
+/// Does it with each of `names`, two at a time; a page that fails does not hide the next.
+fn each(names: Vec<String>, what: fn(&str)) {
+    let (names, failed) = (Mutex::new(names.into_iter()), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| loop {
+                let next = names.lock().unwrap().next();
+                let Some(name) = next else { break };
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| what(&name))) {
+                    let message = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+                    failed.lock().unwrap().push(format!("{name}: {message}"));
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+}
+
+/// The guides that take minutes, or those that do not; STASIS_GUIDES= a word of the names of some.
+fn guides(slow: bool) -> Vec<String> {
+    let some = std::env::var("STASIS_GUIDES").unwrap_or_default();
+    let is = |list: &[(&str, &str)], name: &String| list.iter().any(|(each, _)| each == name);
+    let names = guides::pages().into_iter().map(|(name, _)| name);
+    let names = names.filter(|name| !is(guides::APART, name) && is(guides::SLOW, name) == slow);
+    names.filter(|name| name.contains(&some)).collect()
 }
 
 #[test]
 fn the_readme_works_by_copy_and_paste() {
-    let text = std::fs::read_to_string(root().join("README.md")).unwrap();
-    assert!(commands::of(&text).len() >= 10);
-    let bench = bench();
-    let experiment = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
-    std::fs::write(bench.path("experiment.toml"), experiment).unwrap();
-    follow(&bench, &text);
+    commands_of("README.md");
 }
 
 #[test]
-fn the_tutorial_works_by_copy_and_paste() {
-    documents(&["tutorial/ten-minutes"]);
-}
-
-#[test]
-fn the_documents_work_by_copy_and_paste() {
-    documents(&[
-        "reference/flash",
-        "reference/disk-images",
-        "reference/models",
-        "reference/ordered-disks",
-        "reference/power-cuts",
-        "reference/sim",
-        "guides/cloud-volume",
-        "guides/qemu-disk",
-    ]);
+fn the_reference_works_by_copy_and_paste() {
+    each(REFERENCE.map(|name| format!("docs/reference/{name}.md")).to_vec(), commands_of);
 }
 
 #[test]
 fn the_guides_work_by_copy_and_paste() {
-    documents(&[
-        "guides/archive",
-        "guides/bottleneck",
-        "guides/femu",
-        "guides/firmware",
-        "guides/grafana",
-        "guides/tail-latency",
-    ]);
+    each(guides(false), follow);
 }
 
-/// Apart: nearly twenty crash tests, and a guest with PostgreSQL.
 #[test]
-#[ignore = "takes minutes: make slow-test"]
-fn the_guides_to_crash_tests_work_by_copy_and_paste() {
-    documents(&["guides/file-system", "guides/mount-options", "guides/postgresql"]);
-}
-
-/// Apart: they follow runs closely.
-#[test]
-#[ignore = "takes a minute or two: make slow-test"]
-fn the_guides_to_slow_requests_work_by_copy_and_paste() {
-    documents(&["guides/slow-request", "guides/commit"]);
-}
-
-/// Apart: their guests take a minute each where they are not kept.
-#[test]
-fn the_document_on_functions_works_by_copy_and_paste() {
-    documents(&["guides/storage-functions"]);
-}
-
-fn documents(names: &[&str]) {
-    for name in names {
-        let text = std::fs::read_to_string(root().join(format!("docs/{name}.md"))).unwrap();
-        let bench = bench();
-        // Measurements of a real drive.
-        let data = root().join("crates/drives/models/tests/data");
-        for (file, measured) in [("fio.json", "fio-randrw.json"), ("sdb.txt", "blkparse.txt")] {
-            std::fs::copy(data.join(measured), bench.path(file)).unwrap();
-        }
-        // The experiment that the page has a reader write, or the reader's own.
-        let demo = std::fs::read_to_string(root().join("examples/demo.toml")).unwrap();
-        let written =
-            markdown::blocks(&text, "toml").into_iter().find(|block| block.contains("command"));
-        std::fs::write(bench.path("experiment.toml"), written.unwrap_or(demo)).unwrap();
-        // A synopsis has placeholders.
-        let blocks = text.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
-        let blocks = blocks.filter(|block| !block.contains("MODEL"));
-        blocks.for_each(|block| follow(&bench, &format!("```sh\n{block}```\n")));
-    }
+#[ignore = "takes an hour: make slow-test"]
+fn the_slow_guides_work_by_copy_and_paste() {
+    each(guides(true), follow);
 }

@@ -67,7 +67,7 @@ Exit status: 0 if it is well, 1 if not, 125 if there is none.")]
 /// Where functions are known.
 #[derive(Debug, clap::Args)]
 pub struct PlaceArguments {
-    /// Folder of running functions [default: /run/stasis/functions, or below XDG_RUNTIME_DIR]
+    /// Folder of running functions [default: `functions` in the default of `stasis serve --sockets`]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
 }

@@ -36,10 +36,10 @@ shared with this program. QEMU:
 
   qemu-system-x86_64 -m 1G -machine q35,memory-backend=mem \\
     -object memory-backend-memfd,id=mem,size=1G,share=on \\
-    -chardev socket,id=c0,path=/run/stasis/drive0.sock,reconnect-ms=1000 \\
+    -chardev socket,id=c0,path=/run/stasis/drive0.sock,reconnect=1 \\
     -device vhost-user-blk-pci,chardev=c0 ...
 
-(reconnect=1 before QEMU 9.2.)
+(reconnect-ms=1000 from QEMU 11 on.)
 
 Cloud Hypervisor:
 
@@ -66,7 +66,8 @@ pub struct Arguments {
     /// Add a drive: what it is like and where its bytes live
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub drive: Vec<String>,
-    /// Folder of the sockets [default: /run/stasis, for others than root $XDG_RUNTIME_DIR/stasis]
+    /// Folder of the sockets [default: /run/stasis, for others than root $XDG_RUNTIME_DIR/stasis, or
+    /// /tmp/stasis-UID without a session]
     #[arg(long, value_name = "DIR")]
     pub sockets: Option<PathBuf>,
     /// How to look for work: always, adaptive or never [default: adaptive]
