@@ -89,7 +89,8 @@ fn every_toml_block_is_an_experiment() {
 
 #[test]
 fn every_block_of_a_guide_is_tried_or_listed() {
-    let (mut used, mut names) = (BTreeSet::new(), BTreeSet::new());
+    let mut used: BTreeSet<&guides::Listed> = BTreeSet::new();
+    let mut names = BTreeSet::new();
     let mut wrong = Vec::new();
     let mut tried = 0;
     for (name, page) in guides::pages() {
@@ -103,7 +104,8 @@ fn every_block_of_a_guide_is_tried_or_listed() {
                 Some(guides::Trial::Run) => commands,
                 _ => vec![block.text.clone()],
             };
-            let listed: Vec<_> = texts.iter().filter_map(|text| guides::listed(&name, text)).collect();
+            let listed: Vec<_> =
+                texts.iter().filter_map(|text| guides::listed(&name, text)).collect();
             if let Some(guides::Trial::Part(path)) = &trial {
                 if !text_of(&root().join(path)).contains(&block.text) {
                     wrong.push(format!("{name}: {path} has no such part:\n{}", block.text));
@@ -121,7 +123,9 @@ fn every_block_of_a_guide_is_tried_or_listed() {
         used.extend(commands.filter_map(|command| guides::listed(&name_of(&page), &command)));
     }
     let unused = guides::LISTED.iter().filter(|entry| !used.contains(entry));
-    wrong.extend(unused.map(|(page, begin, _)| format!("{page}: `{begin}` is listed, and not there")));
+    wrong.extend(
+        unused.map(|(page, begin, _)| format!("{page}: `{begin}` is listed, and not there")),
+    );
     let known = guides::SLOW.iter().chain(guides::APART).filter(|(name, _)| !names.contains(*name));
     wrong.extend(known.map(|(name, _)| format!("there is no page {name}")));
     fail_with(&wrong);

@@ -93,7 +93,8 @@ mod tests {
     fn without_a_session_it_is_a_folder_of_this_user_s_alone() {
         let shared = tempfile::tempdir().unwrap();
         let user = rustix::process::geteuid().as_raw();
-        let own = || own_folder(shared.path(), user, "--sockets").map_err(|error| error.to_string());
+        let own =
+            || own_folder(shared.path(), user, "--sockets").map_err(|error| error.to_string());
         let folder = own().unwrap();
         assert_eq!(folder, shared.path().join(format!("stasis-{user}")));
         assert_eq!(folder.metadata().unwrap().mode() & 0o777, 0o700);
@@ -108,6 +109,9 @@ mod tests {
         // Another user's.
         let theirs = shared.path().join("stasis-4294967294");
         std::fs::create_dir(theirs).unwrap();
-        assert!(own_folder(shared.path(), u32::MAX - 1, "--state").unwrap_err().to_string().contains("--state"));
+        assert!(own_folder(shared.path(), u32::MAX - 1, "--state")
+            .unwrap_err()
+            .to_string()
+            .contains("--state"));
     }
 }

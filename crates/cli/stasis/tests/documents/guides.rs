@@ -9,6 +9,7 @@ use super::{commands, pages};
 pub const SLOW: &[(&str, &str)] = &[
     ("guides/commit", "follows a run closely"),
     ("guides/database", "crash tests"),
+    ("guides/debug", "repeats runs many times"),
     ("guides/faults", "makes guests of several packages"),
     ("guides/file-system", "crash tests"),
     ("guides/mount-options", "crash tests"),
@@ -31,7 +32,11 @@ pub const LISTED: &[Listed] = &[
     ("guides/ci", "on: pull_request", "`scripts/test-on trixie packages` runs the action's steps"),
     ("guides/ci", "jq ", "a program of somebody else, of values that tests/system checks"),
     ("guides/commit", "452 vCPU 0;", "lines of a file: tests/system/profile.rs"),
-    ("guides/computational", "struct range", "is in the program that tests/system/computational.rs compiles"),
+    (
+        "guides/computational",
+        "struct range",
+        "is in the program that tests/system/computational.rs compiles",
+    ),
     ("guides/computational", "clang ", "needs a compiler for BPF"),
     ("guides/coordinate", "  guest ", "a drawing"),
     ("guides/coordinate", "systemd-run ", "has an ellipsis, and is root's"),
@@ -39,19 +44,43 @@ pub const LISTED: &[Listed] = &[
     ("guides/debug", "{", "an editor's settings"),
     ("guides/debug", "scripts/kernel-gdb ", "fetches packages of a kernel"),
     ("guides/debug", "stasis debug experiment.toml --kernel ~/linux", "needs a built kernel"),
-    ("guides/debug", "stasis debug experiment.toml --symbols ~/kernel-gdb", "takes the folder of the line before"),
+    (
+        "guides/debug",
+        "stasis debug experiment.toml --symbols ~/kernel-gdb",
+        "takes the folder of the line before",
+    ),
+    ("guides/extending", "   mod ", "a line of a list: the crates' own tests"),
+    ("guides/extending", "   Registered::of", "a line of a list: the crates' own tests"),
+    (
+        "guides/extending",
+        "   verify::COMMAND,",
+        "a line of a list: crates/drives/nvme/tests/extending.rs",
+    ),
     ("guides/faults", "stasis-fault ", "is for the guest: tests/system/faults.rs"),
     ("guides/faults", "import socket", "is for the guest: tests/system/faults.rs"),
-    ("guides/faults", "stasis run experiment.toml --seed 1 --results results/1", "one seed after the other"),
+    (
+        "guides/faults",
+        "stasis run experiment.toml --seed 1 --results results/1",
+        "one seed after the other",
+    ),
     ("guides/file-system", "dmsetup create ", "is root's, and takes two block devices"),
     ("guides/ftl", "   Registered {", "a line of a table: crates/drives/flash/tests/extending"),
     ("guides/ftl", "cargo run ", "compiles"),
     ("guides/grafana", "scrape_configs:", "Prometheus's settings"),
+    ("guides/kernel-bug", "sudo apt install ", "is how a test gets its packages"),
     ("guides/mount-options", "git bisect ", "builds kernels"),
     ("guides/mount-options", "replay-log ", "a program of somebody else"),
     ("guides/mount-options", "dmsetup create ", "is for a guest with two drives"),
-    ("guides/network", "qemu-system-x86_64 ", "needs `softkvm` and a server: tests/system/networks.rs"),
-    ("guides/nvme-tcp", "modprobe ", "changes this host's kernel: tests/nvme_tcp.rs does it in a guest"),
+    (
+        "guides/network",
+        "qemu-system-x86_64 ",
+        "needs `softkvm` and a server: tests/system/networks.rs",
+    ),
+    (
+        "guides/nvme-tcp",
+        "modprobe ",
+        "changes this host's kernel: tests/nvme_tcp.rs does it in a guest",
+    ),
     ("guides/nvme-tcp", "nvme ", "is root's: tests/nvme_tcp.rs runs it in a guest"),
     ("guides/nvme-tcp", "$ nvme ", "is root's: tests/nvme_tcp.rs runs it in a guest"),
     ("guides/nvme-tcp", "mkfs.btrfs ", "takes the drive of the line before"),
@@ -60,8 +89,13 @@ pub const LISTED: &[Listed] = &[
     ("guides/nvme-tcp", "umount ", "takes the drive of the line before"),
     ("guides/nvme-tcp", "dmesg ", "takes the drive of the line before"),
     ("guides/nvme-tcp", "cat /sys/", "takes the drive of the line before"),
+    ("guides/nvme-tcp", "socat ", "takes a server that runs: tests/serve.rs"),
     ("guides/nvme-tcp", "echo '{", "takes a server that runs: tests/serve.rs"),
-    ("guides/nvme-tcp", "stasis serve --drive name=d,model=samsung-980-pro,medium=ram:4GiB --nvme-tcp 0.0.0.0:4420", "names a host of the reader's"),
+    (
+        "guides/nvme-tcp",
+        "stasis serve --drive name=d,model=samsung-980-pro,medium=ram:4GiB --nvme-tcp 0.0.0.0:4420",
+        "names a host of the reader's",
+    ),
     ("guides/postgresql", "crash-test:", "GitLab's settings"),
     ("guides/precision", "stasis doctor --measure", "takes minutes: tests/system/measure.rs"),
     ("guides/programs", "python3 -m venv ", "`scripts/test-on trixie packages` installs the wheel"),
@@ -70,11 +104,19 @@ pub const LISTED: &[Listed] = &[
     ("guides/programs", "stasis-sweep ", "the Python package's: python/tests/test_guides.py"),
     ("guides/qemu-disk", "cloud-hypervisor ", "is in no release of Debian"),
     ("guides/qemu-disk", "modprobe ", "changes this host's kernel: tests/ublk.rs"),
-    ("guides/qemu-disk", "stasis serve --drive name=fast,model=fixed:50us,medium=ram:1GiB --ublk", "is root's: tests/ublk.rs"),
+    (
+        "guides/qemu-disk",
+        "stasis serve --drive name=fast,model=fixed:50us,medium=ram:1GiB --ublk",
+        "is root's: tests/ublk.rs",
+    ),
     ("guides/qemu-disk", "mkfs.ext4 ", "takes the block device of the line before"),
     ("guides/shell", "stasis shell experiment.toml -- top", "goes on until its reader types q"),
     ("guides/shell", "docker save ", "needs Docker"),
-    ("guides/shell", "stasis shell --root ", "takes the archive of the line before, or all of this computer: tests/system/root.rs"),
+    (
+        "guides/shell",
+        "stasis shell --root ",
+        "takes the archive of the line before, or all of this computer: tests/system/root.rs",
+    ),
     ("guides/storage-functions", "nfs-ls ", "a program of somebody else"),
     ("guides/tail-latency", "python3 - ", "needs pandas: python/tests/test_guides.py"),
     ("guides/tail-latency", "duckdb ", "needs DuckDB: python/tests/test_guides.py"),
@@ -89,11 +131,23 @@ pub const LISTED: &[Listed] = &[
     // Pages of the reference.
     ("docs/reference/flash.md", "nvme ", "is for the guest"),
     ("docs/reference/ordered-disks.md", "qemu-system-x86_64 ", "has an ellipsis"),
-    ("docs/reference/power-cuts.md", "stasis crash-test examples/crash.toml", "takes minutes: tests/system/crash.rs"),
-    ("docs/reference/power-cuts.md", "stasis crash-test examples/crash/atomic.toml", "takes minutes: tests/system/crash.rs"),
+    (
+        "docs/reference/power-cuts.md",
+        "stasis crash-test examples/crash.toml",
+        "takes minutes: tests/system/crash.rs",
+    ),
+    (
+        "docs/reference/power-cuts.md",
+        "stasis crash-test examples/crash/atomic.toml",
+        "takes minutes: tests/system/crash.rs",
+    ),
     ("docs/reference/models.md", "fio job.fio --output-format", "measures a real drive"),
     ("docs/reference/models.md", "blktrace ", "measures a real drive"),
-    ("docs/reference/ordered-disks.md", "cargo run ", "compiles: crates/realtime/ordered-disk/tests"),
+    (
+        "docs/reference/ordered-disks.md",
+        "cargo run ",
+        "compiles: crates/realtime/ordered-disk/tests",
+    ),
 ];
 
 /// A fenced block.
@@ -186,7 +240,9 @@ pub fn trials(page: &str, blocks: &[Block], root: &Path) -> Vec<Option<Trial>> {
                     Some(Trial::Run)
                 }
                 ("rust", _) => Some(Trial::Read),
-                (_, Some(path)) if root.join(path).is_file() => Some(Trial::Part(path.to_owned())),
+                (_, Some(path)) if path.contains('/') && root.join(path).is_file() => {
+                    Some(Trial::Part(path.to_owned()))
+                }
                 (_, Some(name)) if !name.contains('/') => Some(Trial::File(name.to_owned())),
                 ("toml", _) => Some(Trial::Read),
                 ("text", _) if commands_before => {
@@ -228,7 +284,11 @@ pub fn is_printed(line: &str, printed: &str) -> bool {
     printed.lines().map(shape).any(|shape| {
         let mut rest = &shape[..];
         parts.iter().all(|part| {
-            let starts = if part.is_empty() { Some(0) } else { rest.windows(part.len()).position(|at| at == *part) };
+            let starts = if part.is_empty() {
+                Some(0)
+            } else {
+                rest.windows(part.len()).position(|at| at == *part)
+            };
             starts.map(|at| rest = &rest[at + part.len()..]).is_some()
         })
     })
@@ -238,8 +298,13 @@ pub fn is_printed(line: &str, printed: &str) -> bool {
 fn shape(line: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in line.split_whitespace() {
-        let is_unit = ["%", "ns", "µs", "us", "ms", "s", "B", "KiB", "MiB", "GiB", "B/s", "kB/s", "MB/s", "GB/s"];
-        if is_unit.contains(&word.trim_end_matches([',', ')', ']', ';'])) && words.last().is_some_and(|last| last == "#") {
+        let is_unit = [
+            "%", "ns", "µs", "us", "ms", "s", "B", "KiB", "MiB", "GiB", "B/s", "kB/s", "MB/s",
+            "GB/s",
+        ];
+        if is_unit.contains(&word.trim_end_matches([',', ')', ']', ';']))
+            && words.last().is_some_and(|last| last == "#")
+        {
             continue;
         }
         let word = match word {

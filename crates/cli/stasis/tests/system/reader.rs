@@ -47,14 +47,12 @@ impl Reader {
 
     /// Runs the commands of one block. `typed` is for the last one.
     pub fn run(&mut self, commands: &[String], typed: Option<&Typed>) {
-        let is_lasting =
-            |command: &String| LASTING.iter().any(|begin| command.starts_with(begin));
+        let is_lasting = |command: &String| LASTING.iter().any(|begin| command.starts_with(begin));
         if commands.iter().any(is_lasting) {
             // Those of the block before: an address has one server.
             self.end_lasting();
             static ALONE: Mutex<()> = Mutex::new(());
-            self.alone
-                .get_or_insert_with(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner));
+            self.alone.get_or_insert_with(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner));
         }
         for (index, command) in commands.iter().enumerate() {
             let begun = Instant::now();
@@ -89,7 +87,8 @@ impl Reader {
         if let Some(typed) = typed {
             input = typed.words.iter().map(|word| format!("{word}\n")).collect();
         }
-        if let Some(begin) = line.strip_suffix(" ...").filter(|_| line.starts_with("qemu-system-")) {
+        if let Some(begin) = line.strip_suffix(" ...").filter(|_| line.starts_with("qemu-system-"))
+        {
             // The machine is ended once it is there.
             line = format!("{begin} -display none -qmp stdio");
             input = r#"{"execute": "qmp_capabilities"}{"execute": "quit"}"#.into();

@@ -21,7 +21,8 @@ use guides::Trial;
 use pages::root;
 
 /// Pages of the reference, of which the commands are run.
-const REFERENCE: [&str; 6] = ["flash", "disk-images", "models", "ordered-disks", "power-cuts", "sim"];
+const REFERENCE: [&str; 6] =
+    ["flash", "disk-images", "models", "ordered-disks", "power-cuts", "sim"];
 
 fn reader(page: &str) -> Reader {
     let reader = Reader::new(&root());
