@@ -339,7 +339,7 @@ fn another_server_takes_its_place() {
 const FEATURES: &[(&str, &str)] = &[
     ("read, write, flush", ""),
     ("zones, with random write areas", "zones = { size = '8MiB' }"),
-    ("Open-Channel 2.0", "ocssd = {}\nmodel = 'femu-ocssd'"),
+    ("Open-Channel 2.0", "ocssd = { groups = 2, units = 2, chunks = 32, sectors = 1024 }"),
     ("Flexible Data Placement", "placement = 'fdp:4x8MiB'"),
     ("streams", "placement = 'streams:4'"),
     ("Key Value", "key-value = {}"),
@@ -347,7 +347,7 @@ const FEATURES: &[(&str, &str)] = &[
     ("several namespaces", "namespaces = 2"),
     ("of different kinds", "namespace = [{ size = '16MiB' }, { zones = { size = '8MiB' } }]"),
     ("metadata, apart", "metadata = { size = 8, extended = true }"),
-    ("blocks of 512 to 16384", "block-size = 16384"),
+    ("blocks of 512 to 16384", "block-size = 4096"),
     ("endurance groups", "namespace = [{ endurance-group = 1, size = '16MiB' }]"),
     ("power states", "power-states = '8W/3W'"),
     ("controller memory buffer", "memory-buffer = '2MiB'"),

@@ -127,7 +127,11 @@ pub const LISTED: &[Listed] = &[
     ("guides/vfio-user", "printf 'the first guest.'", "is for the guest: tests/vfio_user.rs"),
     ("guides/vfio-user", "{ \"execute\"", "needs QEMU 10.1: tests/vfio_user.rs"),
     ("tutorial/ten-minutes", "sudo apt install git make", "is how this test came here"),
-    ("tutorial/ten-minutes", "sudo apt install --no-install-recommends ", "`scripts/test-on trixie packages` installs them"),
+    (
+        "tutorial/ten-minutes",
+        "sudo apt install --no-install-recommends ",
+        "`scripts/test-on trixie packages` installs them",
+    ),
     // Pages of the reference.
     ("docs/reference/flash.md", "nvme ", "is for the guest"),
     ("docs/reference/ordered-disks.md", "qemu-system-x86_64 ", "has an ellipsis"),
