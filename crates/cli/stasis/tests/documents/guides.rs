@@ -7,6 +7,7 @@ use super::{commands, pages};
 
 /// Guides that take minutes: `make slow-test` runs them. All others are run by `make test`.
 pub const SLOW: &[(&str, &str)] = &[
+    ("guides/ci", "a crash test"),
     ("guides/commit", "follows a run closely"),
     ("guides/database", "crash tests"),
     ("guides/debug", "repeats runs many times"),
@@ -15,6 +16,7 @@ pub const SLOW: &[(&str, &str)] = &[
     ("guides/mount-options", "crash tests"),
     ("guides/network", "makes guests of several packages"),
     ("guides/postgresql", "a guest with PostgreSQL, and its crash tests"),
+    ("guides/shell", "repeats runs up to a moment"),
     ("guides/slow-request", "follows a run closely"),
     ("guides/tracers", "makes a guest of several packages"),
 ];
