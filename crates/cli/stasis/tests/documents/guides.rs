@@ -24,7 +24,7 @@ pub const SLOW: &[(&str, &str)] = &[
 /// Guides with a test of their own, and its place.
 pub const APART: &[(&str, &str)] = &[("guides/kernel-bug", "tests/system/kernel_bug.rs")];
 
-/// What is not tried: a page (`*`: any), the beginning of a command or of a block, and the reason.
+/// An entry of the list of blocks that are not tried: a page (`*`: any), the beginning of a command or of a block, and the reason.
 pub type Listed = (&'static str, &'static str, &'static str);
 pub const LISTED: &[Listed] = &[
     ("*", "stasis reproduce ", "takes minutes, or hours: tests/reproduce.rs"),
@@ -32,7 +32,6 @@ pub const LISTED: &[Listed] = &[
     ("guides/archive", "stasis sweep ", "the Python package's: python/tests/test_archive.py"),
     ("guides/ci", "make setup", "is how this test came here"),
     ("guides/ci", "on: pull_request", "`scripts/test-on trixie packages` runs the action's steps"),
-    ("guides/ci", "jq ", "a program of somebody else, of values that tests/system checks"),
     ("guides/commit", "452 vCPU 0;", "lines of a file: tests/system/profile.rs"),
     (
         "guides/computational",

@@ -24,7 +24,7 @@ const LASTING: &[&str] = &["stasis serve ", "stasis function run "];
 pub struct Reader {
     bench: Bench,
     lasting: Vec<(String, Process)>,
-    /// What the commands have printed.
+    /// The output of the commands so far.
     pub printed: String,
     /// Functions and the servers' own folder: of a user's one each.
     alone: Option<MutexGuard<'static, ()>>,
