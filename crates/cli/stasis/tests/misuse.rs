@@ -261,43 +261,6 @@ fn mistakes_are_told_at_once_and_in_plain_words() {
     }
 }
 
-/// Names that resemble nothing are given no name for one.
-#[test]
-fn names_that_are_far_from_all_are_given_no_suggestion() {
-    let folder = tempfile::tempdir().unwrap();
-    prepare(folder.path());
-    std::fs::write(folder.path().join("far.toml"), "zzqqxx = 1\n").unwrap();
-    std::fs::write(folder.path().join("far.fio"), "[job]\nrw=read\nzzqqxx=1\n").unwrap();
-    let ftl = "[model]\nkind = 'ssd'\nftl = 'zzqqxx'\n";
-    std::fs::write(folder.path().join("ftl.toml"), ftl).unwrap();
-    let cases: &[&[&str]] = &[
-        &["zzqqxx"],
-        &["run", "--zzqqxx", "--", "true"],
-        &["run", "--engine=zzqqxx", "--", "true"],
-        &["run", "far.toml"],
-        &["run", "--drive=zzqqxx=1,medium=ram:1GiB", "--", "true"],
-        &["run", "--drive=model=zzqqxx,medium=ram:1GiB", "--", "true"],
-        &["run", "--drive=model=null,medium=zzqqxx:1GiB", "--", "true"],
-        &["run", "--drive=model=null,medium=ram:1zzqqxx", "--", "true"],
-        &["run", "--virtual-limit=1zzqqxx", "--", "true"],
-        &["sim", "null", "--size=1GiB", "--workload=far.fio"],
-        &["sim", "ftl.toml", "--size=1GiB", "--workload=job.fio"],
-        &["models", "zzqqxx"],
-        &["function", "run", "zzqqxx"],
-        &["schema", "zzqqxx"],
-        &["reproduce", "zzqqxx"],
-    ];
-    for words in cases {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
-        let output = command.args(*words).current_dir(folder.path()).stdin(Stdio::null()).output();
-        let output = output.unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains("zzqqxx"), "{words:?}: {said}");
-        let suggests = ["did you mean", "nearest", "similar"].iter().any(|it| said.contains(it));
-        assert!(!suggests, "{words:?}: {said}");
-    }
-}
-
 #[test]
 fn a_raw_image_is_described() {
     let folder = tempfile::tempdir().unwrap();
