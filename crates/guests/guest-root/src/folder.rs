@@ -229,8 +229,8 @@ impl Walk {
 /// A program's rights, where it has any.
 fn rights(path: &Path) -> Option<Vec<u8>> {
     /// Size of the largest, `struct vfs_ns_cap_data` (linux/capability.h).
-    const LARGEST: usize = 24;
-    let mut value = [0; LARGEST];
+    const MAX_VALUE: usize = 24;
+    let mut value = [0; MAX_VALUE];
     let length = rustix::fs::lgetxattr(path, "security.capability", &mut value).ok()?;
     value.get(..length).map(<[u8]>::to_vec)
 }

@@ -73,11 +73,11 @@ pub fn each_text(
     wanted: &dyn Fn(&[u8]) -> bool,
     take: &mut dyn FnMut(&[u8]),
 ) -> io::Result<()> {
-    const LONGEST: u64 = 1 << 20;
+    const MAX_SIZE: u64 = 1 << 20;
     for entry in tar::Archive::new(bytes).entries()? {
         let mut entry = entry?;
         let head = Head::of(&mut entry)?;
-        if head.kind.is_file() && entry.size() <= LONGEST && wanted(&head.path) {
+        if head.kind.is_file() && entry.size() <= MAX_SIZE && wanted(&head.path) {
             let mut text = Vec::new();
             entry.read_to_end(&mut text)?;
             take(&text);

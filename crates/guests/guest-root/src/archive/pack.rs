@@ -25,7 +25,7 @@ const END: usize = 2 * BLOCK as usize;
 /// The longest link's target that a header has room for (bytes).
 const SHORT: usize = 100;
 /// Bytes of files: they are in memory when they are packed, so memory is the limit.
-const NO_LIMIT: Limits = Limits { bytes: u64::MAX, copied: u64::MAX, entries: 1_000_000 };
+const UNLIMITED: Limits = Limits { bytes: u64::MAX, copied: u64::MAX, entries: 1_000_000 };
 
 /// An archive of files for a guest while it is put together.
 ///
@@ -69,7 +69,7 @@ impl<W: Write> Pack<W> {
     /// Names what cannot be read.
     pub fn add(&mut self, path: &Path, name: &Path) -> Result<(), RootError> {
         let path = path.canonicalize().map_err(RootError::file("find", path))?;
-        let tree = folder::read_one(&path, NO_LIMIT)?;
+        let tree = folder::read_one(&path, UNLIMITED)?;
         let mut names: HashMap<Id, PathBuf> = HashMap::new();
         let mut todo: Vec<(PathBuf, Id)> =
             tree.children(ROOT).map(|(_, id)| (name.to_owned(), id)).collect();
