@@ -70,7 +70,7 @@ fn entries(folder: &Path, kept: Kept) -> BTreeMap<Vec<u8>, String> {
                 let below = entry.unwrap().file_name();
                 todo.insert([&name, &b"/"[..], below.as_bytes()].concat());
             }
-        } else {
+        } else if status.nlink() > 1 {
             let next = numbers.len();
             let number = numbers.entry(status.ino()).or_insert(next);
             text += &format!(" file {number} of {} names", status.nlink());
