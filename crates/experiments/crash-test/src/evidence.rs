@@ -6,7 +6,6 @@ use stasis_block::{Command, Operation};
 use stasis_crash::{Cut, CutPoint, Enumerator, EventKind, Loss, LossReason, Trace, TracedRequest};
 use stasis_qcow2::Durability;
 use stasis_report::units;
-use stasis_report::units::rounded;
 
 use crate::names::Holder;
 
@@ -371,14 +370,14 @@ impl BrokenPromise {
         };
         let step = match (&self.step, &self.under_way) {
             (Some(Line { at, text }), _) => {
-                format!("; the step that relied on it, at {}: {text}", rounded(*at))
+                format!("; the step that relied on it, at {}: {text}", units::duration(*at as f64))
             }
             (None, Some(Line { text, .. })) => {
                 format!("; the cut came before the next line of output, which was to be: {text}")
             }
             (None, None) => "; no line of output came after it".to_owned(),
         };
-        format!("promised by {by} at {}{step}", rounded(self.promised))
+        format!("promised by {by} at {}{step}", units::duration(self.promised as f64))
     }
 }
 

@@ -56,8 +56,8 @@ mod tests {
     fn rows_of_the_operation_and_the_command_count() {
         let folder = tempfile::tempdir().unwrap();
         let rows = format!(
-            "{}\n\"a,b\",boot,read,0,512,1,0,5,9,ok,0,0,0,0,0,0x0\na,command,read,8,512,1,10,20,30,ok,0,0,0,0,0,0x0\n\
-             a,command,write,8,512,1,10,20,50,ok,0,0,0,0,0,0x0\n\"x,y\",command,read,8,512,1,11,20,40,ok,0,0,0,0,0,0x0\n",
+            "{}\n\"a,b\",boot,read,0,512,1,0,5,9,ok,0,0,0,0,0,0x0,0,0,0,0\na,command,read,8,512,1,10,20,30,ok,0,0,0,0,0,0x0,0,0,0,0\n\
+             a,command,write,8,512,1,10,20,50,ok,0,0,0,0,0,0x0,0,0,0,0\n\"x,y\",command,read,8,512,1,11,20,40,ok,0,0,0,0,0,0x0,0,0,0,0\n",
             heading()
         );
         std::fs::write(folder.path().join(IOS_FILE), rows).unwrap();
@@ -66,7 +66,8 @@ mod tests {
         assert_eq!(latencies(&ios, "write"), [40.0]);
         let drives: Vec<_> = ios.iter().map(|io| (io.drive.as_str(), io.bytes)).collect();
         assert_eq!(drives, [("a", 512), ("a", 512), ("x,y", 512)]);
-        let broken = format!("{}\na,command,read,8,512,1,x,20,30,ok,0,0,0,0,0,0x0\n", heading());
+        let broken =
+            format!("{}\na,command,read,8,512,1,x,20,30,ok,0,0,0,0,0,0x0,0,0,0,0\n", heading());
         std::fs::write(folder.path().join(IOS_FILE), broken).unwrap();
         let error = format!("{:#}", read(folder.path()).unwrap_err());
         assert!(error.contains("line 2"), "{error}");

@@ -61,6 +61,13 @@ pub fn put(name: &str, value: &impl Serialize) -> Result<()> {
     Ok(())
 }
 
+/// A list of the command's document, which is there without an entry as well.
+pub fn list(name: &str) {
+    if is_json() {
+        fields().insert(name.to_owned(), Value::Array(Vec::new()));
+    }
+}
+
 /// Appends to a list of the command's document.
 ///
 /// # Errors

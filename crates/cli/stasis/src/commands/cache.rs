@@ -59,6 +59,7 @@ fn list(cache: &Path) -> Result<Table> {
     let columns = ["number", "size"].map(Column::right);
     let mut table = Table::new([Column::left("what")].into_iter().chain(columns).collect());
     let mut listed = 0;
+    answer::list("kept");
     for kind in kinds(cache)? {
         let bytes = kind.paths.iter().map(|path| guest_image::bytes(path)).sum();
         listed += bytes;

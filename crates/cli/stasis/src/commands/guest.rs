@@ -65,6 +65,7 @@ pub fn list() -> Result<ExitCode> {
     let columns = named.into_iter().chain([Column::right("size"), Column::right("days old")]);
     let mut table = Table::new(columns.collect());
     answer::put("guests", &Vec::<Value>::new())?;
+    answer::list("guests");
     for kept in guest_image::list(&cache()?) {
         let value = json!({
             "name": kept.name,
@@ -96,6 +97,7 @@ pub fn list() -> Result<ExitCode> {
 /// `stasis guest remove`.
 pub fn remove(names: &[String]) -> Result<ExitCode> {
     let cache = cache()?;
+    answer::list("removed");
     for name in names {
         let freed = guest_image::remove(&cache, name)?;
         answer::push("removed", &json!({ "name": name, "bytes": freed }))?;

@@ -9,7 +9,6 @@ mod dftl;
 mod ecc;
 mod features;
 mod front;
-mod housekeeping;
 mod hybrid;
 mod kept;
 pub mod load;

@@ -507,7 +507,7 @@ fn no_boot_depends_on_the_seed_or_on_faults_that_come_later() {
             "virtual-limit = '{begin}s'\n\
              [[fault]]\nkind = 'slow'\ndrive = 'd'\nfactor = 2\nbegin = '{begin}s'\n\
              [[fault]]\nkind = 'pause'\nbegin = '{begin}s'\nend = '9s'\n\
-             [[fault]]\nkind = 'reset'\nbegin = '{begin}s'\n"
+             [[fault]]\nkind = 'reset'\nat = '{begin}s'\n"
         )
     };
     let boot = |text: &str| {

@@ -111,8 +111,10 @@ fn list() -> Vec<Figure> {
     names(flat(&run)).filter(|name| !incidental(name)).for_each(|name| {
         add(&name, &name, Subject::Run);
     });
-    names(flat(&drive)).filter(own).for_each(|name| add(&name, &name, Subject::Drive));
-    for name in names(flat(&operation)) {
+    let of_drive: Vec<String> = names(flat(&drive)).filter(own).collect();
+    of_drive.iter().for_each(|name| add(name, name, Subject::Drive));
+    // A name is of one subject: the drive's active time, not that of its operations.
+    for name in names(flat(&operation)).filter(|name| !of_drive.contains(name)) {
         if let Some(short) = name.strip_prefix(DELIVERED) {
             add(short, &name, Subject::Operation);
         }

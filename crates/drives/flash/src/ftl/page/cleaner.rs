@@ -26,11 +26,6 @@ use crate::spec::{Blocking, Spec};
 /// Operations that one collection has under way at a time: enough that the
 /// plane never waits for it, and few enough that the host's get their turn.
 const WINDOW: u32 = 4;
-/// Blocks that a plane empties for space, one after the other, while one waits to be emptied for
-/// another reason: of five that is one.
-pub(super) const SPACE_TURNS: u32 = 4;
-/// Reasons other than space. They take turns.
-const OTHERS: [Why; 3] = [Why::Disturb, Why::Age, Why::Wear];
 /// Slots by which the map is read ahead of the units that move: a line of the caches.
 const AHEAD: u32 = 16;
 
@@ -71,10 +66,6 @@ struct Collector {
     aged: VecDeque<u32>,
     // It should collect, and no block would gain anything.
     starved: bool,
-    // Blocks that were emptied for space since one was for another reason.
-    for_space: u32,
-    // The reason whose turn is next among the others.
-    turn: usize,
 }
 
 impl Collector {
@@ -90,8 +81,6 @@ impl Collector {
             disturbed: VecDeque::new(),
             aged: VecDeque::new(),
             starved: false,
-            for_space: 0,
-            turn: 0,
         }
     }
 }
@@ -458,44 +447,26 @@ impl Cleaner {
         if moment.placement.blocks().free_in(plane) == 0 && collector.open == NONE {
             return None;
         }
-        if collector.for_space >= SPACE_TURNS && moment.placement.blocks().free_in(plane) > 0 {
-            if let Some(other) = self.next_other(plane, moment) {
-                return Some(other);
-            }
-        }
         let need = self.victims.choose(moment.now, plane, moment.placement.blocks_mut());
-        let collector = &mut self.collectors[plane as usize];
         collector.starved = need == Need::Starved;
         match need {
-            Need::Empty(block, why) => {
-                collector.for_space = collector.for_space.saturating_add(1);
-                Some((block, why))
+            Need::Empty(block, why) => Some((block, why)),
+            Need::Starved => None,
+            Need::Nothing => {
+                let blocks = moment.placement.blocks();
+                let (block, why) = match self.next_disturbed(plane, blocks) {
+                    Some(block) => (block, Why::Disturb),
+                    None => (self.next_aged(plane, blocks)?, Why::Age),
+                };
+                let statistics = &mut moment.context.statistics;
+                match why {
+                    Why::Age => statistics.refreshes += 1,
+                    _ => statistics.reclaims += 1,
+                }
+                let slc = moment.placement.blocks().is_slc(block);
+                Some((block, if slc { Why::Fold } else { why }))
             }
-            Need::Starved | Need::Nothing => self.next_other(plane, moment),
         }
-    }
-
-    /// The next block to be emptied for another reason than space.
-    fn next_other(&mut self, plane: u32, moment: &mut Moment) -> Option<(u32, Why)> {
-        let first = self.collectors[plane as usize].turn;
-        let turns = (first..first + OTHERS.len()).map(|turn| turn % OTHERS.len());
-        let (turn, block) = turns.into_iter().find_map(|turn| {
-            let blocks = moment.placement.blocks();
-            let block = match OTHERS[turn] {
-                Why::Disturb => self.next_disturbed(plane, blocks),
-                Why::Age => self.next_aged(plane, blocks),
-                _ => self.victims.little_worn(plane, blocks),
-            };
-            Some((turn, block?))
-        })?;
-        let collector = &mut self.collectors[plane as usize];
-        (collector.turn, collector.for_space) = (turn + 1, 0);
-        let why = OTHERS[turn];
-        let statistics = &mut moment.context.statistics;
-        statistics.refreshes += u64::from(why == Why::Age);
-        statistics.reclaims += u64::from(why == Why::Disturb);
-        let slc = moment.placement.blocks().is_slc(block);
-        Some((block, if slc { Why::Fold } else { why }))
     }
 
     /// Moves as many pages as the window allows; erases once all are moved.
@@ -854,8 +825,6 @@ impl Cleaner {
 
     /// There is nowhere to move to: the block stays as it is.
     fn abandon(&mut self, plane: u32, moment: &mut Moment) {
-        let victim = self.collectors[plane as usize].job.map(|job| job.victim);
-        let disturbed = victim.is_some_and(|block| self.is_disturbed(block));
         let collector = &mut self.collectors[plane as usize];
         collector.gathered.clear();
         let Some(mut job) = collector.job.take() else { return };
@@ -865,15 +834,9 @@ impl Cleaner {
             collector.job = Some(job);
             return;
         }
-        match job.why {
-            Why::Bad => collector.bad.push_back(job.victim),
-            // It waits on.
-            Why::Disturb => collector.disturbed.push_front(job.victim),
-            Why::Age => collector.aged.push_front(job.victim),
-            Why::Fold if disturbed => collector.disturbed.push_front(job.victim),
-            Why::Space | Why::Wear | Why::Fold => {}
-        }
-        if job.why != Why::Bad {
+        if job.why == Why::Bad {
+            collector.bad.push_back(job.victim);
+        } else {
             moment.placement.blocks_mut().put_back(job.victim);
         }
         collector.starved = true;

@@ -106,8 +106,7 @@ impl Victims {
         self.erases[plane as usize] += 1;
     }
 
-    /// Looks at a plane for space. Free blocks are kept for the host's writes, and more while it is
-    /// silent.
+    /// Looks at a plane. Free blocks are kept for the host's writes, and more while it is silent.
     pub fn choose(&mut self, now: Nanos, plane: u32, blocks: &mut Blocks) -> Need {
         let idle = self.idle_since.is_some_and(|since| since + self.gc.idle <= now);
         let target = if idle { self.gc.background } else { 0 }.max(self.gc.foreground);
@@ -135,13 +134,14 @@ impl Victims {
                 return Need::Empty(block, Why::Space);
             }
         }
-        Need::Nothing
+        let worn = self.little_worn(plane, blocks);
+        worn.map_or(Need::Nothing, |block| Need::Empty(block, Why::Wear))
     }
 
     /// A block whose data should move so that others rest; looked for once in an
     /// eighth as many erases as a plane has blocks, which keeps the cost of an
     /// erase from growing with the plane.
-    pub fn little_worn(&mut self, plane: u32, blocks: &Blocks) -> Option<u32> {
+    fn little_worn(&mut self, plane: u32, blocks: &Blocks) -> Option<u32> {
         let erases = &mut self.erases[plane as usize];
         if self.levelling != WearLevelling::Static || *erases < self.interval {
             return None;
@@ -204,10 +204,10 @@ mod tests {
             assert_eq!(blocks.open(0), Some(worn), "one block is worn");
         });
         blocks.erased(worn);
-        assert_eq!(victims.little_worn(0, &blocks), None);
+        assert_eq!(victims.choose(0, 0, &mut blocks), Need::Nothing);
         (0..victims.interval).for_each(|_| victims.erased(0));
         let little = blocks.in_plane(0, 0);
-        assert_eq!(victims.little_worn(0, &blocks), Some(little));
-        assert_eq!(victims.little_worn(0, &blocks), None, "not at once again");
+        assert_eq!(victims.choose(0, 0, &mut blocks), Need::Empty(little, Why::Wear));
+        assert_eq!(victims.choose(0, 0, &mut blocks), Need::Nothing, "not at once again");
     }
 }
