@@ -201,7 +201,7 @@ fn a_missing_flush_between_two_writes_is_found_whatever_the_seed() {
     for cuts in plan.rounds(&session.trace, 0..plan.fixed()) {
         session.explore(&cuts, &mut checks, &mut outcome, |_| true).unwrap();
     }
-    assert_eq!(outcome.findings.len(), 5, "{:#?}", outcome.findings);
+    assert_eq!(outcome.findings.len(), 5, "{outcome:#?}");
 }
 
 /// Traces a load on an image of that way, or on a raw drive.

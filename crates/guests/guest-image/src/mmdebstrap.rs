@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::process::Signal;
 
 use crate::own_kernel::{self, OwnKernel};
 use crate::{customize, processes, sources, store, BuildError, Progress, Recipe};
@@ -117,6 +119,8 @@ fn own_kernel(recipe: &Recipe, work: &Path) -> Result<Vec<String>, BuildError> {
 
 /// Interval between two looks at whether a build is to stop.
 const TICK: Duration = Duration::from_millis(100);
+/// Time after which a build that goes on is told again to stop.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Runs to the end, copying to the log what is printed.
 fn follow(
@@ -129,12 +133,17 @@ fn follow(
     let failed = |cause: String| BuildError::Mmdebstrap { cause, log: log.into() };
     let mut child = command.spawn().map_err(|e| failed(format!("cannot start it: {e}")))?;
     let lines = read_lines(child.stderr.take());
-    let (mut cause, mut course, mut is_stopped) = (String::new(), Course::default(), false);
+    let (mut cause, mut course) = (String::new(), Course::default());
+    let mut interrupted: Option<Instant> = None;
     loop {
-        if stop.load(Ordering::Relaxed) && !is_stopped {
-            is_stopped = true;
-            // It then removes its files, once the programs that it waits for have ended.
-            processes::interrupt(child.id());
+        // Again and again: a program that starts just now has not got the signal before.
+        let is_due = interrupted.is_none_or(|last| last.elapsed() >= AGAIN);
+        if stop.load(Ordering::Relaxed) && is_due {
+            // It then removes its files, once the programs that it waits for have ended. Who ignores an
+            // interrupt, as in the background of a shell, is asked in another way.
+            let signal = if interrupted.is_none() { Signal::INT } else { Signal::TERM };
+            interrupted = Some(Instant::now());
+            processes::signal_all(child.id(), signal);
         }
         let line = match lines.recv_timeout(TICK) {
             Ok(line) => line.map_err(BuildError::file("read the output for", log))?,
@@ -154,7 +163,7 @@ fn follow(
         }
     }
     let status = child.wait().map_err(BuildError::file("wait for", Path::new("mmdebstrap")))?;
-    if is_stopped || stop.load(Ordering::Relaxed) {
+    if interrupted.is_some() || stop.load(Ordering::Relaxed) {
         return Err(BuildError::Stopped);
     }
     if status.success() {
@@ -312,7 +321,7 @@ mod tests {
         let (log, stop) = (folder.path().join("log"), AtomicBool::new(false));
         let mut command = Command::new("sh");
         // The shell waits for its child, as mmdebstrap does.
-        let script = "trap 'echo stopping >&2' INT; echo 'I: extracting archives' >&2; \
+        let script = "trap 'echo stopping >&2' INT TERM; echo 'I: extracting archives' >&2; \
                       sh -c 'exec sleep 1000'; echo cleaning >&2; exit 1";
         command.args(["-c", script]).stderr(Stdio::piped());
         let ended = follow(command, &log, &stop, &mut |_| stop.store(true, Ordering::Relaxed));

@@ -4,9 +4,9 @@ use std::fs;
 
 use rustix::process::{kill_process, Pid, Signal};
 
-/// Interrupts a process and all below it, as the terminal does. Those of other users, which only
+/// Sends a signal to a process and all below it, as the terminal does. Those of other users, which only
 /// the kernel may, end with the program that waits for them.
-pub(crate) fn interrupt(process: u32) {
+pub(crate) fn signal_all(process: u32, signal: Signal) {
     let mut all = vec![process];
     let mut next = 0;
     while let Some(&parent) = all.get(next) {
@@ -15,7 +15,7 @@ pub(crate) fn interrupt(process: u32) {
     }
     // From below, so that none of them starts another meanwhile for one that is gone.
     for pid in all.iter().rev().filter_map(|pid| Pid::from_raw(*pid as i32)) {
-        let _ = kill_process(pid, Signal::INT);
+        let _ = kill_process(pid, signal);
     }
 }
 
