@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(error(",512,1", ",512,65536"), "`queue` is too large");
         assert_eq!(error("ok,1", "ok,2"), "`fua` is too large");
         assert_eq!(error("0x0", "0"), "the field `code` is no number");
-        assert_eq!(error(",9,0x0", ""), "it has too few fields");
+        assert_eq!(error(",9,0x0,0,0,0,0", ""), "it has too few fields");
         assert_eq!(Heading::new("a,b").unwrap_err(), HeadingError::Other);
         assert_eq!(Heading::new("drive,phase").unwrap_err(), HeadingError::Missing("operation"));
     }

@@ -142,68 +142,6 @@ fn rounds_find_what_one_pass_finds() {
     }
 }
 
-/// A log: entries, and a header that counts them. Each eighth header is written without the flush
-/// between, which is the mistake.
-fn load_log(layer: &mut dyn Layer) -> Nanos {
-    let (mut now, mut done, mut tag) = (0, Vec::new(), 0);
-    let mut put = |layer: &mut dyn Layer, command: Command, number: u64| {
-        let mut data = vec![0; command.length as usize];
-        for sector in data.chunks_mut(512) {
-            sector[..8].copy_from_slice(&number.to_le_bytes());
-        }
-        tag += 1;
-        let mut in_flight = VecDeque::from([(tag, command)]);
-        layer.submit(now, Request { queue: 1, ..Request::new(tag, command, data) });
-        while !in_flight.is_empty() {
-            step(layer, &mut now, &mut done, &mut in_flight);
-        }
-        now
-    };
-    let mut end = 0;
-    for number in 1..=40 {
-        put(layer, Command::new(Operation::Write, number * 4096, 4096), number);
-        if number % 8 != 0 {
-            put(layer, Command::flush(), 0);
-        }
-        put(layer, Command::new(Operation::Write, 0, 4096), number);
-        end = put(layer, Command::flush(), 0);
-    }
-    end
-}
-
-/// Finds a header that counts an entry which is not there.
-struct LogCheck;
-
-impl Check for LogCheck {
-    fn check(&mut self, state: &mut dyn StateReader) -> Result<Verdict, String> {
-        let mut number = |offset: u64| {
-            let mut bytes = [0; 8];
-            state.read(0, offset, &mut bytes).map(|()| u64::from_le_bytes(bytes))
-        };
-        let count = number(0).map_err(|error| error.to_string())?;
-        for entry in 1..=count {
-            if number(entry * 4096).map_err(|error| error.to_string())? != entry {
-                return Ok(Verdict::Broken(format!("{count} entries, but not {entry}")));
-            }
-        }
-        Ok(Verdict::Sound)
-    }
-}
-
-#[test]
-fn a_missing_flush_between_two_writes_is_found_whatever_the_seed() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut session = traced_load(PowerLoss::default(), folder.path(), None, None, 1, load_log);
-    let plan = session.plan(0);
-    let mut checks =
-        StateChecks { oracle: false, check: Some(&mut LogCheck), ..StateChecks::default() };
-    let mut outcome = Outcome::default();
-    for cuts in plan.rounds(&session.trace, 0..plan.fixed()) {
-        session.explore(&cuts, &mut checks, &mut outcome, |_| true).unwrap();
-    }
-    assert_eq!(outcome.findings.len(), 5, "{outcome:#?}");
-}
-
 /// Traces a load on an image of that way, or on a raw drive.
 fn traced(folder: &Path, way: Option<Durability>, fault: Option<Fault>, seed: u64) -> Session {
     traced_on(PowerLoss::default(), folder, way, fault, seed)

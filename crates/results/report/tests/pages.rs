@@ -198,6 +198,7 @@ fn the_rows_of_a_run_that_fails_can_be_read() {
     writer.record_output(1, BEGIN, false, b"ready\n").unwrap();
     let fault = FaultRecord { fault: 0, at: BEGIN + 1, order: None, offset: 0, length: 0 };
     writer.record_faults(&[fault]).unwrap();
+    writer.folder().begun();
     writer.abandon().unwrap();
     for name in ["faults.parquet", "cluster.parquet", "timeline.parquet"] {
         let bytes = std::fs::read(folder.path().join(name)).unwrap();

@@ -69,7 +69,7 @@ fn tell(why: &Why) -> Result<()> {
     answer::put("whole_ns", &why.whole)?;
     answer::put("guest", &why.guest)?;
     answer::put("overtaken", &why.overtaken)?;
-    ["parts", "ahead", "activity"].map(answer::list);
+    ["parts", "ahead", "activity"].into_iter().for_each(answer::list);
     for (name, time) in &why.parts {
         answer::push("parts", &json!({ "name": name, "ns": time }))?;
     }

@@ -89,13 +89,13 @@ impl Run<'_> {
             return Verdict::new(RUNNING, Tone::Neutral, sentence);
         }
         let tenants = self.tenants.as_ref().map(Tenants::verdict);
-        let told = [self.cluster.clone(), tenants].into_iter().flatten();
         if let Some(failed) = failed {
-            // The failure is the word; what was seen until then is told after it.
-            let sentences = told.map(|one| one.sentence);
-            let all: Vec<_> = [failed.sentence].into_iter().chain(sentences).collect();
+            // The failure is the word; what machines said is told before it, tenants after it.
+            let told = [self.cluster.clone(), Some(failed.clone()), tenants];
+            let all: Vec<_> = told.into_iter().flatten().map(|one| one.sentence).collect();
             return Verdict { sentence: all.join(" "), ..failed };
         }
+        let told = [self.cluster.clone(), tenants].into_iter().flatten();
         let drives = self.drives();
         let has_told = self.cluster.is_some() || self.tenants.is_some();
         // Without an I/O there is nothing to add to what several machines did.
