@@ -7,18 +7,25 @@ use super::{commands, pages};
 
 /// Guides that take minutes: `make slow-test` runs them. All others are run by `make test`.
 pub const SLOW: &[(&str, &str)] = &[
+    ("guides/automation", "of many commands"),
     ("guides/ci", "a crash test"),
     ("guides/commit", "follows a run closely"),
+    ("guides/computational", "a guest for minutes"),
     ("guides/database", "crash tests"),
     ("guides/debug", "repeats runs many times"),
     ("guides/faults", "makes guests of several packages"),
     ("guides/file-system", "crash tests"),
     ("guides/mount-options", "crash tests"),
     ("guides/network", "makes guests of several packages"),
+    ("guides/nvme-tcp", "stock guests under QEMU"),
     ("guides/postgresql", "a guest with PostgreSQL, and its crash tests"),
+    ("guides/precision", "measures for minutes"),
+    ("guides/programs", "the Python package's experiments"),
     ("guides/shell", "repeats runs up to a moment"),
     ("guides/slow-request", "follows a run closely"),
+    ("guides/storage-functions", "machines under stock QEMU"),
     ("guides/tracers", "makes a guest of several packages"),
+    ("tutorial/ten-minutes", "a dozen runs"),
 ];
 
 /// Guides with a test of their own, and its place.

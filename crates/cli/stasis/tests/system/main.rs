@@ -10,7 +10,6 @@ mod clock;
 mod clusters;
 mod commands;
 mod computational;
-mod cost;
 mod crash;
 mod debug;
 mod drives;
