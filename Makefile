@@ -85,6 +85,8 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 	$(TEST) --test system slow_guides -- --ignored --nocapture
 	for suite in bookworm trixie; do scripts/test-on $$suite guides || [ $$? -eq 77 ] || exit 1; done
 	$(TEST) --test system no_clock_goes_backwards -- --ignored --nocapture
+	$(TEST) --test system rates_are -- --ignored --nocapture
+	$(TEST) --test system every_part -- --ignored --nocapture
 	$(TEST) --test system clusters -- --ignored --nocapture
 	$(TEST) --test system key_values -- --ignored --nocapture
 	$(TEST) --test system endurance_groups -- --ignored --nocapture

