@@ -287,7 +287,7 @@ fn doctor_says_that_no_guest_can_be_built() {
     assert!(!said.contains("can run here"), "{said}");
 }
 
-/// What root has built in a user's cache is the user's problem, and doctor says so.
+/// A cache that root has built in a user's place is the user's problem, and doctor says so.
 #[test]
 fn doctor_tries_the_cache_as_the_user_who_asks() {
     use std::os::unix::fs::{chown, MetadataExt};
@@ -317,7 +317,7 @@ fn doctor_tries_the_cache_as_the_user_who_asks() {
         |report: &serde_json::Value| report["problems"].to_string().contains("chown -R 65534");
     let report = doctor();
     assert!(is_told(&report), "{report:#}");
-    // What it says helps.
+    // The remedy helps.
     let chown =
         ["-R", NOBODY, home.path().join(".cache/stasis").to_str().unwrap()].map(str::to_owned);
     assert!(Command::new("chown").args(chown).status().unwrap().success());

@@ -67,7 +67,7 @@ fn what_cannot_begin_leaves_earlier_results() {
     let folder = prepared();
     let before = below(folder.path());
     let cases: &[&[&str]] = &[
-        // What is asked for is wrong.
+        // The request is wrong.
         &["sim", "nosuch", "--workload=job.fio", "--results=r"],
         &["sim", "null", "--workload=wrong.fio", "--size=64MiB", "--results=r"],
         &["sim", "null", "--workload=job.fio", "--size=1", "--results=r"],

@@ -238,7 +238,7 @@ fn named(paragraph: &str) -> Option<&str> {
     files.next().filter(|_| files.next().is_none())
 }
 
-/// How each block is tried; `None`: in no way.
+/// Returns the trial of each block; `None`: it is not tried.
 pub fn trials(page: &str, blocks: &[Block], root: &Path) -> Vec<Option<Trial>> {
     let mut commands_before = false;
     let mut trials = Vec::new();

@@ -45,7 +45,7 @@ fn rates_are_those_that_fio_prints() {
     let output = ["--output-format=json", "--output=/results/fio.json"];
     let check = |name: &str, results: &str, all: &[Same]| {
         let summary = bench.json(&format!("{results}/summary.json"));
-        // Of several machines each has a folder.
+        // Each of several machines has a folder.
         let found = ["fio.json", "volume/fio.json"].map(|file| format!("{results}/{file}"));
         let file = found.iter().find(|file| bench.path(file).exists()).expect("fio has printed");
         let fio = bench.json(file);

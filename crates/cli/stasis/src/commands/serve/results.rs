@@ -84,7 +84,7 @@ impl Results {
         let open = Open { records: IoRecords::default(), writer, names: Vec::new() };
         let writing = Writing(Arc::new(Mutex::new(open)));
         let (go_on, end) = channel();
-        // What nobody else has any more, as where the server does not begin, is given up.
+        // A folder that nobody else has any more, as where the server does not begin, is given up.
         let writer = Arc::downgrade(&writing.0);
         let thread = std::thread::Builder::new()
             .name("results".into())
