@@ -21,13 +21,13 @@ from .conftest import ROOT
 VALUES: dict[str, dict[str, Any]] = {
     "Experiment": {
         "engine": "exact", "seed": 1, "check": "true", "results": "r", "virtual_limit": "1s", "wall_limit": "1min",
-        "check_limit": "5min", "strict": True,
+        "check_limit": "5min", "strict": True, "history": True,
     },
     "Machine": {
         "vcpus": 2, "memory": "512MiB", "cpu_speed": "3GHz", "name": "m", "count": 1, "command": [], "wait": True,
         "variables": {"role": "first"},
         "guest_scheduler": "bfq", "coordinate": True, "kernel_command_line": "quiet", "quantum": "20us",
-        "threads": 1, "rewind": False, "random": False,
+        "threads": 1, "rewind": False, "random": False, "randomize": True,
     },
     "Guest": {
         "packages": ["stress-ng"], "modules": ["nfsd"], "root": "host",
@@ -76,6 +76,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "draws": 1, "begin": "1s", "within": "1s", "shortest": "1ms", "longest": "1s", "machines": ["m1"],
         "drives": ["d"],
     },
+    "Expectation": {"that": "read.p99 < 1ms", "name": "quick"},
     "Link": {
         "from_": "m", "to": "o", "both_ways": True, "begin": "1s", "end": "2s", "bandwidth": "1Gbit/s",
         "queue": "64KiB", "delay": "1ms", "jitter": "1us", "loss": 0.1, "duplicate": 0.1, "reorder": 0.1,
@@ -140,6 +141,7 @@ def every_key() -> stasis.Experiment:
         serve=stasis.Serve(**VALUES["Serve"]),
         workloads=[stasis.Workload(**VALUES["Workload"], limits=limits)],
         faults=[stasis.Fault(**VALUES["Fault"])],
+        expectations=[stasis.Expectation(**VALUES["Expectation"])],
         fault_space=stasis.FaultSpace(**VALUES["FaultSpace"], faults=[stasis.Fault(kind="pause")]),
         networks=[
             stasis.Network(

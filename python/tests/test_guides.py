@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shutil
 import subprocess
@@ -53,9 +54,14 @@ def test_the_guide_s_study(reader: Path, capsys: pytest.CaptureFixture[str]) -> 
     # The others take a cluster.
     first, *_, last = (re.sub(r"\s+#.*", "", line).split() for line in commands.splitlines())
     assert main(last[1:]) == 0
-    assert "seed = 10" in capsys.readouterr().out
+    assert "seed = 5" in capsys.readouterr().out
     assert main(first[1:]) == 0
     assert len(stasis.collect("study-study").results) == 20
+    # The page begins as the guide says: an axis has an effect, another one has none.
+    text = (ROOT / "docs" / "guides" / "programs.md").read_text(encoding="utf-8")
+    (told,) = re.findall(r"(?:^> .*\n)+", text, re.MULTILINE)
+    page = html.unescape((reader / "study-study" / "report.html").read_text(encoding="utf-8"))
+    assert re.sub(r"\n?> ", " ", told).strip() in page
 
 
 def test_the_guide_to_tail_latency(reader: Path) -> None:

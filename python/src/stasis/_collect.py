@@ -40,7 +40,8 @@ class Collection:
         Columns: ``results``, the label; ``folder``; ``model`` and ``seed``; ``drive`` and
         ``operation``; ``exit_status``; ``virtual_seconds`` (s); ``count``, ``bytes`` and
         ``errors``; ``active_seconds`` (s), from the operation's first submission to its last
-        completion; ``iops`` (1/s) and ``bytes_per_second`` (B/s), over this time; ``target_p99_ns``,
+        completion, or those of the mix of which it is a part; ``iops`` (1/s) and
+        ``bytes_per_second`` (B/s), over this time; ``target_p99_ns``,
         ``delivered_p99_ns`` and other statistics of latency (ns);
         ``inside.``..., what a drive tells of itself, such as ``inside.write_amplification``.
         """

@@ -352,6 +352,7 @@ class Machine(Table):
     threads: Optional[int] = None
     rewind: Optional[bool] = None
     random: Optional[bool] = None
+    randomize: Optional[bool] = None
 
 
 @dataclass

@@ -63,7 +63,8 @@ class Section:
 class Head:
     """The answer that a page begins with: a sentence, three tiles (the verdict and two more) and a
     `table`. ``tone`` is "good", "bad" or "neutral". In place of the first two a ``study`` has the
-    facts from which the program makes them (docs/reference/results.md#pages-of-your-own)."""
+    facts from which the program makes them: ``figure``, ``axes``, ``points``, and how many points
+    ``failed``, are ``differing`` or ``missing``."""
 
     sentence: Optional[str]
     verdict: Optional[str]

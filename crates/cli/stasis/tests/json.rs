@@ -69,7 +69,7 @@ fn prepared() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("job.fio", "[job]\nrw=randread\nbs=4k\nnumber_ios=200\n");
-    write("page.json", r#"{"title": "Nothing"}"#);
+    write("page.json", r#"{"title": "Nothing", "sections": []}"#);
     let job = |name: &str| {
         let of = |ns: u64| {
             format!(

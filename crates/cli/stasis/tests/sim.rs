@@ -173,8 +173,9 @@ fn a_job_has_a_rate_over_its_own_time() {
     });
     // While it ran each has 10,000 I/Os a second, independently of the other one.
     assert_eq!(rates, [10_000.0, 10_000.0]);
+    // Those of the drive and those of the jobs.
     let page = bench.text("results/report.html");
-    assert_eq!(page.matches("\">10,000</td>").count(), 2, "{page}");
+    assert_eq!(page.matches("\">10,000</td>").count(), 4);
 }
 
 #[test]

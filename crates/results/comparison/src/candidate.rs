@@ -27,7 +27,7 @@ pub type Subject = (String, Operation);
 pub struct Ios {
     /// Delivered latencies (ns), rising.
     pub latencies: Vec<u64>,
-    /// I/Os a second, over the time from the operation's first submission to its last completion; 0
+    /// I/Os a second, over its `active_seconds`; 0
     /// where that is no time.
     pub iops: f64,
     /// Bytes a second over the same time.

@@ -69,7 +69,7 @@ impl Jobs {
             let used = used.filter(|(_, statistics)| statistics.count > 0);
             let operations = used.map(|(operation, statistics)| {
                 statistics.sort();
-                (operation.name().to_owned(), statistics.summary())
+                (operation.name().to_owned(), statistics.summary(self.active[place]))
             });
             JobSummary {
                 name: self.names[place].clone(),

@@ -29,7 +29,6 @@ pub(crate) fn section(summary: &Summary) -> Option<Section> {
         }
     }
     let caption =
-        "Rates are over the time from the first submission of the job's operation to its last \
-                   completion. A job ran from its first I/O to its last completion.";
+        "Rates are over the job's time, from its first submission to its last completion.";
     Some(Section::new("Jobs").with(Block::Table(caption.to_owned(), table)))
 }

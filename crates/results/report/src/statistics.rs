@@ -11,6 +11,12 @@ use crate::summary::{DriveSummary, FirstError, OperationSummary};
 use crate::timeline::{Point, Timeline};
 use crate::Drive;
 
+/// Gaps between two I/Os of an operation: a mix at random ends later than one of its operations by more
+/// in less than one of a hundred cases (e^-5).
+const EDGE_GAPS: u64 = 5;
+/// The part of an operation's time by which its mix can be longer at each end.
+const EDGE_SHARE: u64 = 20;
+
 /// The time in which I/Os were under way: from the first submission to the last completion.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ActiveTime(Option<(Nanos, Nanos)>);
@@ -19,6 +25,22 @@ impl ActiveTime {
     pub(crate) fn record(&mut self, record: &IoRecord) {
         let (first, last) = self.0.unwrap_or((record.submit, record.delivered));
         self.0 = Some((first.min(record.submit), last.max(record.delivered)));
+    }
+
+    /// Returns the time that rates are over: of `count` I/Os of one operation in a mix with others, of
+    /// these `spans`. A mix begins and ends with any of its operations, as fio counts it. So the ends of
+    /// others count where these are as near as chance makes them: [`EDGE_GAPS`] of this operation's own
+    /// mean gaps, at most one [`EDGE_SHARE`]th of its time. An operation that comes before or after
+    /// another one keeps its own time.
+    fn mixed_with(self, count: u64, spans: &[Self]) -> Self {
+        let Some((first, last)) = self.0 else { return self };
+        let span = last.saturating_sub(first);
+        let slack = (span / count.max(1)).saturating_mul(EDGE_GAPS).min(span / EDGE_SHARE);
+        let others = || spans.iter().filter_map(|other| other.0);
+        let begins =
+            others().map(|(begin, _)| begin).filter(|begin| begin.saturating_add(slack) >= first);
+        let ends = others().map(|(_, end)| end).filter(|end| *end <= last.saturating_add(slack));
+        Self(Some((begins.fold(first, Nanos::min), ends.fold(last, Nanos::max))))
     }
 
     pub(crate) fn seconds(self) -> f64 {
@@ -109,17 +131,17 @@ impl OperationStatistics {
         self.latencies.sort();
     }
 
-    /// The figures, after [`Self::sort`].
-    pub(crate) fn summary(&self) -> OperationSummary {
+    /// The figures, after [`Self::sort`], with rates over `time`.
+    pub(crate) fn summary(&self, time: ActiveTime) -> OperationSummary {
         let target = self.latencies.target().latency();
         let delivered = self.latencies.delivered.latency();
         OperationSummary {
             count: self.count,
             bytes: self.bytes,
             errors: self.errors,
-            active_seconds: self.active.seconds(),
-            iops: self.active.rate(self.count),
-            bytes_per_second: self.active.rate(self.bytes),
+            active_seconds: time.seconds(),
+            iops: time.rate(self.count),
+            bytes_per_second: time.rate(self.bytes),
             percentiles: self.latencies.delivered.method(),
             max_error_percent: delivered.largest_error_percent(&target),
             target_ns: target,
@@ -185,8 +207,11 @@ impl DriveStatistics {
 
     /// The figures, after [`Self::sort`].
     pub(crate) fn summary(&self) -> DriveSummary {
+        let spans: Vec<_> = self.operations.iter().map(|operation| operation.active).collect();
         let [read, write, flush, discard, write_zeroes, copy, verify, barrier] =
-            std::array::from_fn(|index| self.operations[index].summary());
+            self.operations.each_ref().map(|operation| {
+                operation.summary(operation.active.mixed_with(operation.count, &spans))
+            });
         let (boot_ios, refused) = (self.boot_ios, self.refused);
         DriveSummary {
             described: self.drive.clone(),
@@ -213,6 +238,25 @@ impl DriveStatistics {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// A mix has one time; what comes one after the other has its own; what is not done has none.
+    #[test]
+    fn operations_of_a_mix_share_its_time() {
+        let span = |first, last| ActiveTime(Some((first, last)));
+        let all = [span(0, 1_000_000), span(8_000, 990_000), ActiveTime(None)];
+        assert_eq!(all[1].mixed_with(90, &all).0, Some((0, 1_000_000)));
+        assert_eq!(all[0].mixed_with(210, &all).0, Some((0, 1_000_000)));
+        assert_eq!(all[2].mixed_with(0, &all).0, None);
+        // 982,000 ns with 5,000 writes: its gaps are 196 ns, and 8,000 are no chance.
+        assert_eq!(all[1].mixed_with(5_000, &all).0, Some((8_000, 990_000)));
+        let phases = [span(0, 10_000), span(10_000, 100_000)];
+        for (phase, count) in phases.into_iter().zip([100, 900]) {
+            assert_eq!(phase.mixed_with(count, &phases).0, phase.0);
+        }
+        // Few I/Os have wide gaps: no more than a twentieth at each end.
+        let few = [span(100, 200), span(0, 206)];
+        assert_eq!(few[0].mixed_with(2, &few).0, Some((100, 200)));
+    }
 
     proptest! {
         /// Whenever the first one differs, both are what two distributions would be.

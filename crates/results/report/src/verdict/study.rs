@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{capital, counted, listed, Verdict};
+use super::{counted, listed, Verdict};
 use crate::interval::of_runs;
 use crate::table::{Column, Table, Tone};
 use crate::units;
@@ -93,7 +93,7 @@ impl Effect<'_> {
         };
         match self.found() {
             Found::None => format!("{} has no effect", self.axis),
-            Found::Unsure => format!("an effect of {} is not told apart from chance", self.axis),
+            Found::Unsure => format!("{} has no effect that can be told from chance", self.axis),
             Found::Sure => format!(
                 "{} = {greatest} makes it {}{interval} times as long as {least}",
                 self.axis,
@@ -232,7 +232,8 @@ impl Study {
         }
         match told.is_empty() {
             true => String::new(),
-            false => format!("{}.", capital(&told.join("; "))),
+            // A key begins no sentence: it would have another name with a capital letter.
+            false => format!("By axis: {}.", told.join("; ")),
         }
     }
 
@@ -283,7 +284,7 @@ impl Study {
                 match effect.found() {
                     Found::Sure => "yes",
                     Found::None => "none",
-                    Found::Unsure => "not told apart from chance",
+                    Found::Unsure => "cannot be told from chance",
                 }
                 .to_owned(),
             ]);
@@ -328,7 +329,7 @@ mod tests {
         let Verdict { sentence, word, .. } = &verdict;
         assert_eq!(word, "complete");
         assert!(sentence.starts_with("Of 4 designs, depth = 1"), "{sentence}");
-        assert!(sentence.contains("Depth = 8 makes it 3 ["), "{sentence}");
+        assert!(sentence.contains("By axis: depth = 8 makes it 3 ["), "{sentence}");
         assert!(sentence.contains("gc.policy has no effect (less than 1 %)"), "{sentence}");
         assert!(sentence.contains("Seeds are repetitions, up to 3 of each design"), "{sentence}");
         assert!(!sentence.contains("seed ="), "{sentence}");
@@ -346,7 +347,7 @@ mod tests {
             grid(|depth, policy, seed| 1e5 * noise[(depth * 6 + policy * 3 + seed) as usize]);
         let sentence = study.verdict().sentence;
         assert!(!sentence.contains("makes it"), "{sentence}");
-        assert!(sentence.contains("not told apart from chance"), "{sentence}");
+        assert!(sentence.contains("no effect that can be told from chance"), "{sentence}");
     }
 
     /// States, axes, seeds and effects in every combination.
