@@ -259,6 +259,32 @@ fn a_medium_of_zones_is_not_served() {
 }
 
 #[test]
+fn what_a_server_cannot_have_has_its_line_in_the_file() {
+    let drive = "[[drive]]\nname = 'd'\nmodel = 'null'\nmedium = 'ram:1MiB'\n";
+    for (text, words, wanted) in [
+        ("threads = 65", &[][..], "e.toml: line 6, column 11: threads is 65"),
+        ("hosts = ['x']", &[], "e.toml: line 6, column 9: `hosts` is of NVMe/TCP"),
+        ("ublk = ['d', 'e']", &[], "e.toml: line 6, column 14: ublk names the drive `e`"),
+        ("[[drive.namespace]]", &[], "e.toml: line 6, column 1: drive d: `namespace` is NVMe's"),
+        ("[[fault]]", &[], "e.toml: line 6, column 1: `[[fault]]` is of"),
+        ("threads = 1", &["--threads", "65"], "stasis: threads is 65"),
+    ] {
+        let folder = folder();
+        let head = if text.starts_with('[') { "" } else { "[serve]" };
+        let text = format!("{drive}{head}\n{text}\n");
+        std::fs::write(folder.path().join("e.toml"), text).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_stasis"))
+            .args([&["serve", "--sockets", ".", "e.toml"], words].concat())
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{said}");
+        assert!(said.contains(wanted), "{said}");
+    }
+}
+
+#[test]
 fn each_line_has_one_answer() {
     let folder = folder();
     let server = serve(folder.path(), &[]);

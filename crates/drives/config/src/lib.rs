@@ -6,6 +6,8 @@
 //!
 //! - [`read_text`]: a text in TOML read into a type, with errors that name line, column, key, the
 //!   value found, the allowed ones and the nearest;
+//! - [`Mistake`]: an error of meaning that a check finds, whose line [`Places`] find in the text
+//!   that [`read_placed`] has read;
 //! - [`Words`]: `KEY=VALUE,...` of a command line, read in the same way;
 //! - [`read_table`]: a table of a program's, read in the same way; [`read`], for a part of one,
 //!   without the ranges of a schema;
@@ -17,6 +19,7 @@
 mod erased;
 mod error;
 mod limits;
+mod mistake;
 mod reader;
 mod schema;
 mod text;
@@ -26,6 +29,7 @@ mod words;
 pub use erased::{AnyParameters, Erased};
 pub use error::{guess, listed, nearest, Problem, ReadError, Step};
 pub use limits::read_table;
+pub use mistake::{read_placed, Mistake, Places};
 pub use reader::read;
 pub use schema::{keys, keys_agree, keys_read, older_name, schema, tagged, Tag};
 pub use text::{read_text, TextError};

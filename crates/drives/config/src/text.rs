@@ -8,9 +8,8 @@ use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
 use toml::Spanned;
 
-use crate::limits::read_within;
 use crate::tree::{Entry, Tree, Value};
-use crate::{schema, Problem, ReadError};
+use crate::{read_placed, Problem, ReadError};
 
 /// Error in a text, with line and column.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,12 +31,10 @@ pub struct TextError {
 /// [`TextError`], which names line, column and key, the value found, the allowed ones, and for
 /// words the nearest of them.
 pub fn read_text<T: DeserializeOwned + JsonSchema>(text: &str) -> Result<T, TextError> {
-    let of_text = |error| TextError::new(text, error);
-    let tree = parse(text).map_err(of_text)?;
-    read_within(&schema::<T>(), &tree).map_err(of_text)
+    read_placed(text).map(|(value, _)| value)
 }
 
-fn parse(text: &str) -> Result<Tree, ReadError> {
+pub(crate) fn parse(text: &str) -> Result<Tree, ReadError> {
     let table = DeTable::parse(text).map_err(|error| {
         let problem = Problem::Value(error.message().to_owned());
         ReadError::new(problem).at(error.span().as_ref())
@@ -90,7 +87,7 @@ fn tree_of(value: Spanned<DeValue>) -> Result<Tree, ReadError> {
 }
 
 impl TextError {
-    fn new(text: &str, error: ReadError) -> Self {
+    pub(crate) fn new(text: &str, error: ReadError) -> Self {
         let span = error.span().cloned().unwrap_or_default();
         let start = floor(text, span.start);
         let before = &text[..start];

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::{Nanos, SECOND};
 use stasis_block::{units, Command, Operation, Rate};
+use stasis_config::Mistake;
 
 use crate::{QueueId, QueuedRequest};
 
@@ -53,7 +54,7 @@ impl LimitSpec {
     ///
     /// # Errors
     /// Returns the invalid key and what it needs.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Mistake> {
         let bandwidth = self.bandwidth.map(Rate::bytes_per_second);
         let burst_bandwidth = self.burst_bandwidth.map(Rate::bytes_per_second);
         let pairs = [
@@ -61,26 +62,26 @@ impl LimitSpec {
             ("bandwidth", bandwidth, burst_bandwidth),
         ];
         for (key, rate, burst) in pairs {
-            match (rate, burst) {
-                (Some(0), _) => return Err(format!("{key} must be at least 1")),
-                (None, Some(_)) => return Err(format!("burst-{key} needs {key}")),
-                (Some(rate), Some(burst)) if burst <= rate => {
-                    return Err(format!("burst-{key} must be more than {key}"));
-                }
+            let of_burst = match (rate, burst) {
+                (Some(0), _) => return Err(Mistake::at(key, format!("{key} must be at least 1"))),
+                (None, Some(_)) => format!("needs {key}"),
+                (Some(rate), Some(burst)) if burst <= rate => format!("must be more than {key}"),
                 (_, Some(_)) if self.burst.is_none_or(|burst| burst == 0) => {
-                    return Err(format!("burst-{key} needs burst, a time such as 30min"));
+                    "needs burst, a time such as 30min".to_owned()
                 }
-                _ => {}
-            }
+                _ => continue,
+            };
+            let key = format!("burst-{key}");
+            return Err(Mistake::at(&*key, format!("{key} {of_burst}")));
         }
         if self.burst.is_some() && self.burst_iops.is_none() && self.burst_bandwidth.is_none() {
-            return Err("burst needs burst-iops or burst-bandwidth".into());
+            return Err(Mistake::at("burst", "burst needs burst-iops or burst-bandwidth"));
         }
         if self.io_size.is_some_and(|size| size == 0) {
-            return Err("io-size must be at least 1 byte".into());
+            return Err(Mistake::at("io-size", "io-size must be at least 1 byte"));
         }
         if self.io_size.is_some() && self.iops.is_none() {
-            return Err("io-size needs iops".into());
+            return Err(Mistake::at("io-size", "io-size needs iops"));
         }
         if !self.is_none() && self.iops.is_none() && self.bandwidth.is_none() {
             return Err("limits need iops or bandwidth".into());

@@ -208,7 +208,7 @@ fn what_waited_is_counted_and_barriers_keep_their_place() {
 fn what_cannot_be_is_refused() {
     let table = |text: &str| {
         let spec: LimitSpec = toml::from_str(text).map_err(|error| error.to_string())?;
-        spec.check()
+        spec.check().map_err(String::from)
     };
     assert_eq!(table("iops = 3000\nbandwidth = '125MiB/s'\nio-size = '256KiB'"), Ok(()));
     assert_eq!(table("iops = 100\nburst-iops = 3000\nburst = '30min'"), Ok(()));

@@ -6,6 +6,7 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_block::{units, Doorbells};
+use stasis_config::Mistake;
 use stasis_media::MediumSpec;
 use stasis_models::{ModelSpec, ResolveError};
 use stasis_nvme::{
@@ -155,10 +156,11 @@ impl DriveSpec {
     /// # Errors
     /// Returns the key, the value found, the allowed ones and the nearest.
     pub fn from_table(table: serde_json::Value) -> Result<Self, ExperimentError> {
-        let wrong = |message| ExperimentError::Value(format!("the drive's table: {message}"));
+        let wrong =
+            |message: String| ExperimentError::Value(format!("the drive's table: {message}"));
         let drive: Self =
             stasis_config::read_table(table).map_err(|error| wrong(error.to_string()))?;
-        drive.check().map_err(wrong)?;
+        drive.check().map_err(|mistake| wrong(mistake.into()))?;
         Ok(drive)
     }
 
@@ -173,70 +175,98 @@ impl DriveSpec {
     }
 
     /// Checks ranges and combinations that serde does not.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), Mistake> {
         let nvme = self.interface == Interface::Nvme;
         let (largest, possible) =
             if nvme { (16384, "512, 4096 or 16384") } else { (4096, "512 or 4096") };
         if !matches!(self.block_size, 512 | 4096 | 16384) || self.block_size > largest {
-            return Err(format!("block-size is {}, but must be {possible}", self.block_size));
+            let message = format!("block-size is {}, but must be {possible}", self.block_size);
+            return Err(Mistake::at("block-size", message));
         }
         if let Some(metadata) = &self.metadata {
-            self.check_metadata(metadata)?;
+            self.check_metadata(metadata).map_err(|message| Mistake::at("metadata", message))?;
         }
         if !(1..=MAX_NAMESPACES as u32).contains(&self.namespaces) {
-            return Err(format!("namespaces must be a number from 1 to {MAX_NAMESPACES}"));
+            let message = format!("namespaces must be a number from 1 to {MAX_NAMESPACES}");
+            return Err(Mistake::at("namespaces", message));
         }
         if !(1..=MAX_CONTROLLERS).contains(&self.controllers) {
-            return Err(format!("controllers must be a number from 1 to {MAX_CONTROLLERS}"));
+            let message = format!("controllers must be a number from 1 to {MAX_CONTROLLERS}");
+            return Err(Mistake::at("controllers", message));
         }
         self.check_namespaces()?;
-        let plain =
-            self.namespaces == 1 && self.controllers == 1 && self.placement == Placement::None;
-        if self.interface != Interface::Nvme && !plain {
-            return Err("namespaces, controllers and placement are of interface=nvme only".into());
+        if let Some(key) = self.key_of_nvme().filter(|_| !nvme) {
+            let message = "namespaces, controllers and placement are of interface=nvme only";
+            return Err(Mistake::at(key, message));
         }
         if self.controllers > 1 && self.power_states.is_choice() {
-            return Err("power-states are of a drive with one controller: leave one of them and \
-                        controllers out"
-                .into());
+            let message = "power-states are of a drive with one controller: leave one of them and \
+                           controllers out";
+            return Err(Mistake::at("power-states", message));
         }
         self.check_guest_side()?;
-        self.limits.check().map_err(|problem| format!("limits: {problem}"))?;
-        let kinds = [self.zones.is_some(), self.ocssd.is_some(), self.key_value.is_some()];
-        if self.interface != Interface::Nvme && kinds.contains(&true) {
-            return Err("zones, ocssd and key-value need the interface nvme".into());
+        self.limits.check().map_err(|mistake| mistake.said_of("limits").inside("limits"))?;
+        let mut kinds = self.kinds();
+        if let Some(kind) = kinds.next().filter(|_| !nvme) {
+            return Err(Mistake::at(kind, "zones, ocssd and key-value need the interface nvme"));
         }
-        if self.interface != Interface::Nvme && self.power_states.is_choice() {
-            return Err("power-states need the interface nvme".into());
+        if !nvme && self.power_states.is_choice() {
+            return Err(Mistake::at("power-states", "power-states need the interface nvme"));
         }
         if let Some(programs) = &self.programs {
-            if self.interface != Interface::Nvme {
-                return Err("programs need the interface nvme".into());
+            if !nvme {
+                return Err(Mistake::at("programs", "programs need the interface nvme"));
             }
             if self.namespaces > 126 || self.namespace.len() > 126 {
-                return Err("namespaces must be at most 126 beside those of programs".into());
+                let key = if self.namespaces > 126 { "namespaces" } else { "programs" };
+                let message = "namespaces must be at most 126 beside those of programs";
+                return Err(Mistake::at(key, message));
             }
-            programs.check().map_err(|problem| problem.to_string())?;
+            let checked = programs.check();
+            checked.map_err(|problem| Mistake::at("programs", problem.to_string()))?;
         }
         if let Some(size) = self.memory_buffer {
             if !can_have_memory_buffer(size) {
-                return Err(format!("memory-buffer must be {MEMORY_BUFFER_SIZES}"));
+                let message = format!("memory-buffer must be {MEMORY_BUFFER_SIZES}");
+                return Err(Mistake::at("memory-buffer", message));
             }
-            if self.interface != Interface::Nvme {
-                return Err("memory-buffer needs the interface nvme".into());
+            if !nvme {
+                return Err(Mistake::at("memory-buffer", "memory-buffer needs the interface nvme"));
             }
         }
-        if kinds.into_iter().filter(|is| *is).count() > 1 {
-            return Err("zones, ocssd and key-value exclude each other; leave one".into());
+        if let Some(second) = kinds.next() {
+            let message = "zones, ocssd and key-value exclude each other; leave one";
+            return Err(Mistake::at(second, message));
         }
         let is_lost = matches!(self.medium, MediumSpec::Ram { .. }) || self.state == StateSpec::New;
         if self.has_pairs() && is_lost && self.model.kind().state_file().is_some() {
-            return Err("the model keeps its `state` between runs, but the drive loses its pairs: \
-                        take a medium that lasts and state=keep, and to begin anew delete the files \
-                        of both states; or leave the model's `state` out"
-                .into());
+            let message =
+                "the model keeps its `state` between runs, but the drive loses its pairs: \
+                           take a medium that lasts and state=keep, and to begin anew delete the \
+                           files of both states; or leave the model's `state` out";
+            return Err(Mistake::at("model", message));
         }
         Ok(())
+    }
+
+    /// Keys that make it another drive than one of blocks.
+    fn kinds(&self) -> impl Iterator<Item = &'static str> {
+        let kinds = [
+            ("zones", self.zones.is_some()),
+            ("ocssd", self.ocssd.is_some()),
+            ("key-value", self.key_value.is_some()),
+        ];
+        kinds.into_iter().filter_map(|(key, said)| said.then_some(key))
+    }
+
+    /// A key of namespaces and controllers, if one is other than usual.
+    fn key_of_nvme(&self) -> Option<&'static str> {
+        let keys = [
+            ("namespaces", self.namespaces != 1),
+            ("controllers", self.controllers != 1),
+            ("placement", self.placement != Placement::None),
+        ];
+        keys.into_iter().find_map(|(key, said)| said.then_some(key))
     }
 
     /// Bytes of the memory buffers of all its controllers.
@@ -280,12 +310,12 @@ impl DriveSpec {
         self.key_value.is_some() || self.namespace.iter().any(|one| one.key_value.is_some())
     }
 
-    fn check_namespaces(&self) -> Result<(), String> {
+    fn check_namespaces(&self) -> Result<(), Mistake> {
         if self.namespace.is_empty() {
             return Ok(());
         }
         if self.interface != Interface::Nvme {
-            return Err("namespace needs the interface nvme".into());
+            return Err(Mistake::at(0, "namespace needs the interface nvme").inside("namespace"));
         }
         for (of_drive, key) in [
             (self.zones.is_some(), "zones"),
@@ -295,53 +325,67 @@ impl DriveSpec {
             (self.namespaces != 1, "namespaces"),
         ] {
             if of_drive {
-                return Err(format!(
+                let message = format!(
                     "{key} is of drives whose namespaces are all alike: leave `{key}` or `namespace` \
                      out"
-                ));
+                );
+                return Err(Mistake::at(key, message));
             }
         }
         if self.namespace.len() > MAX_NAMESPACES {
-            return Err(format!("there can be {MAX_NAMESPACES} namespaces"));
+            let message = format!("there can be {MAX_NAMESPACES} namespaces");
+            return Err(Mistake::at(MAX_NAMESPACES, message).inside("namespace"));
         }
         for (number, one) in self.namespace.iter().enumerate() {
-            one.check().map_err(|problem| format!("namespace[{number}].{problem}"))?;
+            one.check().map_err(|mistake| {
+                let mistake = mistake.reworded(|problem| format!("namespace[{number}].{problem}"));
+                mistake.inside(number).inside("namespace")
+            })?;
         }
         self.check_groups()
     }
 
-    fn check_groups(&self) -> Result<(), String> {
+    fn check_groups(&self) -> Result<(), Mistake> {
         let groups = endurance_groups(&self.namespace, self.placement)?;
         if groups.is_empty() {
             return Ok(());
         }
         if let Some(number) = self.namespace.iter().position(|one| one.endurance_group.is_none()) {
-            return Err(format!(
+            let message = format!(
                 "namespace[{number}] has no endurance-group, and others have: say it for each, or for \
                  none"
-            ));
+            );
+            return Err(Mistake::at(number, message).inside("namespace"));
         }
         if matches!(self.placement, Placement::Streams { .. })
             && groups.iter().any(|group| group.placement != Placement::None)
         {
-            return Err("streams and data placement by endurance group exclude each other".into());
+            let message = "streams and data placement by endurance group exclude each other";
+            return Err(Mistake::at("placement", message));
         }
+        let of_host = if self.scheduler.is_some() { "scheduler" } else { "limits" };
         let possible = [
-            (self.model.kind().state_file().is_none(), "whose model keeps no state"),
-            (!matches!(self.medium, MediumSpec::Qcow2 { .. }), "that is no disk image"),
-            (self.scheduler.is_none() && self.limits.is_none(), "without scheduler and limits"),
+            ("model", self.model.kind().state_file().is_none(), "whose model keeps no state"),
+            ("medium", !matches!(self.medium, MediumSpec::Qcow2 { .. }), "that is no disk image"),
+            (
+                of_host,
+                self.scheduler.is_none() && self.limits.is_none(),
+                "without scheduler and limits",
+            ),
         ];
-        match possible.iter().find(|(possible, _)| !possible) {
-            Some((_, what)) => Err(format!("endurance-group is possible on a drive {what}")),
+        match possible.iter().find(|(_, possible, _)| !possible) {
+            Some((key, _, what)) => {
+                let message = format!("endurance-group is possible on a drive {what}");
+                Err(Mistake::at(*key, message))
+            }
             None => Ok(()),
         }
     }
 
     fn check_metadata(&self, metadata: &Metadata) -> Result<(), String> {
-        let kinds = [self.zones.is_some(), self.ocssd.is_some(), self.key_value.is_some()];
         let possible = [
             (self.interface == Interface::Nvme, "has the interface nvme"),
-            (!kinds.contains(&true), "has neither zones, chunks nor pairs"),
+            (self.kinds().next().is_none(), "has neither zones, chunks nor pairs"),
             (!matches!(self.medium, MediumSpec::Qcow2 { .. }), "is no disk image"),
             (self.scheduler.is_none() && self.limits.is_none(), "has no scheduler and no limits"),
         ];

@@ -34,9 +34,10 @@ impl DriveSpec {
         let drive: Self = words()
             .read(word, "model=fixed:100us,medium=ram:1GiB")
             .map_err(|error| ExperimentError::Words { word: word.to_owned(), error })?;
-        drive
-            .check()
-            .map_err(|message| ExperimentError::Drive { word: word.to_owned(), message })?;
+        drive.check().map_err(|mistake| ExperimentError::Drive {
+            word: word.to_owned(),
+            message: mistake.into(),
+        })?;
         Ok(drive)
     }
 }

@@ -15,20 +15,20 @@ pub enum ExperimentError {
         /// The reason.
         source: std::io::Error,
     },
-    /// The file's content cannot be read as an experiment.
+    /// The file's content is no experiment, or its values cannot be, or do not go together.
     #[error("{path}: {error}", path = .path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// Place, the value found, the allowed ones, and the nearest.
+        /// Line, place, the value found, the allowed ones, and the nearest.
         error: TextError,
     },
-    /// Values of the file do not go together.
+    /// The file is none of an experiment.
     #[error("{path}: {message}", path = .path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// The drive, and the reason.
+        /// The reason.
         message: String,
     },
     /// The words of a `--drive` cannot be read.
@@ -47,7 +47,7 @@ pub enum ExperimentError {
         /// The reason.
         message: String,
     },
-    /// An invalid value.
+    /// An invalid value that is in no file.
     #[error("{0}")]
     Value(String),
 }

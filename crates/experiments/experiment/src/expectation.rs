@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stasis_config::Mistake;
 use stasis_report::thresholds::Threshold;
 
 /// A threshold of the run, which is met or not.
@@ -29,11 +30,14 @@ impl Expectation {
 pub(crate) fn thresholds(
     expectations: &[Expectation],
     drives: &[&str],
-) -> Result<Vec<Threshold>, String> {
+) -> Result<Vec<Threshold>, Mistake> {
     let threshold = |one: &Expectation| {
         let threshold = Threshold::parse(&one.that)?.named(one.name.clone());
         threshold.check(drives).map(|()| threshold)
     };
-    let thresholds = expectations.iter().map(threshold).collect::<Result<_, _>>();
-    thresholds.map_err(|error| error.to_string())
+    let placed = |(index, one): (usize, &Expectation)| {
+        threshold(one)
+            .map_err(|error| Mistake::at("that", error.to_string()).inside(index).inside("expect"))
+    };
+    expectations.iter().enumerate().map(placed).collect()
 }

@@ -8,15 +8,15 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_block::{units, MAX_DRIVES};
-use stasis_config::{guess, listed};
+use stasis_config::{guess, listed, Mistake, Step};
 use stasis_network::NetworkSpec;
 use stasis_report::thresholds::Threshold;
 
 use crate::expectation;
-use crate::names::{is_name, once};
+use crate::names::{is_name, once, placed};
 use crate::{
     CpuSpeed, DiskSpec, DriveSpec, Engine, Expectation, ExperimentError, FaultSpace, Machines,
-    ScheduledFault, ServeSpec, WorkloadSpec,
+    ScheduledFault, ServeSpec, Source, WorkloadSpec,
 };
 
 /// An experiment. Its form in TOML:
@@ -112,6 +112,10 @@ pub struct Experiment {
     /// Thresholds that the run is expected to meet.
     #[serde(rename = "expect")]
     pub expectations: Vec<Expectation>,
+    /// The file that it was read from, for the places of mistakes.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub source: Source,
 }
 
 /// The machine.
@@ -265,10 +269,15 @@ impl Experiment {
     pub fn read(path: &Path) -> Result<Self, ExperimentError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ExperimentError::Read { path: path.to_owned(), source })?;
+        Self::of_text(path, &text)
+    }
+
+    /// The experiment that is the text of the file at `path`.
+    pub(crate) fn of_text(path: &Path, text: &str) -> Result<Self, ExperimentError> {
         let wrong = |message: String| ExperimentError::Content { path: path.to_owned(), message };
-        let mut experiment: Self = stasis_config::read_text(&text).map_err(|error| {
+        let (mut experiment, places) = stasis_config::read_placed::<Self>(text).map_err(|error| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            match is_fio_job(path, &text) {
+            match is_fio_job(path, text) {
                 true => wrong(format!(
                     "this is a job file of fio: `stasis sim MODEL --workload {}` drives a model by it, and \
                      `stasis run --file {} -- fio {name}` runs fio in a guest",
@@ -286,17 +295,35 @@ impl Experiment {
                 port.socket = folder.join(&port.socket);
             }
         }
-        for (index, drive) in experiment.drives.iter().enumerate() {
-            drive.check().map_err(|message| wrong(format!("drive {index}: {message}")))?;
+        experiment.source = Source::of(path, places, &experiment);
+        experiment.check_drives().map_err(|mistake| experiment.error(mistake))?;
+        Ok(experiment)
+    }
+
+    /// Checks each drive apart.
+    fn check_drives(&self) -> Result<(), Mistake> {
+        for (index, drive) in self.drives.iter().enumerate() {
+            let of = |mistake: Mistake| mistake.said_of(format_args!("drive {index}"));
+            drive.check().map_err(|mistake| of(mistake).inside(index).inside("drive"))?;
         }
-        for (index, machine) in experiment.machine.all().iter().enumerate() {
+        for (index, machine) in self.machine.all().iter().enumerate() {
             for (number, drive) in machine.drives.iter().enumerate() {
-                drive.check().map_err(|message| {
-                    wrong(format!("machine {index}, drive {number}: {message}"))
+                drive.check().map_err(|mistake| {
+                    let mistake = mistake.inside(number).inside("drive");
+                    let of = format_args!("machine {index}, drive {number}");
+                    mistake.within(self.machine_place(index)).said_of(of)
                 })?;
             }
         }
-        Ok(experiment)
+        Ok(())
+    }
+
+    /// The place of a machine among [`Machines::all`].
+    pub(crate) fn machine_place(&self, index: usize) -> Vec<Step> {
+        match self.machine.several() {
+            [] => vec!["machine".into()],
+            _ => vec!["machine".into(), index.into()],
+        }
     }
 
     /// Checks the experiment as a whole, and gives every drive a name.
@@ -304,20 +331,27 @@ impl Experiment {
     /// # Errors
     /// Returns the invalid value and its allowed values.
     pub fn finish(&mut self) -> Result<(), ExperimentError> {
-        self.name_drives()?;
-        self.machine.multiply().map_err(ExperimentError::Value)?;
+        // Names that are given here are in no file.
+        let said = self.said();
+        self.settle().map_err(|mistake| self.source.error(mistake, &said))
+    }
+
+    fn settle(&mut self) -> Result<(), Mistake> {
+        self.name_own_drives()?;
+        let copied = self.machine.multiply()?;
+        self.source.copied(copied);
         self.name_all();
         self.settle_networks();
         self.settle_faults();
-        self.draw_faults().map_err(ExperimentError::Value)?;
-        self.check().map_err(ExperimentError::Value)
+        self.draw_faults()?;
+        self.check()
     }
 
     /// The thresholds of a run.
     ///
     /// # Errors
     /// A sentence about one that is none, or that is of a drive which there is not.
-    pub fn thresholds(&self) -> Result<Vec<Threshold>, String> {
+    pub fn thresholds(&self) -> Result<Vec<Threshold>, Mistake> {
         let machines = self.machine.several().iter();
         let own = machines.clone().flat_map(|machine| &machine.drives);
         let drives = self.drives.iter().chain(own).map(|drive| &drive.name);
@@ -332,11 +366,15 @@ impl Experiment {
     /// # Errors
     /// If two have the same.
     pub fn name_drives(&mut self) -> Result<(), ExperimentError> {
+        let said = self.said();
+        self.name_own_drives().map_err(|mistake| self.source.error(mistake, &said))
+    }
+
+    fn name_own_drives(&mut self) -> Result<(), Mistake> {
         for (index, drive) in self.drives.iter_mut().enumerate() {
             drive.name.get_or_insert_with(|| format!("drive{index}"));
         }
-        let names = self.drives.iter().map(|drive| &drive.name);
-        once("drives", names).map_err(ExperimentError::Value)
+        once("drives", placed("drive", &self.drives).map(|(place, drive)| (place, &drive.name)))
     }
 
     fn name_all(&mut self) {
@@ -354,39 +392,50 @@ impl Experiment {
         }
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), Mistake> {
         if self.command.is_empty() && self.machine.all().iter().any(|m| m.command.is_empty()) {
             return Err("no command: say what to run in the guest after `--`, for example \
                         `stasis run -- uname -a`"
                 .into());
         }
         if self.guest.root.is_some() && !self.guest.packages.is_empty() {
-            return Err(
-                "packages: they make the guest's own root file system, and this guest has \
-                        one of yours (root): install what the experiment needs there"
-                    .into(),
-            );
+            let message = "packages: they make the guest's own root file system, and this guest \
+                           has one of yours (root): install what the experiment needs there";
+            return Err(Mistake::at("packages", message).inside("guest"));
         }
         if self.guest.root.is_some() && !self.guest.modules.is_empty() {
-            return Err("modules: they are added to the guest's own root file system, and this \
-                        guest has one of yours (root): leave them out"
-                .into());
+            let message = "modules: they are added to the guest's own root file system, and this \
+                           guest has one of yours (root): leave them out";
+            return Err(Mistake::at("modules", message).inside("guest"));
         }
-        for machine in self.machine.all() {
+        for (index, machine) in self.machine.all().iter().enumerate() {
             let shared = self.machine.several().is_empty();
             let own = if shared { &self.drives } else { &machine.drives };
+            // A key of the last drive, or its table: it is the one too many.
+            let of = |last: Option<usize>, key: &str, message: String| {
+                let mistake = match last {
+                    Some(last) => Mistake::at(key, message).inside(last).inside("drive"),
+                    None => message.into(),
+                };
+                match shared {
+                    true => mistake,
+                    false => mistake.within(self.machine_place(index)),
+                }
+            };
             let of_drives: u16 = own.iter().map(|drive| drive.controllers).sum();
             let count = usize::from(of_drives) + machine.disks.len();
             let networks = self.networks_of(machine).count();
             let name = || machine.name.as_ref().map_or(String::new(), |name| format!("{name}: "));
             let buffers: u64 = own.iter().map(DriveSpec::memory_buffers).sum();
             if buffers > MAX_MEMORY_BUFFERS {
-                return Err(format!(
+                let message = format!(
                     "{}memory buffers of {} in all, but a machine has room for {}",
                     name(),
                     units::format_size(buffers),
                     units::format_size(MAX_MEMORY_BUFFERS)
-                ));
+                );
+                let last = own.iter().rposition(|drive| drive.memory_buffer.is_some());
+                return Err(of(last, "memory-buffer", message));
             }
             if count + networks > MAX_DRIVES {
                 let name = name();
@@ -394,92 +443,97 @@ impl Experiment {
                     0 => String::new(),
                     count => format!(" and {count} networks"),
                 };
-                return Err(format!(
+                let message = format!(
                     "{name}{count} controllers of drives{networks}, but a machine has {MAX_DRIVES} at most"
-                ));
+                );
+                return Err(of(own.len().checked_sub(1), "controllers", message));
             }
         }
         if self.machine.several().is_empty() {
-            self.machine.check()?;
-            let one = &*self.machine;
-            let named = one.name.is_some() || one.count.is_some() || !one.variables.is_empty();
-            if named || !one.command.is_empty() || !one.wait {
-                return Err(
-                    "[machine] is one machine: name, count, variables, command and wait are \
-                            for several, in [[machine]]"
-                        .into(),
-                );
-            }
-            if self.history {
-                return Err("history: it is of several machines, in [[machine]]".into());
-            }
-            if !one.drives.is_empty() || !one.disks.is_empty() {
-                return Err(
-                    "[machine] has the experiment's drives; its own [[machine.drive]] and \
-                            [[machine.disk]] are for several machines, in [[machine]]"
-                        .into(),
-                );
-            }
+            self.machine.check_one(self.history)?;
         } else {
             self.check_several()?;
         }
-        once("machines", self.machine.several().iter().map(|machine| &machine.name))?;
-        let drives = self.machine.several().iter().flat_map(|machine| &machine.drives);
-        let names = self.drives.iter().chain(drives).map(|drive| &drive.name);
-        let disks = self.machine.several().iter().flat_map(|machine| &machine.disks);
-        once("drives", names.chain(disks.map(|disk| &disk.name)))?;
+        let machines = placed("machine", self.machine.several());
+        once("machines", machines.clone().map(|(place, machine)| (place, &machine.name)))?;
+        let drives = self.placed_drives().map(|(place, drive)| (place, &drive.name));
+        let disks = machines.flat_map(|(machine, spec)| {
+            placed("disk", &spec.disks)
+                .map(move |(place, disk)| ([&machine[..], &place].concat(), &disk.name))
+        });
+        once("drives", drives.chain(disks))?;
         self.check_networks()?;
         self.check_commands()?;
         self.check_faults()?;
         self.thresholds()?;
-        once("workloads", self.workloads.iter().map(|load| &load.name))?;
-        for load in &self.workloads {
+        once("workloads", placed("workload", &self.workloads).map(|(at, load)| (at, &load.name)))?;
+        for (place, load) in placed("workload", &self.workloads) {
             let name = load.name.as_deref().unwrap_or_default();
-            load.check().map_err(|message| format!("workload {name}: {message}"))?;
-            self.drive_of(load).map_err(|message| format!("workload {name}: {message}"))?;
+            let on = self.drive_of(load).map_err(|message| Mistake::at("drive", message));
+            load.check().and(on).map_err(|mistake| {
+                mistake.said_of(format_args!("workload {name}")).within(place)
+            })?;
         }
         self.check_shared()
     }
 
-    fn check_several(&self) -> Result<(), String> {
-        let own = self.machine.several().iter().flat_map(|machine| &machine.drives);
-        if let Some(drive) = self.drives.iter().chain(own).find(|drive| !drive.limits.is_none()) {
-            return Err(format!(
+    /// Every drive with its place: the experiment's, and those of several machines.
+    fn placed_drives(&self) -> impl Iterator<Item = (Vec<Step>, &DriveSpec)> {
+        let own = placed("machine", self.machine.several()).flat_map(|(machine, spec)| {
+            placed("drive", &spec.drives)
+                .map(move |(place, drive)| ([&machine[..], &place].concat(), drive))
+        });
+        placed("drive", &self.drives).chain(own)
+    }
+
+    fn check_several(&self) -> Result<(), Mistake> {
+        if let Some((place, drive)) =
+            self.placed_drives().find(|(_, drive)| !drive.limits.is_none())
+        {
+            let message = format!(
                 "drive {}: limits of a drive are those of the one machine; with several machines, \
                  give them to a [[machine.disk]] or a [[workload]]",
                 drive.name.as_deref().unwrap_or_default()
-            ));
+            );
+            return Err(Mistake::at("limits", message).within(place));
         }
-        for machine in self.machine.several() {
+        for (place, machine) in placed("machine", self.machine.several()) {
             let name = machine.name.as_deref().unwrap_or_default();
-            let of = |message: String| format!("machine {name}: {message}");
+            let of = |mistake: Mistake| {
+                mistake.said_of(format_args!("machine {name}")).within(place.clone())
+            };
             if !is_name(name) {
-                return Err(of("its name may have letters, digits, `-`, `_` and `.` only".into()));
+                let text = "its name may have letters, digits, `-`, `_` and `.` only";
+                return Err(of(Mistake::at("name", text)));
             }
             machine.check().map_err(of)?;
             if machine.rewind {
-                return Err(of("rewind is for one machine alone".into()));
+                return Err(of(Mistake::at("rewind", "rewind is for one machine alone")));
             }
             let first = &self.machine.several()[0];
-            let of_all =
-                |machine: &MachineSpec| (machine.cpu_speed, machine.quantum, machine.threads);
-            if of_all(machine) != of_all(first) {
+            let differing = [
+                ("cpu-speed", machine.cpu_speed != first.cpu_speed),
+                ("quantum", machine.quantum != first.quantum),
+                ("threads", machine.threads != first.threads),
+            ];
+            if let Some((key, _)) = differing.into_iter().find(|(_, differs)| *differs) {
                 let text = "cpu-speed, quantum and threads must be the same for all machines";
-                return Err(of(text.into()));
+                return Err(of(Mistake::at(key, text)));
             }
-            for disk in &machine.disks {
-                self.drive_named(&disk.on).map_err(of)?;
-                disk.check().map_err(of)?;
+            for (place, disk) in placed("disk", &machine.disks) {
+                let on = self.drive_named(&disk.on).map_err(|message| Mistake::at("on", message));
+                on.map(drop).and(disk.check()).map_err(|mistake| of(mistake.within(place)))?;
             }
         }
         if !self.machine.several().iter().any(|machine| machine.wait) {
-            return Err("no machine is waited for: leave `wait = false` out of one".into());
+            let text = "no machine is waited for: leave `wait = false` out of one";
+            return Err(Mistake::at("wait", text).within(self.machine_place(0)));
         }
         Ok(())
     }
 
     /// A drive that several machines could share has a tenant: no machine would see it otherwise.
-    fn check_shared(&self) -> Result<(), String> {
+    fn check_shared(&self) -> Result<(), Mistake> {
         if self.machine.several().is_empty() {
             return Ok(());
         }
@@ -489,11 +543,15 @@ impl Experiment {
         let used: Vec<_> = of_disks.chain(of_loads).collect();
         match (0..self.drives.len()).find(|place| !used.contains(place)) {
             None => Ok(()),
-            Some(place) => Err(format!(
-                "drive {}: nothing is on it: with [[machine]], write a drive of one machine as \
-                 [[machine.drive]], and give a part of a shared one to a machine by a [[machine.disk]]",
-                self.drives[place].name.as_deref().unwrap_or_default()
-            )),
+            Some(place) => {
+                let message = format!(
+                    "drive {}: nothing is on it: with [[machine]], write a drive of one machine as \
+                     [[machine.drive]], and give a part of a shared one to a machine by a \
+                     [[machine.disk]]",
+                    self.drives[place].name.as_deref().unwrap_or_default()
+                );
+                Err(Mistake::at(place, message).inside("drive"))
+            }
         }
     }
 
@@ -526,31 +584,65 @@ impl Experiment {
 }
 
 impl MachineSpec {
-    fn check(&self) -> Result<(), String> {
+    /// Checks the only machine, which cannot have a `history`.
+    fn check_one(&self, history: bool) -> Result<(), Mistake> {
+        self.check().map_err(|mistake| mistake.inside("machine"))?;
+        let of_several = [
+            ("name", self.name.is_some()),
+            ("count", self.count.is_some()),
+            ("variables", !self.variables.is_empty()),
+            ("command", !self.command.is_empty()),
+            ("wait", !self.wait),
+        ];
+        if let Some((key, _)) = of_several.into_iter().find(|(_, said)| *said) {
+            let message = "[machine] is one machine: name, count, variables, command and wait are \
+                           for several, in [[machine]]";
+            return Err(Mistake::at(key, message).inside("machine"));
+        }
+        if history {
+            let message = "history: it is of several machines, in [[machine]]";
+            return Err(Mistake::at("history", message));
+        }
+        let own = [("drive", self.drives.is_empty()), ("disk", self.disks.is_empty())];
+        if let Some((key, _)) = own.into_iter().find(|(_, none)| !none) {
+            let message = "[machine] has the experiment's drives; its own [[machine.drive]] and \
+                           [[machine.disk]] are for several machines, in [[machine]]";
+            return Err(Mistake::at(0, message).inside(key).inside("machine"));
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Mistake> {
         if !(1..=64).contains(&self.vcpus) {
-            return Err(format!("vcpus is {}, but must be 1 to 64", self.vcpus));
+            let message = format!("vcpus is {}, but must be 1 to 64", self.vcpus);
+            return Err(Mistake::at("vcpus", message));
         }
         if self.memory < MIN_MEMORY {
-            return Err(format!(
+            let message = format!(
                 "memory is {}, but a guest needs at least {}",
                 units::format_size(self.memory),
                 units::format_size(MIN_MEMORY)
-            ));
+            );
+            return Err(Mistake::at("memory", message));
         }
         if self.quantum == 0 {
-            return Err("quantum is 0, but must be some time, for example 20us".into());
+            let message = "quantum is 0, but must be some time, for example 20us";
+            return Err(Mistake::at("quantum", message));
         }
         if self.threads == Some(0) {
-            return Err("threads is 0, but must be 1 at least".into());
+            return Err(Mistake::at("threads", "threads is 0, but must be 1 at least"));
         }
         if let Some(word) = &self.guest_scheduler {
             if !GUEST_SCHEDULERS.contains(&word.as_str()) {
                 let (guess, all) = (guess(word, GUEST_SCHEDULERS), GUEST_SCHEDULERS.join(", "));
-                return Err(format!("unknown guest-scheduler `{word}`; {guess}it is one of {all}"));
+                let message =
+                    format!("unknown guest-scheduler `{word}`; {guess}it is one of {all}");
+                return Err(Mistake::at("guest-scheduler", message));
             }
         }
         if self.coordinate && self.guest_scheduler.as_deref() != Some("bfq") {
-            return Err("coordinate needs guest-scheduler = \"bfq\": it is what tells".into());
+            let message = "coordinate needs guest-scheduler = \"bfq\": it is what tells";
+            return Err(Mistake::at("coordinate", message));
         }
         Ok(())
     }
@@ -610,10 +702,11 @@ mod tests {
             read(&text).unwrap().finish().map_err(|error| error.to_string())
         };
         assert_eq!(of(4), Ok(()));
-        assert_eq!(
-            of(5).unwrap_err(),
-            "memory buffers of 320MiB in all, but a machine has room for 256MiB"
-        );
+        let refused = of(5).unwrap_err();
+        let said =
+            "line 5, column 17: memory buffers of 320MiB in all, but a machine has room for \
+                    256MiB\n";
+        assert!(refused.contains(said), "{refused}");
     }
 
     #[test]

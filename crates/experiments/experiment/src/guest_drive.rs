@@ -36,9 +36,10 @@ macro_rules! guest_drive {
             }
 
             /// Checks the ranges of the keys that every drive of a guest has.
-            fn check_guest_side(&self) -> Result<(), String> {
+            fn check_guest_side(&self) -> Result<(), stasis_config::Mistake> {
                 if self.queues.is_some_and(|queues| !(1..=64).contains(&queues)) {
-                    return Err("queues must be a number from 1 to 64".into());
+                    let message = "queues must be a number from 1 to 64";
+                    return Err(stasis_config::Mistake::at("queues", message));
                 }
                 Ok(())
             }

@@ -15,10 +15,13 @@ mod file;
 mod guest_drive;
 #[cfg(test)]
 mod messages;
+#[cfg(test)]
+mod mistakes;
 mod names;
 mod namespace;
 mod networks;
 mod serve;
+mod source;
 mod speed;
 mod tenant;
 mod tenants;
@@ -35,6 +38,7 @@ pub use names::distinct_serials;
 pub use namespace::{endurance_groups, places, NamespaceSpec};
 pub use networks::host_name;
 pub use serve::{Polling, ServeSpec};
+pub use source::Source;
 pub use speed::CpuSpeed;
 pub use tenants::{jobs_of_pattern, DiskSpec, Machines, TenantSpec, WorkloadSpec};
 pub use triggers::{check_pattern, drive_and_number, FaultTrigger, Trigger};

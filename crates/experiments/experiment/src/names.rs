@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use stasis_config::{guess, listed};
+use stasis_config::{guess, listed, Mistake, Step};
 
 /// Message about a name that nothing has, with the nearest and all that there are.
 pub(crate) fn missing<'a>(
@@ -17,17 +17,27 @@ pub(crate) fn missing<'a>(
     format!("there is no {what} `{name}`; {guess}there are {}", listed(names))
 }
 
+/// Checks that each name is given once, of things with these places.
 pub(crate) fn once<'a>(
     what: &str,
-    names: impl Iterator<Item = &'a Option<String>>,
-) -> Result<(), String> {
+    names: impl Iterator<Item = (Vec<Step>, &'a Option<String>)>,
+) -> Result<(), Mistake> {
     let mut seen = BTreeSet::new();
-    for name in names.flatten() {
-        if !seen.insert(name) {
-            return Err(format!("two {what} have the name `{name}`"));
+    for (place, name) in names {
+        if let Some(name) = name.as_ref().filter(|name| !seen.insert(*name)) {
+            let message = format!("two {what} have the name `{name}`");
+            return Err(Mistake::at("name", message).within(place));
         }
     }
     Ok(())
+}
+
+/// Elements of a list, each with its place.
+pub(crate) fn placed<'a, T>(
+    key: &'static str,
+    all: &'a [T],
+) -> impl Iterator<Item = (Vec<Step>, &'a T)> + Clone {
+    all.iter().enumerate().map(move |(index, one)| (vec![key.into(), index.into()], one))
 }
 
 /// Checks that each serial number of NVMe drives that one host sees is given once: the host would

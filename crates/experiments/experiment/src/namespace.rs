@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
+use stasis_config::Mistake;
 use stasis_nvme::{EnduranceGroup, KeyValue, Placement, Zones};
 
 /// A namespace of a drive whose namespaces are not all alike.
@@ -41,24 +42,29 @@ pub(crate) const STEP: u64 = 4096;
 
 impl NamespaceSpec {
     /// Checks values and combinations that serde does not.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), Mistake> {
         if let Some(size) = self.block_size.filter(|size| !matches!(size, 512 | 4096 | 16384)) {
-            return Err(format!("block-size is {size}, but must be 512, 4096 or 16384"));
+            let message = format!("block-size is {size}, but must be 512, 4096 or 16384");
+            return Err(Mistake::at("block-size", message));
         }
         if self.zones.is_some() && self.key_value.is_some() {
-            return Err("zones and key-value exclude each other; leave one".into());
+            let message = "zones and key-value exclude each other; leave one";
+            return Err(Mistake::at("key-value", message));
         }
         if self.endurance_group.is_none() {
             for (is_set, key) in
                 [(self.nvm_set.is_some(), "nvm-set"), (self.placement.is_some(), "placement")]
             {
                 if is_set {
-                    return Err(format!("{key} is of an endurance group: say endurance-group too"));
+                    let message =
+                        format!("{key} is of an endurance group: say endurance-group too");
+                    return Err(Mistake::at(key, message));
                 }
             }
         }
         if matches!(self.placement, Some(Placement::Streams { .. })) {
-            return Err("placement is streams, which are of the drive: say fdp:8x64MiB, say".into());
+            let message = "placement is streams, which are of the drive: say fdp:8x64MiB, say";
+            return Err(Mistake::at("placement", message));
         }
         Ok(())
     }
@@ -78,9 +84,9 @@ impl NamespaceSpec {
 pub fn endurance_groups(
     namespaces: &[NamespaceSpec],
     placement: Placement,
-) -> Result<Vec<EnduranceGroup>, String> {
+) -> Result<Vec<EnduranceGroup>, Mistake> {
     let mut groups: Vec<(u16, Option<Placement>)> = Vec::new();
-    for one in namespaces {
+    for (number, one) in namespaces.iter().enumerate() {
         let Some(id) = one.endurance_group else { continue };
         let Some((_, known)) = groups.iter_mut().find(|(other, _)| *other == id) else {
             groups.push((id, one.placement));
@@ -88,9 +94,10 @@ pub fn endurance_groups(
         };
         match (*known, one.placement) {
             (Some(known), Some(other)) if known != other => {
-                return Err(format!(
+                let message = format!(
                     "namespaces of endurance group {id} have different placements: say one"
-                ));
+                );
+                return Err(Mistake::at("placement", message).inside(number).inside("namespace"));
             }
             (None, other) => *known = other,
             _ => {}

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+use stasis_config::Mistake;
 use stasis_network::{NetworkSpec, Subnet};
 
-use crate::names::{is_name, missing, once};
+use crate::names::{is_name, missing, once, placed};
 use crate::variables::{self, Properties, Variables, ADDRESS, NAME, NUMBER};
 use crate::{Experiment, MachineSpec};
 
@@ -62,26 +63,33 @@ impl Experiment {
     ///
     /// # Errors
     /// Names the word, the line in it and the variable that stands for nothing.
-    pub fn command_of(&self, machine: &MachineSpec) -> Result<Vec<String>, String> {
+    pub fn command_of(&self, machine: &MachineSpec) -> Result<Vec<String>, Mistake> {
         let command = if machine.command.is_empty() { &self.command } else { &machine.command };
         let variables = self.variables_of(machine);
         let word = |(place, word): (usize, &String)| {
             variables.fill(word).map_err(|wrong| {
-                format!("command: word {}, line {}: {}", place + 1, wrong.line, wrong.message)
+                let (number, line) = (place + 1, wrong.line);
+                let message = format!("command: word {number}, line {line}: {}", wrong.message);
+                Mistake::at(place, message).inside("command")
             })
         };
         command.iter().enumerate().map(word).collect()
     }
 
     /// Checks the variables of machines and their use in commands.
-    pub(crate) fn check_commands(&self) -> Result<(), String> {
-        for machine in self.machine.all() {
-            let of = |message: String| match &machine.name {
-                Some(name) => format!("machine {name}: {message}"),
-                None => message,
+    pub(crate) fn check_commands(&self) -> Result<(), Mistake> {
+        for (index, machine) in self.machine.all().iter().enumerate() {
+            let of = |mistake: Mistake| match &machine.name {
+                Some(name) => mistake.said_of(format_args!("machine {name}")),
+                None => mistake,
             };
-            variables::check(&machine.variables).map_err(of)?;
-            self.command_of(machine).map_err(of)?;
+            let own = |mistake: Mistake| of(mistake).within(self.machine_place(index));
+            variables::check(&machine.variables).map_err(own)?;
+            let command = self.command_of(machine);
+            command.map_err(|mistake| match machine.command.is_empty() {
+                true => of(mistake),
+                false => own(mistake),
+            })?;
         }
         Ok(())
     }
@@ -114,46 +122,57 @@ impl Experiment {
         }
     }
 
-    pub(crate) fn check_networks(&self) -> Result<(), String> {
+    pub(crate) fn check_networks(&self) -> Result<(), Mistake> {
         if self.networks.is_empty() {
             return Ok(());
         }
         let machines = self.machine.several();
         if machines.is_empty() {
-            return Err("[[network]] joins several machines: give them tables [[machine]]".into());
+            let message = "[[network]] joins several machines: give them tables [[machine]]";
+            return Err(Mistake::at(0, message).inside("network"));
         }
         if self.networks.len() > MAX_NETWORKS {
             let count = self.networks.len();
-            return Err(format!("{count} networks, but there can be {MAX_NETWORKS} at most"));
+            let message = format!("{count} networks, but there can be {MAX_NETWORKS} at most");
+            return Err(Mistake::at(MAX_NETWORKS, message).inside("network"));
         }
-        once("networks", self.networks.iter().map(|network| &network.name))?;
+        let all = placed("network", &self.networks);
+        once("networks", all.map(|(place, network)| (place, &network.name)))?;
         let names = || machines.iter().filter_map(|machine| machine.name.as_deref());
         for (index, network) in self.networks.iter().enumerate() {
             let name = network.name.as_deref().unwrap_or_default();
-            let of = |message: String| format!("network {name}: {message}");
+            let of = |mistake: Mistake| {
+                mistake.said_of(format_args!("network {name}")).inside(index).inside("network")
+            };
             if !is_name(name) {
-                return Err(of("its name may have letters, digits, `-`, `_` and `.` only".into()));
-            }
-            for machine in &network.machines {
-                if !names().any(|other| other == machine) {
-                    return Err(of(missing("machine", machine, names())));
-                }
+                let text = "its name may have letters, digits, `-`, `_` and `.` only";
+                return Err(of(Mistake::at("name", text)));
             }
             let on: Vec<&str> = network.machines.iter().map(String::as_str).collect();
-            if let Some(twice) = on.iter().enumerate().find(|(at, name)| on[..*at].contains(name)) {
-                return Err(of(format!("the machine `{}` is on it twice", twice.1)));
+            let of_machine = |at: usize, message| of(Mistake::at(at, message).inside("machines"));
+            if let Some((at, machine)) =
+                on.iter().enumerate().find(|(_, name)| !names().any(|other| other == **name))
+            {
+                return Err(of_machine(at, missing("machine", machine, names())));
+            }
+            if let Some((at, twice)) =
+                on.iter().enumerate().find(|(at, name)| on[..*at].contains(name))
+            {
+                return Err(of_machine(at, format!("the machine `{twice}` is on it twice")));
             }
             let count = network.ports().len();
             if on.is_empty() || count > MAX_PORTS {
-                return Err(of(format!("{count} machines, but it joins 1 to {MAX_PORTS}")));
+                let message = format!("{count} machines, but it joins 1 to {MAX_PORTS}");
+                return Err(of(Mistake::at("machines", message)));
             }
-            for port in &network.outside {
+            for (at, port) in network.outside.iter().enumerate() {
                 let name = port.name();
                 if !is_name(name) || names().any(|machine| machine == name) {
-                    return Err(of(format!(
+                    let message = format!(
                         "outside `{name}`: its name must have letters, digits, `-`, `_` and `.` \
                          only, and be no machine's"
-                    )));
+                    );
+                    return Err(of(Mistake::at("name", message).inside(at).inside("outside")));
                 }
             }
             network.check().map_err(of)?;
@@ -163,7 +182,8 @@ impl Experiment {
             };
             if let Some(other) = self.networks[..index].iter().find(meets) {
                 let other = other.name.as_deref().unwrap_or_default();
-                return Err(of(format!("its subnet has addresses of the network {other}")));
+                let message = format!("its subnet has addresses of the network {other}");
+                return Err(of(Mistake::at("subnet", message)));
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use stasis_block::clock::Nanos;
 use stasis_block::{units, Doorbells};
-use stasis_config::guess;
+use stasis_config::{guess, Mistake};
 use stasis_media::{Durability, ImageSettings, MediumSpec};
 use stasis_nvme::{Placement, PowerStates};
 use stasis_scheduler::{Class, LimitSpec, Priority, QueueSpec, WEIGHTS};
@@ -39,20 +39,23 @@ impl Machines {
         &mut self.many
     }
 
-    /// Puts as many machines in place of one as its `count` says. Their names are numbered.
-    pub(crate) fn multiply(&mut self) -> Result<(), String> {
-        let mut all = Vec::new();
+    /// Puts as many machines in place of one as its `count` says. Their names are numbered. Returns
+    /// the former place of each.
+    pub(crate) fn multiply(&mut self) -> Result<Vec<usize>, Mistake> {
+        let (mut all, mut from) = (Vec::new(), Vec::new());
         for (index, machine) in std::mem::take(&mut self.many).into_iter().enumerate() {
             let Some(count) = machine.count else {
                 all.push(machine);
+                from.push(index);
                 continue;
             };
             let name = machine.name.clone().unwrap_or_else(|| format!("machine{index}-"));
             if !(1..=MAX_COUNT).contains(&count) {
-                return Err(format!(
-                    "machine {name}: count is {count}, but must be 1 to {MAX_COUNT}"
-                ));
+                let message =
+                    format!("machine {name}: count is {count}, but must be 1 to {MAX_COUNT}");
+                return Err(Mistake::at("count", message).inside(index).inside("machine"));
             }
+            from.extend((0..count).map(|_| index));
             all.extend((1..=count).map(|number| MachineSpec {
                 name: Some(format!("{name}{number}")),
                 count: None,
@@ -60,7 +63,7 @@ impl Machines {
             }));
         }
         self.many = all;
-        Ok(())
+        Ok(from)
     }
 
     /// Every machine.
@@ -155,19 +158,22 @@ impl TenantSpec {
     ///
     /// # Errors
     /// Returns the invalid value and its allowed values.
-    pub fn queue(&self) -> Result<QueueSpec, String> {
+    pub fn queue(&self) -> Result<QueueSpec, Mistake> {
         if let Some(weight) = self.weight.filter(|weight| !WEIGHTS.contains(weight)) {
             return Err(weight_error("weight", weight));
         }
-        let priority = self.ioprio.as_deref().map(priority).transpose()?.unwrap_or_default();
-        self.limits.check().map_err(|problem| format!("limits: {problem}"))?;
+        let priority = self.ioprio.as_deref().map(priority).transpose();
+        let priority = priority.map_err(|message| Mistake::at("ioprio", message))?;
+        let priority = priority.unwrap_or_default();
+        self.limits.check().map_err(|mistake| mistake.said_of("limits").inside("limits"))?;
         let (weight, limits) = (self.weight, self.limits);
         Ok(QueueSpec { weight, priority, limits, ..QueueSpec::default() })
     }
 }
 
-fn weight_error(key: &str, weight: u32) -> String {
-    format!("{key} is {weight}, but must be {} to {}", WEIGHTS.start(), WEIGHTS.end())
+fn weight_error(key: &str, weight: u32) -> Mistake {
+    let (least, most) = (WEIGHTS.start(), WEIGHTS.end());
+    Mistake::at(key, format!("{key} is {weight}, but must be {least} to {most}"))
 }
 
 const CLASSES: [(&str, Class); 3] =
@@ -230,7 +236,7 @@ impl DiskSpec {
     ///
     /// # Errors
     /// Returns the invalid value and its allowed values.
-    pub fn queue(&self) -> Result<QueueSpec, String> {
+    pub fn queue(&self) -> Result<QueueSpec, Mistake> {
         self.tenant().queue()
     }
 
@@ -273,20 +279,26 @@ impl DiskSpec {
     }
 
     /// Checks the disk apart from the rest of the experiment.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), Mistake> {
         self.queue()?;
         self.check_guest_side()?;
         if self.image.is_some() && self.size.is_some() {
-            return Err("an image has a size of its own: leave `size` out of the disk".into());
+            let message = "an image has a size of its own: leave `size` out of the disk";
+            return Err(Mistake::at("size", message));
         }
-        let said =
-            self.durability.is_some() || self.max_lag.is_some() || self.max_lag_bytes.is_some();
-        if self.image.is_none() && said {
-            return Err("durability, max-lag and max-lag-bytes are of images: add `image = \
-                        \"PATH\"` to the disk"
-                .into());
+        let of_image = [
+            ("durability", self.durability.is_some()),
+            ("max-lag", self.max_lag.is_some()),
+            ("max-lag-bytes", self.max_lag_bytes.is_some()),
+        ];
+        match of_image.into_iter().find(|(_, said)| *said && self.image.is_none()) {
+            None => Ok(()),
+            Some((key, _)) => {
+                let message = "durability, max-lag and max-lag-bytes are of images: add `image = \
+                               \"PATH\"` to the disk";
+                Err(Mistake::at(key, message))
+            }
         }
-        Ok(())
     }
 }
 
@@ -322,7 +334,7 @@ impl WorkloadSpec {
     ///
     /// # Errors
     /// Returns the invalid value and its allowed values.
-    pub fn queue(&self) -> Result<QueueSpec, String> {
+    pub fn queue(&self) -> Result<QueueSpec, Mistake> {
         if let Some(weight) = self.group_weight.filter(|weight| !WEIGHTS.contains(weight)) {
             return Err(weight_error("group-weight", weight));
         }
@@ -330,13 +342,21 @@ impl WorkloadSpec {
     }
 
     /// Checks the workload apart from the rest of the experiment.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let said = [self.pattern.is_some(), self.job.is_some(), self.job_file.is_some()];
-        if said.into_iter().filter(|said| *said).count() != 1 {
-            return Err("say what it does by one of pattern, job and job-file".into());
+    pub(crate) fn check(&self) -> Result<(), Mistake> {
+        let keys = [
+            ("pattern", self.pattern.is_some()),
+            ("job", self.job.is_some()),
+            ("job-file", self.job_file.is_some()),
+        ];
+        let said: Vec<_> = keys.into_iter().filter(|(_, said)| *said).collect();
+        let message = "say what it does by one of pattern, job and job-file";
+        match said[..] {
+            [] => return Err(message.into()),
+            [_] => {}
+            [_, (second, _), ..] => return Err(Mistake::at(second, message)),
         }
         if let Some(pattern) = &self.pattern {
-            jobs_of_pattern(pattern, 1 << 40)?;
+            jobs_of_pattern(pattern, 1 << 40).map_err(|message| Mistake::at("pattern", message))?;
         }
         self.queue().map(drop)
     }
@@ -428,6 +448,6 @@ mod tests {
         assert!(read("best-effort/8").unwrap_err().contains("0 to 7"));
         assert!(read("realtime").unwrap_err().contains("did you mean `real-time`?"));
         let tenant = TenantSpec { weight: Some(0), ..TenantSpec::default() };
-        assert!(tenant.queue().unwrap_err().contains("1 to 1000"));
+        assert!(tenant.queue().unwrap_err().to_string().contains("1 to 1000"));
     }
 }

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use stasis_config::Mistake;
+
 use crate::names::missing;
 
 const OPEN: &str = "{{";
@@ -111,21 +113,22 @@ impl Variables {
 ///
 /// # Errors
 /// Names the one that cannot be.
-pub(crate) fn check(variables: &Properties) -> Result<(), String> {
+pub(crate) fn check(variables: &Properties) -> Result<(), Mistake> {
     for (name, value) in variables {
+        let of = |message: String| Mistake::at(&**name, message).inside("variables");
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let is_name = name.chars().all(plain) && !name.starts_with(|c: char| c.is_ascii_digit());
         if name.is_empty() || !is_name {
-            return Err(format!(
+            return Err(of(format!(
                 "variables: `{name}` is no variable's name: it has letters, digits and `_`, and \
                  does not begin with a digit"
-            ));
+            )));
         }
         if [NAME, NUMBER, ADDRESS].contains(&name.as_str()) || name.starts_with("STASIS_") {
-            return Err(format!("variables: `{name}` is there already"));
+            return Err(of(format!("variables: `{name}` is there already")));
         }
         if value.contains('\0') {
-            return Err(format!("variables: the value of `{name}` has a zero byte"));
+            return Err(of(format!("variables: the value of `{name}` has a zero byte")));
         }
     }
     Ok(())

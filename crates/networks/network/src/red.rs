@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_block::{units, Random, TimePerByte};
+use stasis_config::Mistake;
 
 use crate::stage::wire_bytes;
 
@@ -40,17 +41,21 @@ impl RedSpec {
     ///
     /// # Errors
     /// Returns the invalid value and its allowed values.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let Some(min) = self.min else { return Err("red: give it `min`".into()) };
+    pub(crate) fn check(&self) -> Result<(), Mistake> {
+        let Some(min) = self.min else { return Err(Mistake::at("min", "red: give it `min`")) };
         if let Some(max) = self.max.filter(|max| *max < min) {
             let [min, max] = [min, max].map(units::format_size);
-            return Err(format!("red: max is {max}, but min is {min}"));
+            return Err(Mistake::at("max", format!("red: max is {max}, but min is {min}")));
         }
         if let Some(share) = self.probability.filter(|share| !(0.0..=1.0).contains(share)) {
-            return Err(format!("red: probability is {share}, but must be 0 to 1"));
+            let message = format!("red: probability is {share}, but must be 0 to 1");
+            return Err(Mistake::at("probability", message));
         }
         match self.weight.filter(|weight| !(*weight > 0.0 && *weight <= 1.0)) {
-            Some(weight) => Err(format!("red: weight is {weight}, but must be above 0, up to 1")),
+            Some(weight) => {
+                let message = format!("red: weight is {weight}, but must be above 0, up to 1");
+                Err(Mistake::at("weight", message))
+            }
             None => Ok(()),
         }
     }

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_block::{units, Random, Rate};
+use stasis_config::Mistake;
 
 use crate::red::RedSpec;
 use crate::stage::Stage;
@@ -233,64 +234,104 @@ impl NetworkSpec {
     ///
     /// # Errors
     /// Returns the invalid value and its allowed values.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Mistake> {
         let ports = &self.ports()[..];
-        self.red.map_or(Ok(()), |red| red.check())?;
+        check_red(self.red)?;
         let links = self.links.iter().any(|link| link.bandwidth.is_some());
         if self.red.is_some() && self.bandwidth.is_none() && !links {
-            return Err("red needs bandwidth: without it, nothing waits".into());
+            return Err(Mistake::at("red", "red needs bandwidth: without it, nothing waits"));
         }
-        for outside in &self.outside {
+        for (index, outside) in self.outside.iter().enumerate() {
             let name = outside.name();
-            if ports.iter().filter(|port| **port == name).count() > 1 {
-                return Err(format!("two of its ports have the name `{name}`"));
+            let of = |key, message| Mistake::at(key, message).inside(index).inside("outside");
+            if ports[..self.machines.len() + index].contains(&name) {
+                return Err(of("name", format!("two of its ports have the name `{name}`")));
             }
             if outside.socket.as_os_str().is_empty() {
-                return Err(format!("outside `{name}`: give it the `socket` of a program"));
+                let message = format!("outside `{name}`: give it the `socket` of a program");
+                return Err(of("socket", message));
             }
         }
         let mtu = self.transfer_unit();
         if !(MIN_MTU..=MAX_MTU).contains(&mtu) {
-            return Err(format!("mtu is {mtu}, but must be {MIN_MTU} to {MAX_MTU}"));
+            let message = format!("mtu is {mtu}, but must be {MIN_MTU} to {MAX_MTU}");
+            return Err(Mistake::at("mtu", message));
         }
         let count = self.machines.len();
         if let Some(subnet) = self.subnet.filter(|subnet| subnet.host(count - 1).is_none()) {
             let room = subnet.hosts();
-            return Err(format!("subnet {subnet} has room for {room} of {count} machines"));
+            let message = format!("subnet {subnet} has room for {room} of {count} machines");
+            return Err(Mistake::at("subnet", message));
         }
-        for link in &self.links {
+        for (index, link) in self.links.iter().enumerate() {
+            let of = |mistake: Mistake| mistake.said_of("link").inside(index).inside("link");
             for (key, name) in [("from", &link.from), ("to", &link.to)] {
                 let Some(name) = name.as_deref().filter(|name| !ports.contains(name)) else {
                     continue;
                 };
                 let names = ports.join(", ");
-                return Err(format!("link: {key} is `{name}`, but its ports are {names}"));
+                let message = format!("{key} is `{name}`, but its ports are {names}");
+                return Err(of(Mistake::at(key, message)));
             }
             if link.from.is_some() && link.from == link.to {
-                return Err("link: from and to are one machine".into());
+                return Err(of(Mistake::at("to", "from and to are one machine")));
             }
-            units::check_span(link.begin, link.end).map_err(|error| format!("link: {error}"))?;
+            units::check_span(link.begin, link.end)
+                .map_err(|error| of(Mistake::at("end", error)))?;
             for (key, given) in [("queue", link.queue.is_some()), ("red", link.red.is_some())] {
                 if given && link.bandwidth.is_none() {
-                    return Err(format!("link: {key} needs bandwidth: without it, nothing waits"));
+                    let message = format!("{key} needs bandwidth: without it, nothing waits");
+                    return Err(of(Mistake::at(key, message)));
                 }
             }
-            link.red.map_or(Ok(()), |red| red.check()).map_err(|error| format!("link: {error}"))?;
+            check_red(link.red).map_err(of)?;
         }
         for from in ports {
             for to in ports.iter().filter(|to| *to != from) {
                 let changes = self.changes(from, to);
                 for at in [None].into_iter().chain(changes.into_iter().map(Some)) {
-                    let conditions = self.conditions(from, to, at);
-                    conditions.check().map_err(|error| format!("from {from} to {to}: {error}"))?;
+                    let checked = self.conditions(from, to, at).check();
+                    checked.map_err(|(key, message)| {
+                        let mistake = Mistake::at(key, message);
+                        match self.link_with(key, (from, to), at) {
+                            Some(link) => mistake.inside(link).inside("link"),
+                            None => mistake,
+                        }
+                        .said_of(format_args!("from {from} to {to}"))
+                    })?;
                 }
             }
         }
         Ok(())
     }
+
+    /// The last link from one machine to another that sets this condition at `at`: its value holds.
+    fn link_with(&self, key: &str, ends: (&str, &str), at: Option<Nanos>) -> Option<usize> {
+        let is = |link: &LinkSpec| {
+            link.is_between(ends.0, ends.1) && link.holds(at) && link.sets().contains(&key)
+        };
+        self.links.iter().rposition(is)
+    }
+}
+
+fn check_red(red: Option<RedSpec>) -> Result<(), Mistake> {
+    red.map_or(Ok(()), |red| red.check()).map_err(|mistake| mistake.inside("red"))
 }
 
 impl LinkSpec {
+    /// Conditions that it sets.
+    fn sets(&self) -> Vec<&'static str> {
+        let all = [
+            ("delay", self.delay.is_some()),
+            ("jitter", self.jitter.is_some()),
+            ("loss", self.loss.is_some()),
+            ("duplicate", self.duplicate.is_some()),
+            ("reorder", self.reorder.is_some()),
+            ("corrupt", self.corrupt.is_some()),
+        ];
+        all.into_iter().filter_map(|(key, set)| set.then_some(key)).collect()
+    }
+
     fn is_between(&self, from: &str, to: &str) -> bool {
         let is = |name: &Option<String>, other| name.as_deref().is_none_or(|name| name == other);
         is(&self.from, from) && is(&self.to, to)
@@ -318,23 +359,26 @@ impl Conditions {
         self.delay - self.jitter
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// Checks the values.
+    ///
+    /// # Errors
+    /// The key of the invalid value, and its allowed values.
+    fn check(&self) -> Result<(), (&'static str, String)> {
         let Self { delay, jitter, .. } = *self;
         let show = units::format_duration;
         if delay > MAX_DELAY {
-            return Err(format!(
-                "delay is {}, but must be at most {}",
-                show(delay),
-                show(MAX_DELAY)
-            ));
+            let (found, most) = (show(delay), show(MAX_DELAY));
+            return Err(("delay", format!("delay is {found}, but must be at most {most}")));
         }
         if delay < jitter.saturating_add(MIN_DELAY) {
-            return Err(format!(
+            let key = if jitter == 0 { "delay" } else { "jitter" };
+            let message = format!(
                 "delay is {} and jitter {}, but delay less jitter must be at least {}",
                 show(delay),
                 show(jitter),
                 show(MIN_DELAY)
-            ));
+            );
+            return Err((key, message));
         }
         let shares = [
             ("loss", self.loss),
@@ -343,7 +387,7 @@ impl Conditions {
             ("corrupt", self.corrupt),
         ];
         match shares.into_iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
-            Some((key, share)) => Err(format!("{key} is {share}, but must be 0 to 1")),
+            Some((key, share)) => Err((key, format!("{key} is {share}, but must be 0 to 1"))),
             None => Ok(()),
         }
     }
@@ -439,7 +483,7 @@ mod tests {
             ("[[link]]\nfrom = 'a'\nqueue = '1KiB'", "queue needs bandwidth"),
             ("[[link]]\nfrom = 'a'\nto = 'c'\ndelay = 0", "from a to c"),
         ] {
-            let error = read(text).check().unwrap_err();
+            let error = read(text).check().unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

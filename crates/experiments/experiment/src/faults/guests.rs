@@ -3,6 +3,7 @@
 use stasis_block::clock::Nanos;
 use stasis_block::{splitmix, units, Random};
 use stasis_channel::{Begins, GuestFault, ScheduledGuestFault};
+use stasis_config::Mistake;
 
 use super::kinds::GuestFaultKind;
 use super::spec::ScheduledFault;
@@ -16,27 +17,28 @@ const MAX_DRIFT: i32 = 100_000;
 
 impl ScheduledFault {
     /// The fault inside a guest that it describes.
-    pub(super) fn in_guest(&self, kind: GuestFaultKind) -> Result<GuestFault, String> {
+    pub(super) fn in_guest(&self, kind: GuestFaultKind) -> Result<GuestFault, Mistake> {
+        let wrong = |key: &str, message: &str| Err(Mistake::at(key, message));
         match kind {
             GuestFaultKind::Kill => match self.process.as_deref() {
-                None | Some("") => Err("say which process to kill: give it `process`".into()),
+                None | Some("") => wrong("process", "say which process to kill: give it `process`"),
                 Some(process) => Ok(GuestFault::Kill { process: process.into() }),
             },
             GuestFaultKind::MemoryShortage => match self.memory {
-                None | Some(0) => Err("say how much memory it takes: give it `memory`".into()),
+                None | Some(0) => wrong("memory", "say how much memory it takes: give it `memory`"),
                 Some(bytes) => Ok(GuestFault::MemoryShortage { bytes }),
             },
             GuestFaultKind::ClockJump => {
                 let by = self.by.as_deref().unwrap_or_default();
-                match signed_duration(by)? {
-                    0 => Err("say how far the clock jumps: give it `by`, as `5s` or `-5s`".into()),
+                match signed_duration(by).map_err(|message| Mistake::at("by", message))? {
+                    0 => wrong("by", "say how far the clock jumps: give it `by`, as `5s` or `-5s`"),
                     by_ns => Ok(GuestFault::ClockJump { by_ns }),
                 }
             }
             GuestFaultKind::ClockDrift => match self.ppm {
-                None | Some(0) => Err("say how fast the clock drifts: give it `ppm`".into()),
+                None | Some(0) => wrong("ppm", "say how fast the clock drifts: give it `ppm`"),
                 Some(ppm) if !(-MAX_DRIFT..=MAX_DRIFT).contains(&ppm) => {
-                    Err(format!("ppm is {ppm}, but must be -{MAX_DRIFT} to {MAX_DRIFT}"))
+                    wrong("ppm", &format!("ppm is {ppm}, but must be -{MAX_DRIFT} to {MAX_DRIFT}"))
                 }
                 Some(ppm) => Ok(GuestFault::ClockDrift { ppm }),
             },

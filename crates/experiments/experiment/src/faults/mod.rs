@@ -14,7 +14,7 @@ mod triggered;
 use stasis_block::clock::Nanos;
 use stasis_block::units;
 use stasis_channel::{Begins, GuestFault, ScheduledGuestFault};
-use stasis_config::listed;
+use stasis_config::{listed, Mistake};
 use stasis_drive::{DriveFault, DriveFaultKind};
 use stasis_media::MediumSpec;
 use stasis_network::{NetworkFault, NetworkSpec, OutsideSpec};
@@ -66,9 +66,14 @@ impl Experiment {
     ///
     /// # Errors
     /// Returns the invalid value and its allowed values.
-    pub fn faults_of(&self, name: &str) -> Result<Vec<DriveFault>, String> {
+    pub fn faults_of(&self, name: &str) -> Result<Vec<DriveFault>, Mistake> {
+        self.faults_up_to(name, MAX_FAULTS)
+    }
+
+    /// The same, of faults up to `last`.
+    fn faults_up_to(&self, name: &str, last: usize) -> Result<Vec<DriveFault>, Mistake> {
         let mut faults = Vec::new();
-        for (number, fault) in self.numbered() {
+        for (number, fault) in self.numbered().filter(|(number, _)| usize::from(*number) <= last) {
             if fault.drive.as_deref() == Some(name) && fault.is_of_drive() {
                 faults.push(fault.of_drive(number)?);
             }
@@ -96,7 +101,7 @@ impl Experiment {
     ///
     /// # Errors
     /// Returns the invalid value and its allowed values.
-    pub(crate) fn draw_faults(&mut self) -> Result<(), String> {
+    pub(crate) fn draw_faults(&mut self) -> Result<(), Mistake> {
         let Some(space) = self.fault_space.take() else { return Ok(()) };
         let parts = Parts {
             machines: self.machine.all().iter().map(|machine| machine.name.clone()).collect(),
@@ -105,57 +110,68 @@ impl Experiment {
         let seed = self.seed;
         let mut take = |fault: ScheduledFault, keep| {
             if keep == Keep::No {
-                return self.check_fault(&fault);
+                return self.check_fault(&fault, self.faults.len());
             }
             self.faults.push(fault.clone());
-            let checked = self.check_fault(&fault);
+            let checked = self.check_fault(&fault, self.faults.len() - 1);
             if checked.is_err() {
                 self.faults.pop();
             }
             checked
         };
         let drawn = space.draw(seed, &parts, &mut take);
-        drawn.map_err(|message| format!("fault-space: {message}"))
+        drawn.map_err(|mistake| mistake.said_of("fault-space").inside("fault-space"))?;
+        self.check_count().map_err(|message| Mistake::at("draws", message).inside("fault-space"))
     }
 
-    pub(crate) fn check_faults(&self) -> Result<(), String> {
-        if self.faults.len() > MAX_FAULTS {
-            let count = self.faults.len();
-            return Err(format!("{count} faults, but there can be {MAX_FAULTS} at most"));
+    fn check_count(&self) -> Result<(), String> {
+        let count = self.faults.len();
+        match count > MAX_FAULTS {
+            true => Err(format!("{count} faults, but there can be {MAX_FAULTS} at most")),
+            false => Ok(()),
         }
+    }
+
+    pub(crate) fn check_faults(&self) -> Result<(), Mistake> {
+        self.check_count().map_err(|message| Mistake::at(MAX_FAULTS, message).inside("fault"))?;
         for (number, fault) in self.faults.iter().enumerate() {
-            self.check_fault(fault).map_err(|message| format!("fault {number}: {message}"))?;
+            self.check_fault(fault, number).map_err(|mistake| {
+                mistake.said_of(format_args!("fault {number}")).inside(number).inside("fault")
+            })?;
         }
         Ok(())
     }
 
-    fn check_fault(&self, fault: &ScheduledFault) -> Result<(), String> {
+    /// Checks a fault beside those up to `number`, which is its own, or their count.
+    fn check_fault(&self, fault: &ScheduledFault, number: usize) -> Result<(), Mistake> {
         self.check_trigger(fault)?;
         if fault.is_of_machine() {
-            return self.check_machine_fault(fault);
+            return self.check_machine_fault(fault, number);
         }
         if !fault.is_of_drive() {
             return self.check_network_fault(fault);
         }
         fault.of_drive(0)?;
         let Some(name) = &fault.drive else {
-            return Err(match self.faulty_drives().next() {
+            let message = match self.faulty_drives().next() {
                 None => "there is no drive that it can befall".into(),
                 Some(_) => format!("give it a drive: there are {}", listed(self.faulty_drives())),
-            });
+            };
+            return Err(Mistake::at("drive", message));
         };
         if !self.faulty_drives().any(|other| other == name) {
-            return Err(missing("drive", name, self.faulty_drives()));
+            return Err(Mistake::at("drive", missing("drive", name, self.faulty_drives())));
         }
         if fault.is_triggered() {
-            self.check_own_drive(name)?;
+            self.check_own_drive(name, "drive")?;
         }
         if let FaultKind::Drive(kind) = fault.known()? {
             if kind.is_of_path() {
-                self.check_path(name, kind)?;
+                self.check_path(name, kind, number)?;
             }
             if kind.is_of_namespace() {
-                self.check_namespace_of(name, &fault.of_drive(0)?)?;
+                let checked = self.check_namespace_of(name, &fault.of_drive(0)?);
+                checked.map_err(|message| Mistake::at("namespace", message))?;
             }
             if kind.delivery().is_some() {
                 self.check_controller_of(name, kind)?;
@@ -170,48 +186,55 @@ impl Experiment {
     ///
     /// # Errors
     /// Returns the invalid value and its allowed values.
-    pub fn triggers(&self) -> Result<Vec<FaultTrigger>, String> {
+    pub fn triggers(&self) -> Result<Vec<FaultTrigger>, Mistake> {
         self.numbered().filter_map(|(number, fault)| fault.trigger(number).transpose()).collect()
     }
 
-    fn check_trigger(&self, fault: &ScheduledFault) -> Result<(), String> {
+    fn check_trigger(&self, fault: &ScheduledFault) -> Result<(), Mistake> {
         let trigger = fault.trigger(0)?.map(|trigger| trigger.trigger);
         let machines = self.machine.all();
         let names = || machines.iter().filter_map(|machine| machine.name.as_deref());
         match trigger {
-            Some(Trigger::Io { drive, .. }) => self.check_own_drive(&drive),
+            Some(Trigger::Io { drive, .. }) => self.check_own_drive(&drive, "at-io"),
             Some(Trigger::Packet { network, .. }) => {
                 let names = || self.networks.iter().filter_map(|network| network.name.as_deref());
-                match names().next() {
-                    None => Err("at-packet needs a network, and there is none".into()),
-                    Some(_) if names().any(|name| name == network) => Ok(()),
-                    Some(_) => Err(missing("network", &network, names())),
-                }
+                let message = match names().next() {
+                    None => "at-packet needs a network, and there is none".into(),
+                    Some(_) if names().any(|name| name == network) => return Ok(()),
+                    Some(_) => missing("network", &network, names()),
+                };
+                Err(Mistake::at("at-packet", message))
             }
             Some(Trigger::Output { machine: Some(name), .. })
                 if !names().any(|other| other == name) =>
             {
-                Err(match names().next() {
+                let message = match names().next() {
                     None => "there is one machine, without a name: leave output-of out".into(),
                     Some(_) => missing("machine", &name, names()),
-                })
+                };
+                Err(Mistake::at("output-of", message))
             }
             Some(Trigger::Asked { .. }) if fault.name.is_some() => {
                 let same = |other: &&ScheduledFault| other.name == fault.name;
                 match self.faults.iter().filter(same).count() {
                     0 | 1 => Ok(()),
-                    _ => Err(format!(
-                        "another fault has the name `{}`, too",
-                        fault.name.as_deref().unwrap_or_default()
-                    )),
+                    _ => {
+                        let name = fault.name.as_deref().unwrap_or_default();
+                        let message = format!("another fault has the name `{name}`, too");
+                        Err(Mistake::at("name", message))
+                    }
                 }
             }
             _ => Ok(()),
         }
     }
 
-    /// Refuses a drive that does not belong to a machine alone.
-    fn check_own_drive(&self, name: &str) -> Result<(), String> {
+    /// Refuses a drive that does not belong to a machine alone; `key` names it.
+    fn check_own_drive(&self, name: &str, key: &'static str) -> Result<(), Mistake> {
+        self.check_own(name).map_err(|message| Mistake::at(key, message))
+    }
+
+    fn check_own(&self, name: &str) -> Result<(), String> {
         let several = self.machine.several();
         let own = |drive: &DriveSpec| drive.name.as_deref() == Some(name);
         if several.iter().flat_map(|machine| &machine.drives).any(own) {
@@ -245,18 +268,20 @@ impl Experiment {
     }
 
     /// Refuses a drive without an NVMe controller of one machine in front of it.
-    fn check_controller_of(&self, name: &str, kind: DriveFaultKind) -> Result<(), String> {
-        self.check_own_drive(name)?;
+    fn check_controller_of(&self, name: &str, kind: DriveFaultKind) -> Result<(), Mistake> {
+        self.check_own_drive(name, "drive")?;
         let Some(drive) = self.faulty_drive(name) else { return Ok(()) };
         let kind = kind.name();
         if drive.interface != Interface::Nvme {
-            return Err(format!("{kind} is of an NVMe controller, and drive {name} has none"));
+            let message = format!("{kind} is of an NVMe controller, and drive {name} has none");
+            return Err(Mistake::at("kind", message));
         }
         if matches!(drive.medium, MediumSpec::Qcow2 { .. }) {
-            return Err(format!(
+            let message = format!(
                 "{kind} is of a controller, and the controller of drive {name} is before an image: \
                  take a medium `ram` or `file`"
-            ));
+            );
+            return Err(Mistake::at("kind", message));
         }
         Ok(())
     }
@@ -281,38 +306,42 @@ impl Experiment {
 
     /// Refuses a drive that cannot leave its bus, or has one path only whose access cannot change,
     /// and faults of a path that meet.
-    fn check_path(&self, name: &str, kind: DriveFaultKind) -> Result<(), String> {
-        self.check_own_drive(name)?;
+    fn check_path(&self, name: &str, kind: DriveFaultKind, number: usize) -> Result<(), Mistake> {
+        self.check_own_drive(name, "drive")?;
         let machines = self.machine.all();
         let own = |drive: &DriveSpec| drive.name.as_deref() == Some(name);
         let in_machine = |machine: &&MachineSpec| machine.drives.iter().any(own);
         let machine = machines.iter().find(in_machine).or(machines.first());
         let drive = self.faulty_drive(name);
         if drive.is_some_and(|drive| drive.interface != Interface::Nvme) {
-            return Err(match kind {
+            let message = match kind {
                 DriveFaultKind::Gone => {
                     format!("drive {name} has no slot that it can leave: it is no NVMe drive")
                 }
                 _ => format!("{} is of an NVMe drive, and {name} is none", kind.name()),
-            });
+            };
+            return Err(Mistake::at("kind", message));
         }
         if machine.is_some_and(|machine| machine.rewind) {
             return Err("a machine with rewind cannot have faults".into());
         }
-        let all = self.faults_of(name)?;
+        // Later ones are checked in their turn, and are at fault if they meet it.
+        let all = self.faults_up_to(name, number)?;
         let controllers = drive.map_or(1, |drive| drive.controllers);
         let access = !kind.is_of_namespace() && kind != DriveFaultKind::Gone;
         if controllers == 1 && access {
-            return Err(format!(
+            let message = format!(
                 "{} is of a drive with several controllers: say `controllers = 2` at drive {name}",
                 kind.name()
-            ));
+            );
+            return Err(Mistake::at("kind", message));
         }
         if let Some(controller) = all.iter().filter_map(|fault| fault.controller).max() {
             if !(1..=controllers).contains(&controller) {
-                return Err(format!(
+                let message = format!(
                     "controller is {controller}, but must be one of the drive's, 1 to {controllers}"
-                ));
+                );
+                return Err(Mistake::at("controller", message));
             }
         }
         let mut paths = all.iter().filter(|fault| fault.kind.is_of_path() && !fault.triggered);
@@ -329,7 +358,8 @@ impl Experiment {
                     && other.begin < one.end.unwrap_or(Nanos::MAX)
             };
             if let Some(other) = paths.clone().find(meets) {
-                return Err(format!("it is during fault {}", other.number.min(one.number)));
+                let message = format!("it is during fault {}", other.number.min(one.number));
+                return Err(Mistake::at("begin", message));
             }
         }
         Ok(())
@@ -346,9 +376,18 @@ impl Experiment {
     ///
     /// # Errors
     /// Returns the invalid value and its allowed values.
-    pub fn pauses_of(&self, machine: &MachineSpec) -> Result<Vec<MachinePause>, String> {
+    pub fn pauses_of(&self, machine: &MachineSpec) -> Result<Vec<MachinePause>, Mistake> {
+        self.pauses_up_to(machine, MAX_FAULTS)
+    }
+
+    /// The pauses of a machine, of faults up to `last`.
+    fn pauses_up_to(
+        &self,
+        machine: &MachineSpec,
+        last: usize,
+    ) -> Result<Vec<MachinePause>, Mistake> {
         let mut pauses: Vec<MachinePause> = Vec::new();
-        for (number, fault) in self.numbered() {
+        for (number, fault) in self.numbered().filter(|(number, _)| usize::from(*number) <= last) {
             if fault.kind != PAUSE || fault.machine != machine.name {
                 continue;
             }
@@ -360,7 +399,8 @@ impl Experiment {
                     && other.begin < pause.end.unwrap_or(Nanos::MAX)
             };
             if let Some(other) = pauses.iter().find(meets) {
-                return Err(format!("it is during fault {}", other.number));
+                let message = format!("it is during fault {}", other.number);
+                return Err(Mistake::at("begin", message));
             }
             pauses.push(pause);
         }
@@ -371,7 +411,7 @@ impl Experiment {
     ///
     /// # Errors
     /// Returns the invalid value and its allowed values.
-    pub fn failures_of(&self, machine: &MachineSpec) -> Result<Vec<MachineFailure>, String> {
+    pub fn failures_of(&self, machine: &MachineSpec) -> Result<Vec<MachineFailure>, Mistake> {
         let mut failures = Vec::new();
         for (number, fault) in self.numbered() {
             if let (true, FaultKind::Failure(kind)) =
@@ -383,17 +423,18 @@ impl Experiment {
         Ok(failures)
     }
 
-    fn check_machine_fault(&self, fault: &ScheduledFault) -> Result<(), String> {
+    fn check_machine_fault(&self, fault: &ScheduledFault, number: usize) -> Result<(), Mistake> {
         let machines = self.machine.all();
         let names = || machines.iter().filter_map(|machine| machine.name.as_deref());
         let Some(machine) = machines.iter().find(|machine| machine.name == fault.machine) else {
-            return Err(match &fault.machine {
+            let message = match &fault.machine {
                 None => format!("give it a machine: there are {}", listed(names())),
                 Some(name) if names().next().is_none() => {
                     format!("there is no machine `{name}`: there is one, without a name: leave machine out")
                 }
                 Some(name) => missing("machine", name, names()),
-            });
+            };
+            return Err(Mistake::at("machine", message));
         };
         let kind = fault.known()?;
         if machine.rewind {
@@ -408,7 +449,7 @@ impl Experiment {
                             the machine `wait = false`"
                     .into());
             }
-            return self.pauses_of(machine).map(drop);
+            return self.pauses_up_to(machine, number).map(drop);
         };
         if fault.at.is_none() && !fault.is_triggered() {
             return Err("say when it happens: give it `at`, or a trigger: `at-io`, `at-packet`, \
@@ -422,7 +463,8 @@ impl Experiment {
                     .into(),
             );
         }
-        self.check_drives_of_failure(machine, failure)
+        let drives = self.check_drives_of_failure(machine, failure);
+        drives.map_err(|message| Mistake::at("kind", message))
     }
 
     /// Refuses drives that cannot fail with their machine.
@@ -479,7 +521,7 @@ impl Experiment {
     pub fn guest_faults_of(
         &self,
         machine: &MachineSpec,
-    ) -> Result<Vec<ScheduledGuestFault>, String> {
+    ) -> Result<Vec<ScheduledGuestFault>, Mistake> {
         let mut faults = Vec::new();
         for (number, fault) in self.numbered() {
             if fault.machine != machine.name || !fault.is_of_machine() {
@@ -497,7 +539,7 @@ impl Experiment {
     ///
     /// # Errors
     /// Returns the invalid value and its allowed values.
-    pub fn network_faults_of(&self, network: &NetworkSpec) -> Result<Vec<NetworkFault>, String> {
+    pub fn network_faults_of(&self, network: &NetworkSpec) -> Result<Vec<NetworkFault>, Mistake> {
         let mut faults = Vec::new();
         for (number, fault) in self.numbered() {
             if let FaultKind::Network(kind) = fault.known()? {
@@ -507,34 +549,35 @@ impl Experiment {
         Ok(faults)
     }
 
-    fn check_network_fault(&self, fault: &ScheduledFault) -> Result<(), String> {
+    fn check_network_fault(&self, fault: &ScheduledFault) -> Result<(), Mistake> {
         let FaultKind::Network(kind) = fault.known()? else { return Ok(()) };
         if self.networks.is_empty() {
-            return Err(format!(
+            let message = format!(
                 "{} is of frames between machines, and no [[network]] joins any",
                 kind.name()
-            ));
+            );
+            return Err(Mistake::at("kind", message));
         }
         let names = || self.networks.iter().filter_map(|network| network.name.as_deref());
         if let Some(name) =
             fault.network.as_deref().filter(|name| !names().any(|other| other == *name))
         {
-            return Err(missing("network", name, names()));
+            return Err(Mistake::at("network", missing("network", name, names())));
         }
         let machines = self.machine.all();
         let outside = self.networks.iter().flat_map(|network| &network.outside);
         let machine = machines.iter().filter_map(|machine| machine.name.as_deref());
         let all = || machine.clone().chain(outside.clone().map(OutsideSpec::name));
-        for name in fault.machines.iter().chain(&fault.peers) {
-            if !all().any(|other| other == name) {
-                return Err(missing("machine", name, all()));
+        for (key, names) in [("machines", &fault.machines), ("peers", &fault.peers)] {
+            let unknown = |name: &String| !all().any(|other| other == name);
+            if let Some(at) = names.iter().position(unknown) {
+                return Err(Mistake::at(at, missing("machine", &names[at], all())).inside(key));
             }
         }
         if fault.machines.is_empty() {
-            return Err(format!(
-                "say whom it befalls: give it `machines`: there are {}",
-                listed(all())
-            ));
+            let all = listed(all());
+            let message = format!("say whom it befalls: give it `machines`: there are {all}");
+            return Err(Mistake::at("machines", message));
         }
         let mut any = false;
         for network in &self.networks {
@@ -542,12 +585,15 @@ impl Experiment {
         }
         match any {
             true => Ok(()),
-            false => Err("no network joins its machines with any of its peers".into()),
+            false => {
+                let message = "no network joins its machines with any of its peers";
+                Err(Mistake::at("machines", message))
+            }
         }
     }
 
     /// The beginning of a fault inside a machine's guest, as its agent sees it.
-    fn begins(&self, fault: &ScheduledFault, machine: &MachineSpec) -> Result<Begins, String> {
+    fn begins(&self, fault: &ScheduledFault, machine: &MachineSpec) -> Result<Begins, Mistake> {
         let alone = self.machine.several().is_empty();
         Ok(match fault.trigger(0)?.map(|trigger| trigger.trigger) {
             None => Begins::InTime,
@@ -566,7 +612,7 @@ impl Experiment {
         machine: &MachineSpec,
         fault: &ScheduledFault,
         kind: GuestFaultKind,
-    ) -> Result<(), String> {
+    ) -> Result<(), Mistake> {
         let lasts = kind.takes("begin");
         if !lasts && fault.at.is_none() && !fault.is_triggered() {
             return Err("say when it happens: give it `at`, or a trigger: `at-io`, `at-packet`, \
@@ -576,7 +622,8 @@ impl Experiment {
         match fault.in_guest(kind)? {
             GuestFault::MemoryShortage { bytes } if bytes >= machine.memory => {
                 let [bytes, memory] = [bytes, machine.memory].map(units::format_size);
-                Err(format!("memory is {bytes}, but the machine has {memory} in all"))
+                let message = format!("memory is {bytes}, but the machine has {memory} in all");
+                Err(Mistake::at("memory", message))
             }
             _ => Ok(()),
         }

@@ -1,6 +1,7 @@
 //! Faults of networks, resolved.
 
 use stasis_block::{splitmix, Random};
+use stasis_config::Mistake;
 use stasis_network::{NetworkFault, NetworkSpec};
 
 use super::kinds::NetworkFaultKind;
@@ -18,19 +19,20 @@ impl ScheduledFault {
         network: &NetworkSpec,
         number: u16,
         seed: u64,
-    ) -> Result<Option<NetworkFault>, String> {
+    ) -> Result<Option<NetworkFault>, Mistake> {
         let loss = match kind {
             NetworkFaultKind::Partition => self.rate.unwrap_or(1.0),
             NetworkFaultKind::SlowNetwork => 0.0,
         };
         if !(0.0..=1.0).contains(&loss) {
-            return Err(format!("rate is {loss}, but must be 0 to 1"));
+            return Err(Mistake::at("rate", format!("rate is {loss}, but must be 0 to 1")));
         }
         if kind == NetworkFaultKind::SlowNetwork && self.delay.unwrap_or(0) == 0 {
-            return Err("say by how much it is slower: give it `delay`".into());
+            return Err(Mistake::at("delay", "say by how much it is slower: give it `delay`"));
         }
         if let Some(both) = self.machines.iter().find(|name| self.peers.contains(name)) {
-            return Err(format!("`{both}` is among machines and peers"));
+            let message = format!("`{both}` is among machines and peers");
+            return Err(Mistake::at("peers", message));
         }
         if self.network.is_some() && self.network != network.name {
             return Ok(None);

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_block::{splitmix, units, Random};
-use stasis_config::listed;
+use stasis_config::{listed, Mistake};
 
 use super::kinds::FaultKind;
 use super::spec::{ScheduledFault, MAX_FAULTS};
@@ -67,29 +67,57 @@ impl FaultSpace {
         &self,
         seed: u64,
         parts: &Parts,
-        take: &mut dyn FnMut(ScheduledFault, Keep) -> Result<(), String>,
-    ) -> Result<(), String> {
+        take: &mut dyn FnMut(ScheduledFault, Keep) -> Result<(), Mistake>,
+    ) -> Result<(), Mistake> {
         let draws = usize::try_from(self.draws).unwrap_or(usize::MAX);
         if !(1..=MAX_FAULTS).contains(&draws) {
-            return Err(format!("draws is {draws}, but must be 1 to {MAX_FAULTS}"));
+            let message = format!("draws is {draws}, but must be 1 to {MAX_FAULTS}");
+            return Err(Mistake::at("draws", message));
         }
-        let within = self.within.ok_or("say when faults happen: give it `within`")?;
+        let within = self
+            .within
+            .ok_or_else(|| Mistake::at("within", "say when faults happen: give it `within`"))?;
         let machines = parts.machines.iter().flatten().map(String::as_str);
-        check_names("machine", &self.machines, machines)?;
-        check_names("drive", &self.drives, parts.drives.iter().map(String::as_str))?;
+        check_names(("machines", "machine"), &self.machines, machines)?;
+        check_names(("drives", "drive"), &self.drives, parts.drives.iter().map(String::as_str))?;
         if self.faults.is_empty() {
-            return Err("it has no fault: give it `fault = [{ kind = \"power-cut\" }]`".into());
+            let message = "it has no fault: give it `fault = [{ kind = \"power-cut\" }]`";
+            return Err(Mistake::at("fault", message));
         }
         let mut candidates = Vec::new();
         for (number, fault) in self.faults.iter().enumerate() {
-            let of = |message| format!("fault {number}: {message}");
-            candidates.push(self.targets(parts, fault, within, take).map_err(of)?);
+            let of = |mistake: Mistake| mistake.said_of(format_args!("fault {number}"));
+            self.check_lengths(fault).map_err(of)?;
+            let targets = self.targets(parts, fault, within, take);
+            let inside = |mistake| of(mistake).inside(number).inside("fault");
+            candidates.push(targets.map_err(inside)?);
         }
         let mut random = Random::new(splitmix::nth(seed ^ SPACE, 1));
         for _ in 0..draws {
             self.draw_one(&candidates, within, &mut random, take)?;
         }
         Ok(())
+    }
+
+    /// Checks the lengths of the space for a fault; what is wrong with the fault itself comes later.
+    fn check_lengths(&self, fault: &ScheduledFault) -> Result<(), Mistake> {
+        let Ok(kind) = fault.known() else { return Ok(()) };
+        if fault.drawn().is_some() {
+            return Ok(());
+        }
+        let lasts = kind.takes("end") || kind.takes("restart") && fault.restart.is_none();
+        match (lasts, self.shortest.unwrap_or(0), self.longest) {
+            (true, _, None) => {
+                let message = "say how long it can last: give the space `longest`";
+                Err(Mistake::at("longest", message))
+            }
+            (_, shortest, Some(longest)) if shortest > longest => {
+                let [shortest, longest] = [shortest, longest].map(units::format_duration);
+                let message = format!("shortest is {shortest}, but longest is {longest}");
+                Err(Mistake::at("shortest", message))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The fault, once for each machine or drive that it can befall. A fault of a network is there
@@ -99,22 +127,12 @@ impl FaultSpace {
         parts: &Parts,
         fault: &ScheduledFault,
         within: Nanos,
-        take: &mut dyn FnMut(ScheduledFault, Keep) -> Result<(), String>,
-    ) -> Result<Vec<ScheduledFault>, String> {
+        take: &mut dyn FnMut(ScheduledFault, Keep) -> Result<(), Mistake>,
+    ) -> Result<Vec<ScheduledFault>, Mistake> {
         let kind = fault.known()?;
-        if let Some(key) = fault.given().find(|key| DRAWN.contains(key)) {
-            return Err(format!("{key} is given, but a space draws its faults' times"));
-        }
-        let lasts = kind.takes("end") || kind.takes("restart") && fault.restart.is_none();
-        match (lasts, self.shortest.unwrap_or(0), self.longest) {
-            (true, _, None) => {
-                return Err("say how long it can last: give the space `longest`".into());
-            }
-            (_, shortest, Some(longest)) if shortest > longest => {
-                let [shortest, longest] = [shortest, longest].map(units::format_duration);
-                return Err(format!("shortest is {shortest}, but longest is {longest}"));
-            }
-            _ => {}
+        if let Some(key) = fault.drawn() {
+            let message = format!("{key} is given, but a space draws its faults' times");
+            return Err(Mistake::at(key, message));
         }
         let mut targets = Vec::new();
         let mut why = None;
@@ -124,7 +142,7 @@ impl FaultSpace {
             let latest = self.begin.unwrap_or(0).saturating_add(within);
             match take(target.during(kind, latest, self.longest.unwrap_or(0)), Keep::No) {
                 Ok(()) => targets.push(target),
-                Err(message) => why = Some(message),
+                Err(mistake) => why = Some(mistake),
             }
         }
         match (targets.is_empty(), why) {
@@ -161,8 +179,8 @@ impl FaultSpace {
         candidates: &[Vec<ScheduledFault>],
         within: Nanos,
         random: &mut Random,
-        take: &mut dyn FnMut(ScheduledFault, Keep) -> Result<(), String>,
-    ) -> Result<(), String> {
+        take: &mut dyn FnMut(ScheduledFault, Keep) -> Result<(), Mistake>,
+    ) -> Result<(), Mistake> {
         for _ in 0..TRIES {
             let targets = &candidates[random.below(candidates.len() as u64) as usize];
             let mut fault = targets[random.below(targets.len() as u64) as usize].clone();
@@ -180,13 +198,14 @@ impl FaultSpace {
             }
         }
         let kinds = self.faults.iter().map(|fault| fault.kind.as_str());
-        Err(format!(
+        let message = format!(
             "its {} faults ({}) do not fit into {}: faults of one kind and one machine or drive \
              must not meet; take fewer, shorter ones, or a longer time",
             self.draws,
             listed(kinds),
             units::format_duration(within)
-        ))
+        );
+        Err(Mistake::at("draws", message))
     }
 }
 
@@ -198,13 +217,15 @@ pub(super) enum Keep {
     No,
 }
 
+/// Checks the names of the list `key`.
 fn check_names<'a>(
-    what: &str,
+    (key, what): (&str, &str),
     names: &[String],
     known: impl Iterator<Item = &'a str> + Clone,
-) -> Result<(), String> {
-    match names.iter().find(|name| !known.clone().any(|other| other == name.as_str())) {
-        Some(name) => Err(missing(what, name, known)),
+) -> Result<(), Mistake> {
+    let is_known = |name: &String| known.clone().any(|other| other == name.as_str());
+    match names.iter().position(|name| !is_known(name)) {
+        Some(at) => Err(Mistake::at(at, missing(what, &names[at], known)).inside(key)),
         None => Ok(()),
     }
 }
@@ -225,6 +246,11 @@ fn draw_side(targets: &[ScheduledFault], random: &mut Random) -> Vec<String> {
 }
 
 impl ScheduledFault {
+    /// A key of it that a space draws.
+    fn drawn(&self) -> Option<&'static str> {
+        self.given().find(|key| DRAWN.contains(key))
+    }
+
     /// The fault on the machine or drive of this name, if one is given.
     fn on(&self, kind: FaultKind, name: Option<String>) -> Self {
         let mut fault = self.clone();

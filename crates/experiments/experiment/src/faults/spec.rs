@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_block::{units, Operation};
-use stasis_config::{guess, listed};
+use stasis_config::{guess, listed, Mistake};
 use stasis_drive::{DriveFault, DriveFaultKind};
 use stasis_nvme::MAX_NAMESPACES;
 
@@ -157,18 +157,20 @@ impl ScheduledFault {
     }
 
     /// Its kind, with keys that all have an effect.
-    pub(super) fn known(&self) -> Result<FaultKind, String> {
+    pub(super) fn known(&self) -> Result<FaultKind, Mistake> {
         let kind = FaultKind::all().find(|kind| kind.name() == self.kind).ok_or_else(|| {
             let (guess, all) = (guess(&self.kind, kinds()), listed(kinds()));
-            match self.kind.is_empty() {
+            let message = match self.kind.is_empty() {
                 true => format!("it has no kind; there are {all}"),
                 false => format!("unknown kind `{}`; {guess}there are {all}", self.kind),
-            }
+            };
+            Mistake::at("kind", message)
         })?;
         if let Some(key) = self.given().find(|key| !kind.takes(key)) {
-            return Err(refusal(key, kind));
+            return Err(Mistake::at(key, refusal(key, kind)));
         }
-        units::check_span(self.begin, self.end)?;
+        let span = units::check_span(self.begin, self.end);
+        span.map_err(|message| Mistake::at("end", message))?;
         Ok(kind)
     }
 
@@ -217,9 +219,10 @@ impl ScheduledFault {
     ///
     /// # Errors
     /// Returns the invalid value and its allowed values.
-    pub fn of_drive(&self, number: u16) -> Result<DriveFault, String> {
+    pub fn of_drive(&self, number: u16) -> Result<DriveFault, Mistake> {
         let FaultKind::Drive(kind) = self.known()? else {
-            return Err(format!("the kind `{}` is of a machine", self.kind));
+            let message = format!("the kind `{}` is of a machine", self.kind);
+            return Err(Mistake::at("kind", message));
         };
         self.check(kind)?;
         let usual = DriveFault::new(number, kind);
@@ -243,28 +246,31 @@ impl ScheduledFault {
         })
     }
 
-    pub(super) fn check(&self, kind: DriveFaultKind) -> Result<(), String> {
+    pub(super) fn check(&self, kind: DriveFaultKind) -> Result<(), Mistake> {
         use DriveFaultKind::{BitRot, NamespaceResized, Slow};
         if kind == Slow && self.factor.is_none() && self.delay.is_none() {
-            return Err("slow needs factor or delay".into());
+            return Err(Mistake::at("kind", "slow needs factor or delay"));
         }
         if kind == NamespaceResized && self.size.is_none() {
-            return Err("namespace-resized needs a size".into());
+            return Err(Mistake::at("kind", "namespace-resized needs a size"));
         }
         if let Some(size) = self.size.filter(|size| *size == 0 || size % STEP != 0) {
-            return Err(format!("size is {size}, but must be a multiple of {STEP} bytes"));
+            let message = format!("size is {size}, but must be a multiple of {STEP} bytes");
+            return Err(Mistake::at("size", message));
         }
         if let Some(rate) = self.rate.filter(|rate| !(0.0..=1.0).contains(rate)) {
-            return Err(format!("rate is {rate}, but must be 0 to 1"));
+            return Err(Mistake::at("rate", format!("rate is {rate}, but must be 0 to 1")));
         }
         if let Some(factor) = self.factor.filter(|factor| !(1.0..=1e9).contains(factor)) {
-            return Err(format!("factor is {factor}, but must be 1 to 1000000000"));
+            let message = format!("factor is {factor}, but must be 1 to 1000000000");
+            return Err(Mistake::at("factor", message));
         }
         if let Some(times) = self.times.filter(|times| kind == BitRot && *times > MAX_SECTORS) {
-            return Err(format!("times is {times}, but of bit-rot at most {MAX_SECTORS}"));
+            let message = format!("times is {times}, but of bit-rot at most {MAX_SECTORS}");
+            return Err(Mistake::at("times", message));
         }
         if self.length == Some(0) {
-            return Err("length is 0, but must be at least one byte".into());
+            return Err(Mistake::at("length", "length is 0, but must be at least one byte"));
         }
         Ok(())
     }

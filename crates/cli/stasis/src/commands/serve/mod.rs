@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
+use stasis_config::Mistake;
 use stasis_experiment::{distinct_serials, DriveSpec, Experiment, Polling};
 use stasis_media::MediumSpec;
 use stasis_report::units::{bytes, duration};
@@ -132,7 +133,8 @@ fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
         here::experiment(arguments.experiment.as_deref(), &arguments.drive)?;
     experiment.name_drives()?;
     if !experiment.faults.is_empty() {
-        bail!("`[[fault]]` is of `stasis run` and `crash-test`, and has no effect on served drives: leave it out");
+        let message = "`[[fault]]` is of `stasis run` and `crash-test`, and has no effect on served drives: leave it out";
+        return Err(experiment.error(Mistake::at(0, message).inside("fault")).into());
     }
     let serve = &mut experiment.serve;
     if let Some(folder) = &arguments.sockets {
@@ -160,7 +162,6 @@ fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
         serve.dh_groups.clone_from(&arguments.dh_groups);
     }
     serve.vfio_user = arguments.vfio_user.clone().or(serve.vfio_user.take());
-    nvme_tcp::check(serve)?;
     serve.user = arguments.user.clone().or(serve.user.take());
     serve.unconfined |= arguments.unconfined;
     match &arguments.ublk {
@@ -171,25 +172,35 @@ fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
         Some(names) => serve.ublk.clone_from(names),
         None => {}
     }
-    vfio_user::check(serve)?;
-    let known =
-        |name: &&String| experiment.drives.iter().any(|drive| drive.name.as_ref() == Some(name));
-    if let Some(name) = serve.ublk.iter().find(|name| !known(name)) {
-        bail!("ublk names the drive `{name}`, which there is not");
-    }
-    if !serve.ublk.is_empty() && serve.user.is_some() {
-        bail!(
-            "ublk devices are made and removed by root: leave out the user {}",
-            serve.user.as_deref().unwrap_or_default()
-        );
-    }
-    if !(1..=64).contains(&serve.threads.unwrap_or(1)) {
-        bail!("threads is {}, but must be 1 to 64", serve.threads.unwrap_or(1));
-    }
+    check(&experiment).map_err(|mistake| experiment.error(mistake.inside("serve")))?;
     if experiment.drives.is_empty() {
         bail!("there is no drive to serve: say --drive model=null,medium=ram:1GiB, or name an experiment file");
     }
     Ok((experiment, base))
+}
+
+/// Checks the settings of a server.
+fn check(experiment: &Experiment) -> Result<(), Mistake> {
+    let serve = &experiment.serve;
+    nvme_tcp::check(serve)?;
+    vfio_user::check(serve)?;
+    let known =
+        |name: &String| experiment.drives.iter().any(|drive| drive.name.as_ref() == Some(name));
+    if let Some(at) = serve.ublk.iter().position(|name| !known(name)) {
+        let message = format!("ublk names the drive `{}`, which there is not", serve.ublk[at]);
+        return Err(Mistake::at(at, message).inside("ublk"));
+    }
+    if let (false, Some(user)) = (serve.ublk.is_empty(), &serve.user) {
+        let message =
+            format!("ublk devices are made and removed by root: leave out the user {user}");
+        return Err(Mistake::at("user", message));
+    }
+    let threads = serve.threads.unwrap_or(1);
+    if !(1..=64).contains(&threads) {
+        let message = format!("threads is {threads}, but must be 1 to 64");
+        return Err(Mistake::at("threads", message));
+    }
+    Ok(())
 }
 
 /// `stasis serve`.
@@ -258,6 +269,11 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
             true => open_drive::How::Nvme,
             false => open_drive::How::Plain,
         };
+        let name = spec.name.as_deref().unwrap_or_default();
+        open_drive::check(spec, name, how).map_err(|mistake| {
+            let mistake = mistake.said_of(format_args!("drive {name}"));
+            experiment.error(mistake.inside(index).inside("drive"))
+        })?;
         let mut planned = open_drive::new(
             spec,
             how,

@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail, Context, Result};
+use stasis_config::Mistake;
 use stasis_experiment::{Experiment, ServeSpec};
 use stasis_nvme::fabrics::{DiscoveryEntry, MAX_NQN};
 use stasis_nvme::{Config, Subsystem};
@@ -24,34 +25,40 @@ const QUEUE_ENTRIES: u16 = 128;
 const MAX_PATHS: usize = 16;
 
 /// Checks what a server of NVMe/TCP targets cannot have.
-pub fn check(serve: &ServeSpec) -> Result<()> {
+pub fn check(serve: &ServeSpec) -> Result<(), Mistake> {
     if serve.nvme_tcp.is_none() {
-        if !serve.hosts.is_empty() {
-            bail!("`hosts` is of NVMe/TCP targets: say --nvme-tcp as well, or leave it out");
-        }
-        if !serve.host_secrets.is_empty() {
-            bail!("`host-secrets` is of NVMe/TCP targets: say --nvme-tcp as well, or leave it out");
-        }
-        if !serve.dh_groups.is_empty() {
-            bail!("`dh-groups` is of NVMe/TCP targets: say --nvme-tcp as well, or leave it out");
-        }
-        return Ok(());
+        let of_targets = [
+            ("hosts", serve.hosts.is_empty()),
+            ("host-secrets", serve.host_secrets.is_empty()),
+            ("dh-groups", serve.dh_groups.is_empty()),
+        ];
+        return match of_targets.into_iter().find(|(_, none)| !none) {
+            None => Ok(()),
+            Some((key, _)) => Err(Mistake::at(
+                key,
+                format!("`{key}` is of NVMe/TCP targets: say --nvme-tcp as well, or leave it out"),
+            )),
+        };
     }
     if serve.host_secrets.is_empty() && !serve.dh_groups.is_empty() {
-        bail!("`dh-groups` is of hosts that authenticate: give them secrets (`host-secrets`), or leave it out");
+        let message = "`dh-groups` is of hosts that authenticate: give them secrets (`host-secrets`), or leave it out";
+        return Err(Mistake::at("dh-groups", message));
     }
-    groups(serve)?;
+    groups(serve).map_err(|error| Mistake::at("dh-groups", format!("{error:#}")))?;
     let with_secrets = serve.host_secrets.keys().map(|nqn| ("host-secrets", nqn));
     for (key, nqn) in serve.hosts.iter().map(|nqn| ("hosts", nqn)).chain(with_secrets) {
         if nqn.is_empty() || nqn.len() > MAX_NQN {
-            bail!(
+            let message = format!(
                 "`{key}` names a host by {} bytes, but an NQN has 1 to {MAX_NQN}, so that it could never connect: {nqn}",
                 nqn.len()
             );
+            return Err(Mistake::at(key, message));
         }
     }
     if !serve.ublk.is_empty() {
-        bail!("a drive is an NVMe/TCP target or a ublk device: leave out one of nvme-tcp and ublk");
+        let message =
+            "a drive is an NVMe/TCP target or a ublk device: leave out one of nvme-tcp and ublk";
+        return Err(Mistake::at("ublk", message));
     }
     Ok(())
 }

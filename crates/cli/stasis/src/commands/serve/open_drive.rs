@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 use stasis_block::Doorbells;
+use stasis_config::Mistake;
 use stasis_drive::{FlushBarriers, Layer};
 use stasis_experiment::DriveSpec;
 use stasis_media::{
@@ -45,7 +46,7 @@ pub enum How {
 
 impl How {
     /// Refuses the keys of a drive that have no effect where it is served.
-    fn check(self, spec: &DriveSpec) -> Result<()> {
+    fn check(self, spec: &DriveSpec) -> Result<(), Mistake> {
         let plain = [
             (spec.doorbells == Doorbells::default(), "doorbells"),
             (spec.scheduler.is_none(), "scheduler"),
@@ -56,7 +57,13 @@ impl How {
             (spec.model.kind().state_file().is_none(), "model.state"),
         ];
         if let Some((_, key)) = plain.iter().find(|(is_plain, _)| !is_plain) {
-            bail!("`{key}` is of `stasis run`, and has no effect on a served drive: leave `{key}` out");
+            let message = format!(
+                "`{key}` is of `stasis run`, and has no effect on a served drive: leave `{key}` out"
+            );
+            return Err(match key.split_once('.') {
+                Some((table, key)) => Mistake::at(key, message).inside(table),
+                None => Mistake::at(*key, message),
+            });
         }
         let nvme = [
             (spec.zones.is_some(), "zones"),
@@ -67,15 +74,37 @@ impl How {
             (!spec.namespace.is_empty(), "namespace"),
             (spec.placement != Default::default(), "placement"),
             (spec.metadata.is_some(), "metadata"),
-            (spec.block_size > 4096, "block-size = 16384"),
+            (spec.block_size > 4096, "block-size"),
         ];
         match nvme.iter().find(|(is_set, _)| *is_set) {
-            Some((_, key)) if self == Self::Plain => bail!(
-                "`{key}` is NVMe's, and this drive is served as a plain block device: say --vfio-user or --nvme-tcp, or leave `{key}` out"
-            ),
+            Some((_, key)) if self == Self::Plain => {
+                let said = if *key == "block-size" { "block-size = 16384" } else { key };
+                let message = format!(
+                    "`{said}` is NVMe's, and this drive is served as a plain block device: say --vfio-user or --nvme-tcp, or leave `{said}` out"
+                );
+                Err(Mistake::at(*key, message))
+            }
             _ => Ok(()),
         }
     }
+}
+
+/// Refuses what a drive of this name that is served cannot be.
+pub fn check(spec: &DriveSpec, name: &str, how: How) -> Result<(), Mistake> {
+    if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
+        let message =
+            "its name is part of its socket's and may have letters, digits, `-`, `_` and `.` only";
+        return Err(Mistake::at("name", message));
+    }
+    if spec.delay > 0 {
+        let message = "`delay` plays a slow medium where time stands still; in real time take a model, such as model=fixed:5ms";
+        return Err(Mistake::at("delay", message));
+    }
+    if spec.controllers != 1 {
+        let message = "`controllers` is of a machine's drive; a served drive has one for each place: say --vfio-user one.sock,two.sock, or --nvme-tcp with several addresses, and leave `controllers` out";
+        return Err(Mistake::at("controllers", message));
+    }
+    how.check(spec)
 }
 
 /// A drive to be served in `folder`. `patience`: how long to wait for a medium that is locked or a
@@ -103,18 +132,7 @@ fn checked(
     name: String,
     patience: Duration,
 ) -> Result<Planned> {
-    if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
-        bail!(
-            "its name is part of its socket's and may have letters, digits, `-`, `_` and `.` only"
-        );
-    }
-    if spec.delay > 0 {
-        bail!("`delay` plays a slow medium where time stands still; in real time take a model, such as model=fixed:5ms");
-    }
-    if spec.controllers != 1 {
-        bail!("`controllers` is of a machine's drive; a served drive has one for each place: say --vfio-user one.sock,two.sock, or --nvme-tcp with several addresses, and leave `controllers` out");
-    }
-    how.check(spec)?;
+    check(spec, &name, how)?;
     let model = resolved(spec.model.clone(), base, spec.has_pairs())?;
     let medium = spec.medium.or_size(model.capacity(), base);
     let (discard, before) = match how {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{bail, Result};
+use stasis_config::Mistake;
 use stasis_experiment::{Experiment, Polling, ServeSpec};
 use stasis_nvme::Subsystem;
 use stasis_runner::{controller, failure};
@@ -28,12 +29,13 @@ pub fn places(named: &Path) -> impl Iterator<Item = &Path> {
 }
 
 /// Checks what a server of vfio-user devices cannot have.
-pub fn check(serve: &ServeSpec) -> Result<()> {
+pub fn check(serve: &ServeSpec) -> Result<(), Mistake> {
     if serve.vfio_user.is_none() {
         return Ok(());
     }
     if serve.nvme_tcp.is_some() || !serve.ublk.is_empty() {
-        bail!("a drive is a vfio-user device, an NVMe/TCP target or a ublk device: leave out all but one of vfio-user, nvme-tcp and ublk");
+        let message = "a drive is a vfio-user device, an NVMe/TCP target or a ublk device: leave out all but one of vfio-user, nvme-tcp and ublk";
+        return Err(Mistake::at("vfio-user", message));
     }
     Ok(())
 }

@@ -1,0 +1,100 @@
+//! The file that an experiment was read from, in which its mistakes have lines.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value;
+use stasis_config::{Mistake, Places, Step};
+
+use crate::{Experiment, ExperimentError};
+
+/// The file that an experiment was read from, if it was. It is no part of what the experiment says:
+/// two experiments are equal whatever their files are.
+#[derive(Debug, Clone, Default)]
+pub struct Source {
+    file: Option<Arc<File>>,
+    // The place in the file of each machine, where one stands for several.
+    machines: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct File {
+    path: PathBuf,
+    places: Places,
+    /// The experiment as the file has it.
+    said: Value,
+}
+
+impl PartialEq for Source {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Source {
+    /// The file at `path`, of which an experiment has been read.
+    pub(crate) fn of(path: &Path, places: Places, experiment: &Experiment) -> Self {
+        let file = File { path: path.to_owned(), places, said: table(experiment) };
+        Self { file: Some(Arc::new(file)), machines: Vec::new() }
+    }
+
+    /// Has the machines be copies of those at these places.
+    pub(crate) fn copied(&mut self, from: Vec<usize>) {
+        self.machines = from.into_iter().map(|place| self.machine(place)).collect();
+    }
+
+    /// The place in the file of a machine.
+    fn machine(&self, place: usize) -> usize {
+        self.machines.get(place).copied().unwrap_or(place)
+    }
+
+    /// The error of a mistake in the experiment that is `now` this table: with file and line, if the
+    /// file says what is wrong.
+    pub(crate) fn error(&self, mistake: Mistake, now: &Value) -> ExperimentError {
+        let is_of_machine = mistake.path().next() == Some(&Step::from("machine"));
+        let mistake = match is_of_machine {
+            true => mistake.renumbered(1, |place| self.machine(place)),
+            false => mistake,
+        };
+        let said = self.file.as_ref().filter(|file| !file.is_changed(&mistake, now));
+        match said.and_then(|file| Some((file, file.places.error(&mistake)?))) {
+            Some((file, error)) => ExperimentError::File { path: file.path.clone(), error },
+            None => ExperimentError::Value(mistake.into()),
+        }
+    }
+}
+
+impl File {
+    /// Returns whether the value at fault is another than the file's: an option of the command line
+    /// gave it.
+    fn is_changed(&self, mistake: &Mistake, now: &Value) -> bool {
+        fn at<'a>(table: &'a Value, mistake: &Mistake) -> Option<&'a Value> {
+            let found = mistake.path().try_fold(table, |value, step| match step {
+                Step::Key(key) => value.get(key),
+                Step::Index(index) => value.get(index),
+            });
+            // Of a table, the values at fault are not known.
+            found.filter(|value| !value.is_null() && !value.is_object())
+        }
+        let now = at(now, mistake);
+        now.is_some() && now != at(&self.said, mistake)
+    }
+}
+
+/// The experiment as a table.
+fn table(experiment: &Experiment) -> Value {
+    serde_json::to_value(experiment).unwrap_or_default()
+}
+
+impl Experiment {
+    /// The experiment as a table, if a file is there to compare it with.
+    pub(crate) fn said(&self) -> Value {
+        self.source.file.as_ref().map(|_| table(self)).unwrap_or_default()
+    }
+
+    /// The error of a mistake in the experiment, found before [`Self::finish`]: with file and line, if
+    /// its file says what is wrong.
+    pub fn error(&self, mistake: Mistake) -> ExperimentError {
+        self.source.error(mistake, &self.said())
+    }
+}
