@@ -123,7 +123,8 @@ pub fn places(namespaces: &[NamespaceSpec], capacity: u64) -> Result<Vec<(u64, u
     let taken = named.clone().try_fold(0u64, u64::checked_add).filter(|&taken| taken <= capacity);
     let Some(taken) = taken else {
         return Err(format!(
-            "its namespaces are larger than its medium of {capacity} bytes: give them smaller sizes"
+            "its namespaces are larger than its medium of {}: give them smaller sizes",
+            units::format_size(capacity)
         ));
     };
     let open = (namespaces.len() - named.count()) as u64;

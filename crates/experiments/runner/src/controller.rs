@@ -105,8 +105,8 @@ pub fn check_model(spec: &DriveSpec, capacity: u64) -> Result<(), BuildError> {
 pub fn check_room(spec: &DriveSpec, capacity: u64) -> Result<()> {
     if capacity / u64::from(spec.namespaces) < 4096 {
         bail!(
-            "its medium has {} bytes, too few for {} namespaces of 4096 at least",
-            capacity,
+            "its medium has {}, too little for {} namespaces of 4KiB at least",
+            format_size(capacity),
             spec.namespaces
         );
     }

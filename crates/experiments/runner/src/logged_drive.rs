@@ -6,6 +6,7 @@ use std::io::{BufReader, BufWriter};
 use std::path::Path;
 
 use anyhow::{bail, Context, Result};
+use stasis_block::units::format_size;
 use stasis_crash::{read_log_writes, LoggedDevice, ReadLog, TraceWriter, TracedDrive};
 use stasis_experiment::{DriveSpec, Experiment};
 use stasis_media::MediumSpec;
@@ -48,10 +49,10 @@ pub fn trace_of_log(
         }
         if there.len() != device.capacity {
             bail!(
-                "{}: it has {} bytes and the drive {}: give the drive the size of the logged device",
+                "{}: it has {} and the drive {}: give the drive the size of the logged device",
                 path.display(),
-                there.len(),
-                device.capacity
+                format_size(there.len()),
+                format_size(device.capacity)
             );
         }
         let name = TraceOptions::before(0);

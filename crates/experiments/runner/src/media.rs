@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
+use stasis_block::units::format_size;
 use stasis_experiment::{DiskSpec, StateSpec};
 use stasis_media::{
     Durability, Execution, HostMedium, ImageSettings, Medium, MediumSpec, OpenOptions,
@@ -89,8 +90,9 @@ impl OpenMedium {
     pub fn check_blocks(&self, size: u64) -> Result<()> {
         if !self.capacity.is_multiple_of(size) {
             bail!(
-                "its medium has {} bytes, which is no multiple of its block size {size}",
-                self.capacity
+                "its medium has {}, which is no multiple of its block size {}",
+                format_size(self.capacity),
+                format_size(size)
             );
         }
         Ok(())

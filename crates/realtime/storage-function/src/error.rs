@@ -7,12 +7,12 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No shipped function has the name, and no file is there.
-    #[error("there is no function `{word}`: the nearest that is shipped is `{nearest}` (`stasis function list`); a file of your own needs its path, such as ./function.toml")]
+    #[error("there is no function `{word}`; {guess}`stasis function list` has those that are shipped; a file of your own needs its path, such as ./function.toml")]
     Unknown {
         /// The word given.
         word: String,
-        /// The nearest right one.
-        nearest: &'static str,
+        /// The nearest name as a question; empty where none resembles the word.
+        guess: String,
     },
     /// A definition is not as it should be.
     #[error("{place}: {cause}")]

@@ -48,9 +48,8 @@ pub fn find(word: &str) -> Result<Found, Error> {
     }
     let is_path = word.contains('/') || word.ends_with(".toml");
     if !is_path && !path.is_file() {
-        let distance = |name: &&str| strsim::damerau_levenshtein(word, name);
-        let nearest = SHIPPED.map(|(name, _)| name).into_iter().min_by_key(distance);
-        return Err(Error::Unknown { word: word.into(), nearest: nearest.unwrap_or("nfs") });
+        let guess = stasis_config::guess(word, SHIPPED.map(|(name, _)| name));
+        return Err(Error::Unknown { word: word.into(), guess });
     }
     let definition = Definition::read(&path)?;
     let base = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -95,6 +94,15 @@ pub fn new(folder: &Path) -> Result<PathBuf, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wrong_name_has_a_suggestion_only_if_one_resembles_it() {
+        let message = |word: &str| find(word).unwrap_err().to_string();
+        let (name, _) = SHIPPED[0];
+        let mistyped = &name[..name.len() - 1];
+        assert!(message(mistyped).contains(&format!("did you mean `{name}`?")), "{mistyped}");
+        assert!(!message("nosuch").contains("did you mean"));
+    }
 
     #[test]
     fn what_is_shipped_is_sound() {
