@@ -2,13 +2,8 @@
 
 use std::process::{Command, Stdio};
 
+use crate::readme::{commands, markdown};
 use crate::support::{Bench, Finished};
-
-#[path = "../documents/commands.rs"]
-mod commands;
-#[path = "../documents/markdown.rs"]
-#[allow(dead_code)] // another test has more to look for
-mod markdown;
 
 /// The page.
 const PAGE: &str = include_str!("../../../../../docs/guides/kernel-bug.md");

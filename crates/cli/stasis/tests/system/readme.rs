@@ -7,15 +7,15 @@ use std::sync::Mutex;
 use crate::reader::{Reader, Typed};
 
 #[path = "../documents/commands.rs"]
-mod commands;
+pub mod commands;
 #[path = "../documents/guides.rs"]
-mod guides;
+pub mod guides;
 #[path = "../documents/markdown.rs"]
 #[allow(dead_code)] // another test has more to look for
-mod markdown;
+pub mod markdown;
 #[path = "../documents/pages.rs"]
 #[allow(dead_code)] // only its folders
-mod pages;
+pub mod pages;
 
 use guides::Trial;
 use pages::root;
