@@ -89,6 +89,7 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 	$(TEST) --test system every_part -- --ignored --nocapture
 	$(TEST) --test system clusters -- --ignored --nocapture
 	$(TEST) --test system key_values -- --ignored --nocapture
+	$(TEST) --test system findings -- --ignored --nocapture
 	$(TEST) --test system endurance_groups -- --ignored --nocapture
 	$(TEST) --test system records_are_filtered -- --ignored --nocapture
 	$(TEST) --test key_value million -- --ignored --nocapture

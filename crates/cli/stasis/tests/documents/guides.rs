@@ -29,7 +29,10 @@ pub const SLOW: &[(&str, &str)] = &[
 ];
 
 /// Guides with a test of their own, and its place.
-pub const APART: &[(&str, &str)] = &[("guides/kernel-bug", "tests/system/kernel_bug.rs")];
+pub const APART: &[(&str, &str)] = &[
+    ("guides/findings", "tests/system/findings.rs"),
+    ("guides/kernel-bug", "tests/system/kernel_bug.rs"),
+];
 
 /// An entry of the list of blocks that are not tried: a page (`*`: any), the beginning of a command or of a block, and the reason.
 pub type Listed = (&'static str, &'static str, &'static str);

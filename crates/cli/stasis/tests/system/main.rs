@@ -20,6 +20,7 @@ mod expected;
 mod fabric;
 mod faults;
 mod files;
+mod findings;
 mod flash;
 mod images;
 mod kernel_bug;
