@@ -149,7 +149,7 @@ proptest! {
         let mut pair = Pair::new(power_loss);
         play(&mut pair, &commands, |pair| {
             let random = (0..30).map(|draw| Sampling::Random(seed.wrapping_add(draw)));
-            for sampling in [Sampling::Least, Sampling::Most, Sampling::Newest].into_iter().chain(random) {
+            for sampling in [Sampling::Least, Sampling::Most, Sampling::Newest, Sampling::Oldest].into_iter().chain(random) {
                 let left = pair.cache.sample(sampling);
                 let medium = pair.medium(&left);
                 assert!(pair.reference.media().contains(&medium), "{sampling:?} {medium:?}");
@@ -343,7 +343,7 @@ proptest! {
             }
         }
         let samplings = seeds.iter().map(|seed| Sampling::Random(*seed));
-        for sampling in samplings.chain([Sampling::Least, Sampling::Most, Sampling::Newest]) {
+        for sampling in samplings.chain([Sampling::Least, Sampling::Most, Sampling::Newest, Sampling::Oldest]) {
             let mut left = cache.sample(sampling);
             let durable: Vec<usize> =
                 cache.unsettled().filter(|(_, durable)| *durable).map(|(place, _)| place).collect();

@@ -24,7 +24,7 @@ pub struct Cut {
 ///
 /// The first states are those that decide, whatever the seed: everything that can be lost is lost,
 /// at the end, after each line of output, and just before and after each flush; and just before a
-/// flush of several changes, all of them but the newest.
+/// flush of several changes, all of them but one write: in turn the newest and the oldest.
 #[derive(Debug)]
 pub struct StateSampler {
     seed: u64,
@@ -94,7 +94,7 @@ fn fixed(trace: &Trace, span: (CutPoint, CutPoint)) -> (Vec<Fixed>, u64) {
     let least = |place| move |point| Fixed { point, sampling: Sampling::Least, place };
     let lines = std::iter::once(span.1).chain(trace.lines.iter().map(|(point, ..)| *point));
     let mut all: Vec<Fixed> = lines.map(least(Place::Line)).collect();
-    let mut newest = Vec::new();
+    let mut alone = Vec::new();
     for drive in &trace.drives {
         // Changes since the last flush.
         let mut changes = 0;
@@ -107,15 +107,18 @@ fn fixed(trace: &Trace, span: (CutPoint, CutPoint)) -> (Vec<Fixed>, u64) {
             let Some((_, event, _)) = request.end else { continue };
             all.extend([least(Place::AfterFlush)(event + 1), least(Place::BeforeFlush)(event)]);
             if several {
-                let (sampling, place) = (Sampling::Newest, Place::BeforeFlush);
-                newest.push(Fixed { point: event, sampling, place });
+                let sampling = match alone.len() % 2 {
+                    0 => Sampling::Newest,
+                    _ => Sampling::Oldest,
+                };
+                alone.push(Fixed { point: event, sampling, place: Place::BeforeFlush });
             }
         }
     }
-    all.extend(newest);
+    all.extend(alone);
     let mut known = HashSet::new();
     all.retain(|state| {
-        let is_new = known.insert((state.point, state.sampling == Sampling::Newest));
+        let is_new = known.insert((state.point, state.sampling != Sampling::Least));
         (span.0..=span.1).contains(&state.point) && is_new
     });
     let step = all.len().div_ceil(MAX_FIXED).max(1);

@@ -162,7 +162,7 @@ proptest! {
             let permitted = disks(&trace, &reference);
             let at = trace.time(point);
             let random = draws.iter().map(|&draw| Sampling::Random(draw));
-            for sampling in [Sampling::Least, Sampling::Most, Sampling::Newest].into_iter().chain(random) {
+            for sampling in [Sampling::Least, Sampling::Most, Sampling::Newest, Sampling::Oldest].into_iter().chain(random) {
                 let disk = disk(&enumerator, sampling);
                 let place = |sector: u64| disk[sector as usize];
                 prop_assert_eq!(oracle.check(point, at, |_, sector| place(sector)), Ok(()));
@@ -330,9 +330,10 @@ fn the_least_state_after_each_line_and_around_each_flush_is_always_there() {
 }
 
 /// A write, one that must not come before it, and a flush: if the order between them is lost, the
-/// state before the flush shows it in which only the newest write is there.
+/// state before the flush shows it in which only the newest write is there; or only the oldest, where a
+/// page cache has turned the order round.
 #[test]
-fn a_flush_of_several_changes_is_cut_with_the_newest_alone() {
+fn a_flush_of_several_changes_is_cut_with_one_write_alone() {
     let write = |sector: u64| Command::new(Operation::Write, sector * 512, 512);
     let trace = of_frames(&[
         Frame::Began { at: 10 },
@@ -346,23 +347,32 @@ fn a_flush_of_several_changes_is_cut_with_the_newest_alone() {
         completion(3, 18),
         request(4, 19, Command::flush()),
         completion(4, 20),
-        Frame::Over { at: 21 },
+        request(5, 21, write(3)),
+        completion(5, 22),
+        request(6, 23, write(4)),
+        completion(6, 24),
+        request(7, 25, Command::flush()),
+        completion(7, 26),
+        Frame::Over { at: 27 },
     ]);
     let sampler = StateSampler::new(&trace, 1, trace.span());
-    // The end, both sides of two flushes, and once more before the first, which has two changes. The
-    // end is the state after the second flush as well.
-    assert_eq!(sampler.fixed(), 5);
-    let newest: Vec<Cut> = (0..5)
+    // The end, both sides of three flushes, and once more before the first and the last, which have two
+    // changes. The end is the state after the last flush as well.
+    assert_eq!(sampler.fixed(), 8);
+    let alone: Vec<Cut> = (0..8)
         .map(|number| sampler.cut(&trace, number))
-        .filter(|cut| cut.sampling == Sampling::Newest)
+        .filter(|cut| cut.sampling != Sampling::Least)
         .collect();
-    let [cut] = newest[..] else { panic!("{newest:?}") };
-    assert_eq!((cut.number, cut.point, sampler.place(4)), (4, 5, Place::BeforeFlush));
+    let [first, last] = alone[..] else { panic!("{alone:?}") };
+    assert_eq!((first.number, first.point, sampler.place(6)), (6, 5, Place::BeforeFlush));
+    assert_eq!((first.sampling, last.sampling), (Sampling::Newest, Sampling::Oldest));
     let mut enumerator = Enumerator::new(&trace, false);
-    enumerator.go_to(cut.point);
-    let held = disk(&enumerator, cut.sampling);
-    let there: Vec<bool> = held.iter().map(|content| *content != Content::ZERO).collect();
-    assert_eq!(there[..3], [false, true, false], "the newest alone");
+    for (cut, there) in [(first, vec![1]), (last, vec![0, 1, 2, 3])] {
+        enumerator.go_to(cut.point);
+        let held = disk(&enumerator, cut.sampling).into_iter().enumerate();
+        let held = held.filter(|(_, content)| *content != Content::ZERO).map(|(sector, _)| sector);
+        assert_eq!(held.collect::<Vec<_>>(), there, "{cut:?}");
+    }
 }
 
 #[test]

@@ -22,6 +22,9 @@ pub enum Sampling {
     /// The newest write is left, and older ones are lost as far as they may be: what a missing
     /// order between two writes shows in.
     Newest,
+    /// The same with the oldest write: a page cache writes in the order of offsets, so that what an
+    /// application wrote last, such as a header, can be the oldest.
+    Oldest,
     /// A random state, drawn with this seed.
     Random(u64),
 }
@@ -40,7 +43,8 @@ impl VolatileCache {
         let left = match sampling {
             Sampling::Most => self.all_of(|_| true),
             Sampling::Least => self.least(),
-            Sampling::Newest => self.newest(),
+            Sampling::Newest => self.alone(|writes| writes.last()),
+            Sampling::Oldest => self.alone(|writes| writes.next()),
             Sampling::Random(seed) => self.random(Xoshiro256PlusPlus::seed_from_u64(seed)),
         };
         let mut left: Vec<_> = left.into_iter().collect();
@@ -79,12 +83,16 @@ impl VolatileCache {
         left
     }
 
-    fn newest(&self) -> Left {
-        let newest = self.can_be_lost().filter(|(_, change)| change.writes).last();
-        let Some((newest, Change { epoch, .. })) = newest else { return self.least() };
-        let epoch = *epoch;
+    /// One write of the newest epoch alone, the one that `pick` takes of them in their order.
+    fn alone(&self, pick: fn(&mut dyn Iterator<Item = usize>) -> Option<usize>) -> Left {
+        let writes = || self.can_be_lost().filter(|(_, change)| change.writes);
+        let Some(epoch) = writes().last().map(|(_, change)| change.epoch) else {
+            return self.least();
+        };
+        let mut of_epoch =
+            writes().filter(|(_, change)| change.epoch == epoch).map(|(index, _)| index);
         let mut left = self.all_of(|change| change.epoch < epoch);
-        left.insert(newest, Survival::Whole);
+        left.extend(pick(&mut of_epoch).map(|index| (index, Survival::Whole)));
         self.mend(&mut left, Holes::Cut);
         if self.unit_limit().is_some() {
             self.destage(epoch, &mut left, None);
