@@ -308,7 +308,7 @@ fn a_log_of_dm_log_writes_is_tested_without_a_run() {
         (&["--log-writes", "cut.log"][..], "cut.log: it is cut off in entry 3 of 4"),
         (&["--log-writes", "test.toml"], "test.toml: it is no log of dm-log-writes"),
         (&["--log-writes", "no.log"], "cannot read no.log"),
-        (&["--log-writes", "one.log", "--base", "short.img"], "it has 4096 bytes and the drive"),
+        (&["--log-writes", "one.log", "--base", "short.img"], "it has 4KiB and the drive"),
         (&["--log-writes", "one.log", "--trace", "b"], "cannot be used with"),
         (&["--base", "base.img"], "--log-writes"),
     ] {

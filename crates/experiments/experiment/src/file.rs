@@ -295,7 +295,7 @@ impl Experiment {
                 port.socket = folder.join(&port.socket);
             }
         }
-        experiment.source = Source::of(path, places, &experiment);
+        experiment.source = Source::of(path, places, experiment.table());
         experiment.check_drives().map_err(|mistake| experiment.error(mistake))?;
         Ok(experiment)
     }
@@ -324,6 +324,21 @@ impl Experiment {
             [] => vec!["machine".into()],
             _ => vec!["machine".into(), index.into()],
         }
+    }
+
+    fn table(&self) -> serde_json::Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// The experiment as a table, if a file is there to compare it with.
+    fn said(&self) -> serde_json::Value {
+        self.source.is_file().then(|| self.table()).unwrap_or_default()
+    }
+
+    /// The error of a mistake in the experiment, found before [`Self::finish`]: with file and line, if
+    /// its file says what is wrong.
+    pub fn error(&self, mistake: Mistake) -> ExperimentError {
+        self.source.error(mistake, &self.said())
     }
 
     /// Checks the experiment as a whole, and gives every drive a name.

@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(all, [(0, 8192), (8192, 4_186_112), (4_194_304, 3 << 20)]);
         assert_eq!(places(&[of(Some(8192))], 8192), Ok(vec![(0, 8192)]));
         let text = |list: &[NamespaceSpec], capacity| places(list, capacity).unwrap_err();
-        assert!(text(&[of(Some(8193))], 8192).contains("larger than its medium of 8192 bytes"));
+        assert!(text(&[of(Some(8193))], 8192).contains("larger than its medium of 8KiB"));
         assert!(text(&[of(Some(u64::MAX)), of(Some(1))], 8192).contains("larger"));
         assert!(text(&[of(Some(8192)), of(None)], 8192).contains("namespace[1] has less than 4096"));
         assert!(text(&[zoned], 8192).contains("namespace[0] has less than 1048576 bytes"));

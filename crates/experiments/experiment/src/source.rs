@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use stasis_config::{Mistake, Places, Step};
 
-use crate::{Experiment, ExperimentError};
+use crate::ExperimentError;
 
 /// The file that an experiment was read from, if it was. It is no part of what the experiment says:
 /// two experiments are equal whatever their files are.
@@ -32,10 +32,15 @@ impl PartialEq for Source {
 }
 
 impl Source {
-    /// The file at `path`, of which an experiment has been read.
-    pub(crate) fn of(path: &Path, places: Places, experiment: &Experiment) -> Self {
-        let file = File { path: path.to_owned(), places, said: table(experiment) };
+    /// The file at `path`, of which an experiment has been read: as a table, `said`.
+    pub(crate) fn of(path: &Path, places: Places, said: Value) -> Self {
+        let file = File { path: path.to_owned(), places, said };
         Self { file: Some(Arc::new(file)), machines: Vec::new() }
+    }
+
+    /// Returns whether there is a file.
+    pub(crate) fn is_file(&self) -> bool {
+        self.file.is_some()
     }
 
     /// Has the machines be copies of those at these places.
@@ -78,23 +83,5 @@ impl File {
         }
         let now = at(now, mistake);
         now.is_some() && now != at(&self.said, mistake)
-    }
-}
-
-/// The experiment as a table.
-fn table(experiment: &Experiment) -> Value {
-    serde_json::to_value(experiment).unwrap_or_default()
-}
-
-impl Experiment {
-    /// The experiment as a table, if a file is there to compare it with.
-    pub(crate) fn said(&self) -> Value {
-        self.source.file.as_ref().map(|_| table(self)).unwrap_or_default()
-    }
-
-    /// The error of a mistake in the experiment, found before [`Self::finish`]: with file and line, if
-    /// its file says what is wrong.
-    pub fn error(&self, mistake: Mistake) -> ExperimentError {
-        self.source.error(mistake, &self.said())
     }
 }

@@ -243,9 +243,11 @@ impl Measured {
     }
 }
 
-/// The least and the largest of some times (ns).
-fn ends(times: &Map<String, Value>) -> (f64, f64) {
-    let (min, max) = (number(times, "min") as f64, number(times, "max") as f64);
+/// The least and the largest of some times (ns): as fio tells them, else the `first` and the `last` that
+/// are known.
+fn ends(times: &Map<String, Value>, first: f64, last: f64) -> (f64, f64) {
+    let given = |key, known| times.get(key).and_then(Value::as_f64).unwrap_or(known);
+    let (min, max) = (given("min", first), given("max", last));
     (min, max.max(min))
 }
 
@@ -264,10 +266,11 @@ fn of_bins(times: &Map<String, Value>, place: &str) -> Result<(u64, Points), Cal
     if total == 0 {
         return Err(field(format!("{place}.bins"), "is empty: fio kept no latencies"));
     }
-    let (min, max) = ends(times);
+    let (first, last) = (bins.keys().next().copied(), bins.keys().next_back().copied());
+    let known = [first, last].map(|bin| bin.map_or((0.0, 0.0), bin_edges));
+    let (min, max) = ends(times, known[0].0, known[1].1);
     let mut points = vec![(0.0, min)];
     let mut before = 0u64;
-    let last = bins.keys().next_back().copied();
     for (&ns, &count) in &bins {
         let percent = |count: u64| count as f64 / total as f64 * 100.0;
         let (low, high) = bin_edges(ns);
@@ -293,7 +296,8 @@ fn of_percentiles(times: &Map<String, Value>, place: &str) -> Result<Points, Cal
         given.push((percent, ns));
     }
     given.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (min, max) = ends(times);
+    let known = [given.first(), given.last()].map(|point| point.map_or(0.0, |(_, ns)| *ns));
+    let (min, max) = ends(times, known[0], known[1]);
     let mut points = vec![(0.0, min)];
     points.extend(given.into_iter().map(|(percent, ns)| (percent, ns.clamp(min, max))));
     points.push((100.0, max));
@@ -375,6 +379,17 @@ mod tests {
         let output: Value = serde_json::from_str(OUTPUT).unwrap();
         let mean = output.pointer("/jobs/0/read/clat_ns/mean").and_then(Value::as_f64).unwrap();
         assert!((shape::mean(&read.percentiles) / mean - 1.0).abs() < 1e-6);
+    }
+
+    /// Without fio's `min` and `max` the first and the last percentile are the ends.
+    #[test]
+    fn ends_that_fio_does_not_tell_are_those_of_its_percentiles() {
+        let output = r#"{"fio version": "fio-3.33", "jobs": [{"jobname": "j", "job options": {"bs": "4k"},
+            "read": {"iops": 1, "total_ios": 9, "clat_ns": {"N": 9, "mean": 1000,
+            "percentile": {"1.000000": 900, "50.000000": 1000, "99.900000": 1100}}}}]}"#;
+        let profile = from_fio(output).unwrap();
+        let percentiles = &profile.operations[&Operation::Read][0].percentiles;
+        assert_eq!((percentiles[0].1, percentiles[percentiles.len() - 1].1), (900.0, 1100.0));
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub fn check(serve: &ServeSpec) -> Result<(), Mistake> {
         let message = "`dh-groups` is of hosts that authenticate: give them secrets (`host-secrets`), or leave it out";
         return Err(Mistake::at("dh-groups", message));
     }
-    groups(serve).map_err(|error| Mistake::at("dh-groups", format!("{error:#}")))?;
+    groups(serve).map_err(|error| Mistake::at("dh-groups", failure::told(&error)))?;
     let with_secrets = serve.host_secrets.keys().map(|nqn| ("host-secrets", nqn));
     for (key, nqn) in serve.hosts.iter().map(|nqn| ("hosts", nqn)).chain(with_secrets) {
         if nqn.is_empty() || nqn.len() > MAX_NQN {
