@@ -332,7 +332,10 @@ impl Experiment {
 
     /// The experiment as a table, if a file is there to compare it with.
     fn said(&self) -> serde_json::Value {
-        self.source.is_file().then(|| self.table()).unwrap_or_default()
+        match self.source.is_file() {
+            true => self.table(),
+            false => serde_json::Value::Null,
+        }
     }
 
     /// The error of a mistake in the experiment, found before [`Self::finish`]: with file and line, if

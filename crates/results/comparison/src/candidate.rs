@@ -126,13 +126,15 @@ impl Candidate {
         inputs
     }
 
-    /// The files of I/Os that [`Candidate::read`] reads for `path`.
+    /// The files that [`Candidate::read`] reads for `path`: of I/Os, and summaries.
     pub fn files(path: &Path) -> Vec<PathBuf> {
-        let file = |folder: PathBuf| {
-            let found = IOS_FILES.iter().map(|name| folder.join(name)).find(|file| file.exists());
-            found.unwrap_or(folder)
+        let files = |folder: PathBuf| {
+            let of_ios = IOS_FILES.iter().map(|name| folder.join(name)).find(|file| file.exists());
+            let summary =
+                Some(folder.join(stasis_report::SUMMARY_FILE)).filter(|file| file.exists());
+            of_ios.or(Some(folder)).into_iter().chain(summary)
         };
-        folders(path).into_iter().map(file).collect()
+        folders(path).into_iter().flat_map(files).collect()
     }
 
     /// Reads the results at `path`, or in the folders that it has: one run each. I/Os of the

@@ -74,7 +74,8 @@ impl Statistic {
             several => {
                 let figures: Option<Vec<f64>> =
                     several.iter().map(|run| Some(self.of(run)?.value)).collect();
-                of_runs(&figures?)
+                // No latency and no rate is below 0.
+                of_runs(&figures?).map(|found| found.not_below(0.0))
             }
         }
     }
@@ -153,6 +154,16 @@ impl Difference {
     /// Returns whether it is of latencies.
     pub fn is_of_latency(&self) -> bool {
         self.unit == Unit::Nanoseconds
+    }
+
+    /// "yes", "no", or "–" where it cannot be told.
+    pub(crate) fn significance(&self) -> &'static str {
+        let is_known = self.comparable && self.base.is_known() && self.value.is_known();
+        match self.significant {
+            true => "yes",
+            false if is_known => "no",
+            false => "–",
+        }
     }
 }
 

@@ -36,7 +36,7 @@ impl Comparison {
                 one.unit.with_interval(&one.base),
                 one.unit.with_interval(&one.value),
                 units::deviation(Some(one.percent)),
-                if one.significant { "yes" } else { "no" }.to_owned(),
+                one.significance().to_owned(),
             ]);
         }
         table
@@ -91,13 +91,13 @@ impl Comparison {
         let terms = [
             (
                 "Interval",
-                "of 95 %, in brackets: of one run, that of its I/Os as if they were independent; of several runs, that of the \
+                "of 95 %, in brackets, no figure below 0: of one run, that of its I/Os as if they were independent; of several runs, that of the \
                  runs' figures. A rate of one run has none.",
             ),
             (
                 "Significant",
                 "the intervals of the two figures do not overlap, the difference is large enough to matter (--least), and \
-                 both did the same I/Os.",
+                 both did the same I/Os. – stands where this cannot be told: other I/Os, or figures without an interval.",
             ),
             (
                 "The same I/Os",
@@ -106,7 +106,7 @@ impl Comparison {
             ),
             (
                 "Rates",
-                "I/Os and bytes over the time from a drive's first submission to its last completion.",
+                "I/Os and bytes over the operation's own time, as on the page of a run.",
             ),
         ];
         let terms = terms.map(|(term, text)| (term.to_owned(), text.to_owned())).to_vec();
@@ -295,7 +295,11 @@ impl Comparison {
             for (number, candidate) in self.candidates[1..].iter().enumerate() {
                 let found = row.iter().find(|one| one.candidate == candidate.name);
                 let cells = found.map_or(["–".to_owned(), "–".to_owned()], |one| {
-                    [one.unit.with_interval(&one.value), units::deviation(Some(one.percent))]
+                    let is_other = one.is_of_latency() && !one.comparable;
+                    let percent = (!is_other).then_some(one.percent);
+                    let difference =
+                        percent.map_or("–".into(), |one| units::deviation(Some(one)));
+                    [one.unit.with_interval(&one.value), difference]
                 });
                 if let Some(last) = table.rows.last_mut() {
                     last.extend(cells);
@@ -383,8 +387,11 @@ impl Comparison {
                 let base = dot(&self.candidates[0].name, 0, &one.base, String::new());
                 rows.push(Row { label: one.statistic.clone(), dots: vec![base] });
             }
-            let significant = if one.significant { "significant" } else { "not significant" };
-            let about = format!("{}, {significant}", units::deviation(Some(one.percent)));
+            let about = match one.significance() {
+                "–" => String::new(),
+                "yes" => format!("{}, significant", units::deviation(Some(one.percent))),
+                _ => format!("{}, not significant", units::deviation(Some(one.percent))),
+            };
             if let Some(row) = rows.last_mut() {
                 row.dots.push(dot(&one.candidate, colour, &one.value, about));
             }

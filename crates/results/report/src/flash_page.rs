@@ -132,7 +132,7 @@ fn roomier(name: &str, inside: &FlashInside) -> Option<String> {
         format!(
             "{name}: the array has {} % over-provisioning, the least that its geometry needs at this size, in place of {} %. \
              It collects less garbage than a larger drive of its kind. Fewer planes, fewer pages of a block or \
-             a larger drive allow less.",
+             a larger drive allow for less over-provisioning.",
             share(has),
             share(asked)
         )

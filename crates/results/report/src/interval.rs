@@ -43,6 +43,12 @@ impl Interval {
         self.known
     }
 
+    /// The interval without what is below `least`, where no figure can be.
+    #[must_use]
+    pub fn not_below(self, least: f64) -> Self {
+        Self { low: self.low.max(least), high: self.high.max(least), ..self }
+    }
+
     fn around(value: f64, half: f64) -> Self {
         Self { value, low: value - half, high: value + half, known: true }
     }

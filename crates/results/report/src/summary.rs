@@ -323,7 +323,8 @@ impl Summary {
         }
         extra.retain(|name, _| !OWN_FIELDS.contains(&name.as_str()));
         // Figures of several machines, and of drives that are shared, where there are any.
-        let machines: Vec<Value> = outcome.machines.iter().map(machine).collect();
+        let machines: Vec<Value> =
+            outcome.machines.iter().map(|one| machine(one, outcome)).collect();
         let of_shared = |shared: &SharedOutcome| {
             let mut shared = shared.clone();
             let its = |name: &str| shared.tenants.iter().any(|tenant| tenant.name == name);
@@ -508,14 +509,18 @@ fn processors(outcome: &Outcome) -> Vec<ProcessorSummary> {
     outcome.processors.each.iter().map(summary).collect()
 }
 
-fn machine(outcome: &MachineOutcome) -> Value {
+fn machine(outcome: &MachineOutcome, run: &Outcome) -> Value {
     let ending = outcome.ending.as_ref();
+    // The clock of a machine that waits is ahead of the run's end, at its next timer.
+    let end = run.boot_virtual_ns.saturating_add(run.virtual_ns);
+    let left = end.saturating_sub(outcome.started_ns.unwrap_or(0));
+    let virtual_ns = outcome.virtual_ns.map(|own| own.min(left));
     serde_json::json!({
         "name": outcome.name,
         "ending": ending.map_or("went-on", ending_name),
         "exit_status": ending.map(exit_status),
         "started_seconds": outcome.started_ns.map(seconds),
-        "virtual_seconds": outcome.virtual_ns.map(seconds),
+        "virtual_seconds": virtual_ns.map(seconds),
         "refused_help": outcome.refused_help,
         "refused_calls": outcome.refused_calls,
     })

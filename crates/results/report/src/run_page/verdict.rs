@@ -195,8 +195,8 @@ pub(super) fn drives(summary: &Summary, kind: Kind) -> (String, Table) {
         Kind::Server => "Latency is what the client got.",
     };
     let caption = format!(
-        "{latency} Rates are over the time from an operation's first submission to its last completion; operations of a \
-         mix share its time."
+        "{latency} Rates are over the time from an operation's first submission to its last completion; reads and \
+         writes of a mix have the mix's time."
     );
     let caption = match shared_page::loads(summary).is_empty() {
         true => caption,

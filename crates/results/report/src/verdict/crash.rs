@@ -2,7 +2,6 @@
 
 use super::{capital, counted, Verdict};
 use crate::table::Tone;
-use crate::units;
 
 /// The facts of a crash test.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +52,7 @@ impl CrashTest {
             counted(self.distinct, "different state", "different states")
         );
         let mut sentences = match &self.broken {
-            None => vec![format!("None of {states} had what a power cut must not leave.")],
+            None => vec![format!("{states}; none has what a power cut must not leave.")],
             Some(broken) => {
                 let causes = counted(broken.causes, "cause", "causes");
                 let findings = counted(broken.findings, "finding", "findings");
@@ -65,9 +64,8 @@ impl CrashTest {
         };
         if self.checked > 0 {
             sentences.push(format!(
-                "The check looked at {} of {} states in a guest.",
-                units::count(self.checked),
-                units::count(self.cuts)
+                "The check looked at what {} left, in a guest; the others left the same.",
+                counted(self.checked, "power cut", "power cuts"),
             ));
         }
         if let Some(rest) = &self.not_inspected {

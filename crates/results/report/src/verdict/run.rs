@@ -150,7 +150,7 @@ impl Run<'_> {
                 units::duration(busiest.p50 as f64)
             ),
             ios => format!(
-                "{} I/Os; most are {} of {}: {} a second, {}, half within {}.",
+                "{} I/Os; most are {} of {}: {} a second, {}, half take at most {}.",
                 units::count(ios),
                 units::operations(busiest.operation),
                 busiest.drive,
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!((verdict.word.as_str(), verdict.tone), ("exact", Tone::Good));
         assert_eq!(
             verdict.sentence,
-            "1,000 I/Os; most are reads of fast: 9,708 a second, 39.76 MB/s, half within 100 µs. Each percentile of \
+            "1,000 I/Os; most are reads of fast: 9,708 a second, 39.76 MB/s, half take at most 100 µs. Each percentile of \
              the latency equals the model's."
         );
         let failed = Run { end: End::Exited(3), ..run() }.verdict();

@@ -111,8 +111,9 @@ impl Tenants<'_> {
                     1 => format!("{} suffered", first.name),
                     many => format!("{many} tenants suffered"),
                 };
+                let most = if suffered.len() > 1 { " most" } else { "" };
                 let sentence = format!(
-                    "The tenant {} suffered most, at {}: there its p99 was {}, {} times the usual {}.{others}",
+                    "The tenant {} suffered{most}, at {}: there its p99 was {}, {} times the usual {}.{others}",
                     first.name,
                     units::duration(first.at),
                     units::duration(first.most),
