@@ -39,7 +39,8 @@ fn what_is_installed_works_and_is_stripped() {
         let name = String::from_utf8_lossy(section);
         assert!(!bytes.windows(section.len()).any(|window| window == section), "{name}");
     }
-    assert!(bytes.len() < 40_000_000, "{} bytes", bytes.len());
+    // With debugging information 174 MB, with names of functions 57.
+    assert!(bytes.len() < 45_000_000, "{} bytes", bytes.len());
     for file in [
         "share/man/man1/stasis.1",
         "share/man/man1/stasis-crash-test.1",
