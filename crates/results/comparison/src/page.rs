@@ -104,6 +104,7 @@ impl Comparison {
                 "of each operation as many I/Os and as many bytes, within 2 % of all; or in the same time a multiple of them \
                  in the same mix.",
             ),
+            ("–", "in a table: too few I/Os carry the figure, or there are none."),
             (
                 "Rates",
                 "I/Os and bytes over the operation's own time, as on the page of a run.",

@@ -419,13 +419,17 @@ impl Several<'_> {
             );
         }
         let differing = |ends: &Ends| !is_close(ends[0].1, ends[1].1, self.least);
-        let fastest =
-            times.filter(differing).or(latency.as_ref().map(|(_, ends)| *ends).filter(differing));
-        let (word, tone) = match (self.failed, fastest) {
+        // The tile names its measure: another one can be at the front of another measure.
+        let by_time = times.filter(differing).map(|ends| ("time", ends));
+        let by_latency = latency.as_ref().map(|(name, ends)| (name.as_ref(), *ends));
+        let least = by_time.or(by_latency.filter(|(_, ends)| differing(ends)));
+        let (word, tone) = match (self.failed, least) {
             (1.., _) => {
                 (format!("failed {} {} of {}", self.place, self.failed, self.each.len()), Tone::Bad)
             }
-            (0, Some([best, _])) => (format!("fastest: {}", self.each[best.0].0), Tone::Neutral),
+            (0, Some((measure, [best, _]))) => {
+                (format!("least {measure}: {}", self.each[best.0].0), Tone::Neutral)
+            }
             (0, None) if times.is_some() || latency.is_some() => {
                 ("no difference".to_owned(), Tone::Neutral)
             }
