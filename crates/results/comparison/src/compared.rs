@@ -122,7 +122,9 @@ impl Comparison {
         let latencies = || self.differences.iter().filter(|one| one.is_of_latency());
         let significant = || latencies().filter(|one| one.significant);
         let slower = significant().filter(|one| one.is_slower()).count();
-        let largest = significant().max_by(|a, b| a.percent.abs().total_cmp(&b.percent.abs()));
+        // By factor: an eighth is more than twice as much.
+        let factor = |one: &Difference| (one.value.value / one.base.value).ln().abs();
+        let largest = significant().max_by(|a, b| factor(a).total_cmp(&factor(b)));
         let largest = largest.map(|one| {
             format!(
                 "{} of {} of {} is {} in place of {} ({})",
