@@ -78,7 +78,7 @@ impl File {
                 Step::Key(key) => value.get(key),
                 Step::Index(index) => value.get(index),
             });
-            // Of a table, the values at fault are not known.
+            // The values at fault in a table are not known.
             found.filter(|value| !value.is_null() && !value.is_object())
         }
         let now = at(now, mistake);

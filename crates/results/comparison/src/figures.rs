@@ -156,14 +156,10 @@ impl Difference {
         self.unit == Unit::Nanoseconds
     }
 
-    /// "yes", "no", or "–" where it cannot be told.
-    pub(crate) fn significance(&self) -> &'static str {
+    /// Returns whether it is significant; none where this cannot be told.
+    pub(crate) fn significance(&self) -> Option<bool> {
         let is_known = self.comparable && self.base.is_known() && self.value.is_known();
-        match self.significant {
-            true => "yes",
-            false if is_known => "no",
-            false => "–",
-        }
+        (self.significant || is_known).then_some(self.significant)
     }
 }
 

@@ -36,7 +36,7 @@ impl Comparison {
                 one.unit.with_interval(&one.base),
                 one.unit.with_interval(&one.value),
                 units::deviation(Some(one.percent)),
-                one.significance().to_owned(),
+                one.significance().map_or("–", |yes| if yes { "yes" } else { "no" }).to_owned(),
             ]);
         }
         table
@@ -388,11 +388,10 @@ impl Comparison {
                 let base = dot(&self.candidates[0].name, 0, &one.base, String::new());
                 rows.push(Row { label: one.statistic.clone(), dots: vec![base] });
             }
-            let about = match one.significance() {
-                "–" => String::new(),
-                "yes" => format!("{}, significant", units::deviation(Some(one.percent))),
-                _ => format!("{}, not significant", units::deviation(Some(one.percent))),
-            };
+            let about = one.significance().map_or(String::new(), |yes| {
+                let significant = if yes { "significant" } else { "not significant" };
+                format!("{}, {significant}", units::deviation(Some(one.percent)))
+            });
             if let Some(row) = rows.last_mut() {
                 row.dots.push(dot(&one.candidate, colour, &one.value, about));
             }

@@ -207,7 +207,7 @@ impl DriveStatistics {
 
     /// The figures, after [`Self::sort`].
     pub(crate) fn summary(&self) -> DriveSummary {
-        let spans: Vec<_> = self.operations.iter().map(|operation| operation.active).collect();
+        let spans = self.operations.each_ref().map(|operation| operation.active);
         let [read, write, flush, discard, write_zeroes, copy, verify, barrier] =
             self.operations.each_ref().map(|operation| {
                 operation.summary(operation.active.mixed_with(operation.count, &spans))

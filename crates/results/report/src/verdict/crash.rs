@@ -2,6 +2,7 @@
 
 use super::{capital, counted, Verdict};
 use crate::table::Tone;
+use crate::units;
 
 /// The facts of a crash test.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,8 +65,9 @@ impl CrashTest {
         };
         if self.checked > 0 {
             sentences.push(format!(
-                "The check looked at what {} left, in a guest; the others left the same.",
-                counted(self.checked, "power cut", "power cuts"),
+                "The check looked at {} of {} in a guest.",
+                units::count(self.checked),
+                counted(self.cuts, "power cut", "power cuts"),
             ));
         }
         if let Some(rest) = &self.not_inspected {
