@@ -73,7 +73,7 @@ fn what_happens_inside_is_told_and_changes_nothing() {
         assert!(track.kind != TrackKind::Vcpu || last == span.begin, "{span:?} after {last}");
     }
     let of = |kind: TrackKind| all.iter().filter(move |(track, _)| track.kind == kind);
-    let programs = of(TrackKind::Nand).filter(|(_, span)| span.what == What::Program).count();
+    let programs = of(TrackKind::Nand).filter(|(_, span)| span.activity == What::Program).count();
     assert!(programs > 100, "{programs} programs");
     assert!(of(TrackKind::Channel).count() >= programs);
     for name in ["desk.disk", "readers"] {
@@ -105,7 +105,7 @@ fn what_happens_inside_is_told_and_changes_nothing() {
     let running = |number: u64| -> u64 {
         let name = format!("vCPU {number}");
         let runs = of(TrackKind::Vcpu).filter(|(track, span)| {
-            track.name == name && span.what == What::Running && span.end > begin
+            track.name == name && span.activity == What::Running && span.end > begin
         });
         runs.map(|(_, span)| span.end - span.begin.max(begin)).sum()
     };
