@@ -278,8 +278,8 @@ impl Comparison {
         let mut columns = ["drive", "operation", "figure"].map(Column::left).to_vec();
         columns.push(Column::right(self.candidates[0].name.clone()));
         for candidate in &self.candidates[1..] {
-            let of = |name: &str| Column::right(name).under(candidate.name.clone());
-            columns.extend(["figure", "difference"].map(of));
+            let column_of = |name: &str| Column::right(name).under(candidate.name.clone());
+            columns.extend(["figure", "difference"].map(column_of));
         }
         let mut table = Table::new(columns);
         let same = |a: &Difference, b: &Difference| {
@@ -356,13 +356,13 @@ impl Comparison {
 
     /// The commands that repeat what is compared.
     fn repeats(&self) -> Option<Section> {
-        let of = |one: &Candidate| {
+        let blocks_of = |one: &Candidate| {
             let commands = one.runs.iter().filter_map(|run| run.repeat.clone());
             let commands: Vec<_> = commands.map(Block::Command).collect();
             let name = Block::Prose(format!("{}:", one.name));
             (!commands.is_empty()).then(|| [vec![name], commands].concat())
         };
-        let blocks: Vec<_> = self.candidates.iter().filter_map(of).flatten().collect();
+        let blocks: Vec<_> = self.candidates.iter().filter_map(blocks_of).flatten().collect();
         let mut section = Section::new("To repeat the runs themselves").folded();
         section.blocks = blocks;
         (!section.blocks.is_empty()).then_some(section)

@@ -80,7 +80,7 @@ pub fn main(
         branches.push(branch);
     }
     let stop = stop_on_signals()?;
-    let mut changed = Changed { of: &run, base: &base, at: wish.at.clone(), call: None };
+    let mut changed = Changed { run: &run, base: &base, at: wish.at.clone(), call: None };
     // All of them are checked before any is run.
     let mut has_commands = false;
     for branch in &branches {
