@@ -279,8 +279,8 @@ impl Comparison {
         let mut columns = ["drive", "operation", "figure"].map(Column::left).to_vec();
         columns.push(Column::right(self.candidates[0].name.clone()));
         for candidate in &self.candidates[1..] {
-            let of = |name: &str| Column::right(name).under(candidate.name.clone());
-            columns.extend(["figure", "difference"].map(of));
+            let column_of = |name: &str| Column::right(name).under(candidate.name.clone());
+            columns.extend(["figure", "difference"].map(column_of));
         }
         let mut table = Table::new(columns);
         let same = |a: &Difference, b: &Difference| {
@@ -359,7 +359,7 @@ impl Comparison {
     fn repeats(&self) -> Option<Section> {
         let several = self.candidates.iter().flat_map(|one| &one.runs).count() > 1;
         let mut number = 0;
-        let mut of = |one: &Candidate| {
+        let mut blocks_of = |one: &Candidate| {
             let commands = one.runs.iter().filter_map(|run| run.repeat.as_ref());
             let commands: Vec<_> = commands
                 .map(|command| {
@@ -374,7 +374,7 @@ impl Comparison {
             let name = Block::Prose(format!("{}:", one.name));
             (!commands.is_empty()).then(|| [vec![name], commands].concat())
         };
-        let blocks: Vec<_> = self.candidates.iter().filter_map(&mut of).flatten().collect();
+        let blocks: Vec<_> = self.candidates.iter().filter_map(&mut blocks_of).flatten().collect();
         let mut section = Section::new("To repeat the runs themselves").folded();
         section.blocks = blocks;
         (!section.blocks.is_empty()).then_some(section)
