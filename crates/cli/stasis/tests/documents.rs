@@ -132,8 +132,6 @@ fn every_block_of_a_guide_is_tried_or_listed() {
     assert!(tried > 150, "{tried} blocks");
 }
 
-/// The guide's domain for libvirt has the device of its command line, in memory that is shared. Where
-/// libvirt's schemas and xmllint are installed, it is valid by them.
 #[test]
 fn a_line_is_printed_with_any_figures_and_no_other_words() {
     let printed = "drive0  read  124  46.1 µs  61.2 µs  –\n(gdb) watch x\nin submit_bio ()";
@@ -146,6 +144,8 @@ fn a_line_is_printed_with_any_figures_and_no_other_words() {
     }
 }
 
+/// The guide's domain for libvirt has the device of its command line, in memory that is shared. Where
+/// libvirt's schemas and xmllint are installed, it is valid by them.
 #[test]
 fn the_domain_for_libvirt_is_one() {
     let page = text_of(&root().join("docs/guides/vfio-user.md"));
