@@ -353,14 +353,14 @@ struct State<'a> {
 }
 
 impl State<'_> {
-    fn finding(&self, drive: Option<usize>, kind: Kind, what: String) -> Finding {
+    fn finding(&self, drive: Option<usize>, kind: Kind, description: String) -> Finding {
         let name = |index: usize| self.trace.header.drives[index].name.clone();
         Finding {
             state: self.cut.number,
             at: self.at,
             drive: drive.map(name),
             kind,
-            what,
+            what: description,
             repeats: None,
             write: None,
             bytes: Vec::new(),
@@ -441,11 +441,11 @@ impl State<'_> {
         match check.check(&mut view).map_err(|error| anyhow::anyhow!("{error}"))? {
             Verdict::Sound => {}
             Verdict::Repaired(_) => outcome.repaired += 1,
-            Verdict::Broken(what) => {
-                outcome.findings.push(self.finding(None, Kind::Check, what));
+            Verdict::Broken(description) => {
+                outcome.findings.push(self.finding(None, Kind::Check, description));
             }
-            Verdict::Late(what) => {
-                outcome.findings.push(self.finding(None, Kind::Late, what));
+            Verdict::Late(description) => {
+                outcome.findings.push(self.finding(None, Kind::Late, description));
             }
         }
         Ok(())

@@ -80,7 +80,7 @@ pub struct Live {
     /// When the run began.
     pub begun: Instant,
     /// When it was last told of the run.
-    pub told: Option<Instant>,
+    pub reported: Option<Instant>,
 }
 
 /// The facts known about a run at its end.
@@ -252,8 +252,8 @@ impl<'a> Relay<'a> {
     /// Shows the run so far.
     fn show_live(&mut self, now: Nanos) -> io::Result<()> {
         let (Some(live), Some(begin)) = (&mut self.live, self.started) else { return Ok(()) };
-        if live.told.is_none_or(|told| told.elapsed() >= TOLD) {
-            live.told = Some(Instant::now());
+        if live.reported.is_none_or(|last| last.elapsed() >= TOLD) {
+            live.reported = Some(Instant::now());
             self.observer.event(Event::SoFar(&self.writer.so_far(begin, now)))?;
         }
         if live.page.is_due() {

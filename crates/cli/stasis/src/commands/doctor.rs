@@ -149,7 +149,7 @@ fn gather() -> Result<Findings> {
     let can = soft.install.is_empty() && enough(soft.available_memory) && not_writable.is_none();
     let boot = (needed && can).then(|| {
         let mut steps = Steps::new();
-        let mut progress = |what: &str, fraction: Option<f64>| steps.step(what, fraction);
+        let mut progress = |step: &str, fraction: Option<f64>| steps.step(step, fraction);
         stasis_emulated_host::boot(&host, &Control::default(), &mut progress)
     });
     let guest_built =

@@ -3,6 +3,7 @@
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Mutex;
+use std::time::Instant;
 
 use crate::reader::{Reader, Typed};
 
@@ -84,14 +85,18 @@ fn follow(name: &str) {
 }
 
 /// Does it with each of `names`, two at a time; a page that fails does not hide the next.
-fn each(names: Vec<String>, what: fn(&str)) {
+fn each(names: Vec<String>, follow: fn(&str)) {
     let (names, failed) = (Mutex::new(names.into_iter()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| loop {
                 let next = names.lock().unwrap().next();
                 let Some(name) = next else { break };
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| what(&name))) {
+                let begun = Instant::now();
+                let result = catch_unwind(AssertUnwindSafe(|| follow(&name)));
+                let end = if result.is_ok() { "works" } else { "FAILED" };
+                eprintln!("{name} {end}: {:.0} s", begun.elapsed().as_secs_f64());
+                if let Err(panic) = result {
                     let message = panic.downcast_ref::<String>().cloned().unwrap_or_default();
                     failed.lock().unwrap().push(format!("{name}: {message}"));
                 }
