@@ -80,10 +80,15 @@ impl Inside {
             Some(Self::Parts { parts }) => {
                 let mut all = Vec::new();
                 for PartInside { start, inside } in parts {
-                    let moved = |of: SlowCommand| SlowCommand { offset: of.offset + *start, ..of };
+                    let moved = |command: SlowCommand| SlowCommand {
+                        offset: command.offset + *start,
+                        ..command
+                    };
                     all.extend(Self::take_slowest(inside).into_iter().map(moved));
                 }
-                all.sort_by_key(|of| std::cmp::Reverse(of.end.saturating_sub(of.begin)));
+                all.sort_by_key(|command| {
+                    std::cmp::Reverse(command.end.saturating_sub(command.begin))
+                });
                 all
             }
             Some(Self::Slowest { slowest }) => {

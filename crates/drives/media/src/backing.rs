@@ -72,7 +72,7 @@ impl Backing {
         check_size(&path(), capacity, self.direct)?;
         self.file.set_len(capacity).map_err(|source| OpenError::Os {
             path: path(),
-            what: "give it another size",
+            action: "give it another size",
             source,
         })?;
         self.capacity.store(capacity, Ordering::Relaxed);

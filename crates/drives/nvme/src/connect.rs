@@ -184,7 +184,11 @@ impl Subsystem {
             }
             _ if host.transport != Transport::Fabrics || discovery => return Err(unknown),
             queue if queue > pairs => return Err(ConnectError::command(QUEUE)),
-            _ if host.connected.as_ref().is_none_or(|of| of.nqn != connect.host.nqn) => {
+            _ if host
+                .connected
+                .as_ref()
+                .is_none_or(|connected| connected.nqn != connect.host.nqn) =>
+            {
                 return Err(ConnectError::data(field::HOST));
             }
             _ if host.connected.as_ref() != Some(&connect.host) => {

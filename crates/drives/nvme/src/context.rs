@@ -136,13 +136,13 @@ impl ControllerMut<'_> {
         self.host.check_warnings(memory, asked);
     }
 
-    /// Reports what has changed of the namespaces.
+    /// Reports the changes of the namespaces.
     pub(crate) fn report_changes(&mut self, memory: &dyn Memory) {
         let Io { changes, attachments, reservations, .. } = &*self.io;
         if self.host.seen_changes != changes.count() {
             let features = self.io.features(self.host.id);
-            let of = (features, reservations.host_of(self.host.id));
-            self.host.report_changes(memory, changes, of, attachments);
+            let audience = (features, reservations.host_of(self.host.id));
+            self.host.report_changes(memory, changes, audience, attachments);
         }
     }
 }

@@ -203,9 +203,9 @@ pub(crate) fn is_marked(header: &Header) -> bool {
 /// An [`ImageError`] that names the file that cannot be read or written.
 pub(crate) fn recover(image: &Path, header: &Header) -> Result<bool, ImageError> {
     let path = path_of(image);
-    let os = |path: &Path, what| {
+    let os = |path: &Path, action| {
         let path = path.to_owned();
-        move |source| ImageError::Os { path, what, source }
+        move |source| ImageError::Os { path, action, source }
     };
     let logged = is_marked(header);
     let log = match File::options().read(true).write(true).open(&path) {

@@ -278,6 +278,15 @@ impl CrashTest<'_> {
         }
     }
 
+    /// Interval of the check. A state that is asked for is checked.
+    pub(crate) fn interval(&self) -> u64 {
+        if self.state.is_some() {
+            1
+        } else {
+            self.check_every
+        }
+    }
+
     fn explore(
         &self,
         mut session: Session,
@@ -348,8 +357,7 @@ impl CrashTest<'_> {
         }
         let mut observed = Ok(());
         let strict = session.is_strict();
-        // A state that is asked for is checked.
-        let check_every = if self.state.is_some() { 1 } else { self.check_every };
+        let check_every = self.interval();
         let together = Together { trace, strict, rounds: &rounds, check_every, oracle: true };
         let total = total as u64;
         let mut outcome = together::explore(&together, checks, stop, |done| {

@@ -110,6 +110,7 @@ impl Report {
             not_repeated: not_repeated(&outcome.not_repeated),
             is_stopped: outcome.stopped,
             checked: outcome.checked,
+            check_every: self.check_every,
             broken,
         };
         let flushes = self.course.flushes.iter().flatten();

@@ -51,6 +51,8 @@ pub struct Report {
     /// Flushes of the guest that cover a write in flight, and whether they cover nothing of it.
     pub(crate) overlapping_flushes: u64,
     pub(crate) strict: bool,
+    /// Interval of the check: it looked at one of this many power cuts.
+    pub(crate) check_every: u64,
     /// The inspected states and the findings.
     #[serde(flatten)]
     pub outcome: Outcome,
@@ -260,6 +262,7 @@ impl Report {
             deciding: plan.deciding(),
             overlapping_flushes: session.overlapping_flushes(),
             strict: session.is_strict(),
+            check_every: test.interval(),
             seconds,
             states_per_hour: outcome.cuts as f64 / seconds.max(1e-9) * 3600.0,
             repeat: outcome.findings.iter().map(repeat).collect(),

@@ -34,7 +34,7 @@ pub struct ToldCommand {
 
 impl ToldCommand {
     fn of(span: &Span) -> Self {
-        let &Span { what, offset, bytes, begin, end, number, cause, whom, .. } = span;
+        let &Span { activity: what, offset, bytes, begin, end, number, cause, whom, .. } = span;
         let after = (cause != Cause::None).then_some((number, cause));
         let (parts, number) = (Parts::default(), whom.first_command());
         Self { what, offset, bytes, begin, end, parts, after, number }

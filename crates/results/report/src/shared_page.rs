@@ -73,7 +73,7 @@ fn drive(
     resolution: Resolution,
 ) -> Section {
     let mut section = Section::new(format!("Tenants of {}", shared.name))
-        .with(Block::Prose(scheduler(&shared.scheduler)))
+        .with(Block::Prose(format!("{} {}", scheduler(&shared.scheduler), division(&shared.scheduler))))
         .with(Block::Table(
             "The service of each tenant as the drive's scheduler counted it, with the I/Os of guests' boots, which \
              the table at the top leaves out. Virtual disks are named MACHINE.DISK, workloads run on the host."
@@ -234,6 +234,22 @@ fn scheduler(scheduler: &Value) -> String {
     }
 }
 
+/// What a scheduler's weights divide, and when shares differ from them (docs/reference/schedulers.md).
+fn division(scheduler: &Value) -> &'static str {
+    let by_time = scheduler.get("charge_time").and_then(Value::as_bool) == Some(true);
+    match (scheduler.get("kind").and_then(Value::as_str), by_time) {
+        (Some("bfq"), true) | (Some("cfq"), _) => {
+            "Weights divide the drive's time among those with requests at that time. So a share of the amount differs \
+             from the weight's where somebody asks seldom, asks for one request at a time, or makes the drive seek."
+        }
+        (Some("bfq"), false) => {
+            "Weights divide the amount among those with requests at that time. So a share differs from the weight's where \
+             somebody asks seldom, or for one request at a time."
+        }
+        _ => "It takes no account of weights: a share is what somebody asked for.",
+    }
+}
+
 /// Each tenant's and each workload's name, weight, requests and bytes.
 fn got(shared: &SharedOutcome) -> impl Iterator<Item = (&str, u32, u64, u64)> {
     let tenants = shared.tenants.iter();
@@ -249,7 +265,8 @@ fn got(shared: &SharedOutcome) -> impl Iterator<Item = (&str, u32, u64, u64)> {
 }
 
 fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
-    let columns = ["weight", "requests", "of them at boot", "amount", "share"].map(Column::right);
+    let columns = ["weight", "requests", "of them at boot", "asked for", "amount", "share"]
+        .map(Column::right);
     let mut table = Table::new([Column::left("who")].into_iter().chain(columns).collect());
     let all: u64 = got(shared).map(|(.., bytes)| bytes).sum();
     for (name, weight, requests, bytes) in got(shared) {
@@ -260,11 +277,22 @@ fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
             weight.to_string(),
             units::count(requests),
             units::count(boot.map_or(0, |drive| drive.boot_ios)),
+            asked(shared, name),
             units::bytes(bytes),
             format!("{} %", units::significant(share, 3)),
         ]);
     }
     table
+}
+
+/// The part of the steps in which somebody had requests.
+fn asked(shared: &SharedOutcome, name: &str) -> String {
+    let tail = shared.tails.iter().find(|tail| tail.name == name);
+    let steps = tail.map(|tail| &tail.p99_ns_each_step).filter(|steps| !steps.is_empty());
+    steps.map_or("–".to_owned(), |steps| {
+        let used = steps.iter().filter(|p99| p99.is_some()).count();
+        format!("{} % of the time", units::significant(100.0 * used as f64 / steps.len() as f64, 2))
+    })
 }
 
 fn help(tenants: &[TenantOutcome]) -> Table {

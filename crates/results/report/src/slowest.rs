@@ -204,8 +204,8 @@ impl Waits {
         (!parts.is_empty()).then_some(Self { count, parts })
     }
 
-    /// The largest parts in words: `buffer full behind a collection, 76 %; queue, 12 %`. At most
-    /// three, and no more once nine tenths of the time are told.
+    /// The largest parts in words: `buffer full behind a collection, 76 %; queue behind other commands,
+    /// 12 %`. At most three, and no more once they are nine tenths of the time.
     pub fn words(&self) -> String {
         if let [("model", _)] = self.parts[..] {
             return "all of it in the model, which tells no parts".to_owned();
@@ -218,6 +218,10 @@ impl Waits {
                 break;
             }
             told += share;
+            let name = match *name {
+                "queue" => "queue behind other commands",
+                name => name,
+            };
             words.push(format!("{name}, {} %", units::significant(100.0 * share, 3)));
         }
         words.join("; ")
@@ -314,7 +318,7 @@ pub(crate) fn times(
                 ),
                 parts: io.timeline(),
                 note: format!(
-                    "{}stasis why RESULTS {drive}:{order} tells what was before it.",
+                    "{}In this page's folder, stasis why . {drive}:{order} shows what was before it.",
                     who.unwrap_or_default()
                 ),
             });

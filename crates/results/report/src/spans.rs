@@ -82,7 +82,7 @@ impl SpanFile {
         };
         let nand = matches!(track.kind, TrackKind::Channel | TrackKind::Nand);
         let block = nand || track.kind == TrackKind::Collection;
-        let page = nand && span.what != What::Erase;
+        let page = nand && span.activity != What::Erase;
         let or_none = |number: Option<u32>| number.map_or(Cell::Missing, Cell::Int);
         let long = |number: Option<u64>| number.map_or(Cell::Missing, Cell::Long);
         let Span { whom, .. } = *span;
@@ -93,7 +93,7 @@ impl SpanFile {
             Cell::Int(span.track),
             Cell::Word(name),
             Cell::Short(span.lane),
-            Cell::Word(&self.whats[span.what as usize]),
+            Cell::Word(&self.whats[span.activity as usize]),
             Cell::Word(&self.steps[span.step as usize]),
             Cell::Word(&self.causes[span.cause as usize]),
             Cell::Long(span.begin),

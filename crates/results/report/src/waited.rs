@@ -156,7 +156,7 @@ impl Waited {
         while let Some((track, span)) = spans.next_span()? {
             let its = track.owner == drive && track.kind == TrackKind::Collection;
             if let Some(number) = span.whom.its_collection().filter(|_| its) {
-                emptied.insert(number, (span.what, span.block));
+                emptied.insert(number, (span.activity, span.block));
             }
             if its && span.begin < end && span.end > since {
                 let of = (track.lun, track.plane);
@@ -176,7 +176,7 @@ impl Waited {
                 let one = before.entry((span.track, span.number)).or_insert_with(|| Before {
                     track: named(track),
                     number: span.number,
-                    what: span.what,
+                    what: span.activity,
                     of: ForWhom::of(&span),
                     block: span.block,
                     time: 0,
@@ -192,7 +192,7 @@ impl Waited {
             track: named(track),
             times: (span.begin, span.end),
         };
-        let Span { what, block, page, .. } = first;
+        let Span { activity: what, block, page, .. } = first;
         let (of, steps) = (ForWhom::of(&first), own.iter().map(step).collect());
         let mut all = Self { number, what, of, block, page, steps, before, collections };
         for of in all.whoms() {

@@ -463,15 +463,16 @@ fn activity(
         if !of_drive || begin >= end {
             continue;
         }
-        let one = all.entry((span.track, span.what as u8, span.cause as u8)).or_insert_with(|| {
-            Activity {
-                track: format!("{} {}", track.kind.name(), track.name),
-                what: span.what,
-                cause: span.cause,
-                time: 0,
-                count: 0,
-            }
-        });
+        let one =
+            all.entry((span.track, span.activity as u8, span.cause as u8)).or_insert_with(|| {
+                Activity {
+                    track: format!("{} {}", track.kind.name(), track.name),
+                    what: span.activity,
+                    cause: span.cause,
+                    time: 0,
+                    count: 0,
+                }
+            });
         one.time += end - begin;
         one.count += 1;
     }

@@ -73,7 +73,8 @@ fn what_happens_inside_is_told_and_changes_nothing() {
         assert!(track.kind != TrackKind::Vcpu || last == span.begin, "{span:?} after {last}");
     }
     let of_kind = |kind: TrackKind| all.iter().filter(move |(track, _)| track.kind == kind);
-    let programs = of_kind(TrackKind::Nand).filter(|(_, span)| span.what == What::Program).count();
+    let programs =
+        of_kind(TrackKind::Nand).filter(|(_, span)| span.activity == What::Program).count();
     assert!(programs > 100, "{programs} programs");
     assert!(of_kind(TrackKind::Channel).count() >= programs);
     for name in ["desk.disk", "readers"] {
@@ -105,7 +106,7 @@ fn what_happens_inside_is_told_and_changes_nothing() {
     let running = |number: u64| -> u64 {
         let name = format!("vCPU {number}");
         let runs = of_kind(TrackKind::Vcpu).filter(|(track, span)| {
-            track.name == name && span.what == What::Running && span.end > begin
+            track.name == name && span.activity == What::Running && span.end > begin
         });
         runs.map(|(_, span)| span.end - span.begin.max(begin)).sum()
     };

@@ -256,7 +256,7 @@ impl Faults {
         self.rotten.retain(|sector, _| !sectors.contains(sector));
     }
 
-    /// Writes of a command that goes below which faults have taken back or moved: each a place and
+    /// Returns the writes by which faults take back or move a command on its way down: each a place and
     /// its bytes, in order.
     fn writes(
         &mut self,
@@ -271,8 +271,8 @@ impl Faults {
         match kind {
             DriveFaultKind::TornWrite => {
                 let sectors = length / SECTOR;
-                let left = SECTOR * (1 + random.below(sectors - 1));
-                vec![(offset + left, old.split_off(left as usize))]
+                let kept = SECTOR * (1 + random.below(sectors - 1));
+                vec![(offset + kept, old.split_off(kept as usize))]
             }
             DriveFaultKind::MisdirectedWrite => {
                 let places = capacity.saturating_sub(length) / length.max(1);

@@ -315,8 +315,8 @@ fn set_features(
         }
     }
     // All queues are given, whatever was asked for.
-    let told = if identifier == feature::NUMBER_OF_QUEUES { current } else { 0 };
-    Ok(Outcome::Done(told.into()))
+    let granted = if identifier == feature::NUMBER_OF_QUEUES { current } else { 0 };
+    Ok(Outcome::Done(granted.into()))
 }
 
 /// Sets a feature that there is, for the controller or the namespaces that it concerns.

@@ -174,7 +174,7 @@ mod tests {
         let recorded: Vec<_> = watch
             .take()
             .iter()
-            .map(|span| (span.track, span.what, span.begin, span.end, span.number))
+            .map(|span| (span.track, span.activity, span.begin, span.end, span.number))
             .collect();
         let (run, idle) = (What::Running, What::Idle);
         assert_eq!(

@@ -9,7 +9,7 @@ use crate::cluster;
 use crate::page::Head;
 use crate::so_far::RUNNING;
 use crate::summary::{DriveSummary, OperationSummary, Summary};
-use crate::table::{Column, Table, Tone};
+use crate::table::{Column, Table};
 use crate::verdict::{Busiest, End, Precision, Run, Tenants, Verdict};
 use crate::{shared_page, text, thresholds, units, Repeat, Waits};
 
@@ -30,22 +30,12 @@ pub(super) fn head(
             ("Wall-clock time", seconds(summary.wall_seconds)),
         ],
     };
-    let machines = answer.as_ref().and_then(|answer| answer.verdict(summary));
+    let machines = answer.as_ref().and_then(|answer| answer.verdict.clone());
     let verdict = shared_page::tenants(summary, time, |tenants| {
         run(summary, kind, machines, tenants).verdict()
     });
     // What the user asked of the run comes before all that nobody asked.
-    let verdict = match thresholds::verdict(summary) {
-        Some((met, Tone::Good, told)) => Verdict {
-            word: format!("{met}; {}", verdict.word),
-            sentence: format!("{told} {}", verdict.sentence),
-            ..verdict
-        },
-        Some((word, tone, told)) => {
-            Verdict { word, tone, sentence: format!("{told} {}", verdict.sentence) }
-        }
-        None => verdict,
-    };
+    let verdict = thresholds::facts(summary).before(verdict);
     let (clients, table) = answer.map(|answer| (answer.clients, answer.table)).unzip();
     let (caption, table) = match table {
         Some(table) => (String::new(), table),

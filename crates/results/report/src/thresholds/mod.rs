@@ -20,7 +20,7 @@ use crate::summary::{DriveSummary, OperationSummary, Summary};
 use figures::{flat, Figure, Subject};
 
 pub use judgement::{Judgement, UNMET};
-pub(crate) use shown::{lines, section, verdict};
+pub(crate) use shown::{facts, lines, section};
 pub use shown::{to_junit, unmet};
 pub use unit::Unit;
 

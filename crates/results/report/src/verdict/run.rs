@@ -116,12 +116,15 @@ impl Run<'_> {
             Precision::Simulated => ("simulated".to_owned(), String::new()),
             Precision::Within(0.0) => (
                 "exact".to_owned(),
-                " Each percentile of the latency equals the model's.".to_owned(),
+                " Each percentile of the latency equals the model's: two such runs differ by their drives and \
+                 loads alone."
+                    .to_owned(),
             ),
             Precision::Within(percent) => (
                 format!("within {}", units::deviation(Some(percent.abs()))),
                 format!(
-                    " Percentiles of the latency (p1 to p99.9) differ from the model's by {} at most.",
+                    " Percentiles of the latency (p1 to p99.9) differ from the model's by {} at most: \
+                     differences between runs are to be larger than twice that.",
                     units::deviation(Some(percent))
                 ),
             ),
@@ -202,7 +205,7 @@ mod tests {
         assert_eq!(
             verdict.sentence,
             "1,000 I/Os; most are reads of fast: 9,708 a second, 39.76 MB/s, half take at most 100 µs. Each percentile of \
-             the latency equals the model's."
+             the latency equals the model's: two such runs differ by their drives and loads alone."
         );
         let failed = Run { end: End::Exited(3), ..run() }.verdict();
         assert_eq!((failed.word.as_str(), failed.tone), ("status 3", Tone::Bad));

@@ -182,7 +182,7 @@ mod tests {
                 } else {
                     keys.remove(number);
                 }
-                prop_assert_eq!(keys.least(), map.values().map(|of| of.1).min());
+                prop_assert_eq!(keys.least(), map.values().map(|entry| entry.1).min());
                 prop_assert_eq!(timed.least(), map.values().min().copied());
                 prop_assert_eq!((keys.is_empty(), timed.is_empty()), (map.is_empty(), map.is_empty()));
             }
