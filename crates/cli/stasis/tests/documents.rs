@@ -132,6 +132,18 @@ fn every_block_of_a_guide_is_tried_or_listed() {
     assert!(tried > 150, "{tried} blocks");
 }
 
+#[test]
+fn a_line_is_printed_with_any_figures_and_no_other_words() {
+    let printed = "drive0  read  124  46.1 µs  61.2 µs  –\n(gdb) watch x\nin submit_bio ()";
+    let is_printed = |line| guides::is_printed(line, printed);
+    for line in ["drive0  read  97  45 µs  –  –", "drive0 … 1 ms –", "(gdb) watch x"] {
+        assert!(is_printed(line), "{line}");
+    }
+    for line in ["drive0  write  97  45 µs  –  –", "drive0  read  in", "Breakpoint 1, x"] {
+        assert!(!is_printed(line), "{line}");
+    }
+}
+
 /// The guide's domain for libvirt has the device of its command line, in memory that is shared. Where
 /// libvirt's schemas and xmllint are installed, it is valid by them.
 #[test]

@@ -3,6 +3,7 @@
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Mutex;
+use std::time::Instant;
 
 use crate::reader::{Reader, Typed};
 
@@ -91,7 +92,11 @@ fn each(names: Vec<String>, follow: fn(&str)) {
             scope.spawn(|| loop {
                 let next = names.lock().unwrap().next();
                 let Some(name) = next else { break };
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| follow(&name))) {
+                let begun = Instant::now();
+                let result = catch_unwind(AssertUnwindSafe(|| follow(&name)));
+                let end = if result.is_ok() { "works" } else { "FAILED" };
+                eprintln!("{name} {end}: {:.0} s", begun.elapsed().as_secs_f64());
+                if let Err(panic) = result {
                     let message = panic.downcast_ref::<String>().cloned().unwrap_or_default();
                     failed.lock().unwrap().push(format!("{name}: {message}"));
                 }
