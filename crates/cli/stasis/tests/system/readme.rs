@@ -84,7 +84,7 @@ fn follow(name: &str) {
     assert!(wrong.is_empty(), "nothing prints\n{}\nbut\n{}", wrong.join("\n"), reader.printed);
 }
 
-/// Does it with each of `names`, two at a time; a page that fails does not hide the next.
+/// Calls `follow` with each of `names`, two at a time; all are tried though one fails.
 fn each(names: Vec<String>, follow: fn(&str)) {
     let (names, failed) = (Mutex::new(names.into_iter()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
