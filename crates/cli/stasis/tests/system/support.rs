@@ -23,7 +23,7 @@ const MARK: &str = "STASIS_SYSTEM_TEST";
 /// Suffix of the mark of a process that goes on while others end.
 const LASTING: &str = "lasting";
 
-/// Limit on the time of a test. The slowest takes 3 minutes on two idle processors.
+/// Limit on the time of a test, unless it names another. The slowest takes 3 minutes on two idle processors.
 const MAX_TIME: Duration = Duration::from_secs(15 * 60);
 
 /// A folder to work in, and the program.
@@ -46,9 +46,9 @@ pub struct Finished {
 /// The words, with the form of the I/O records that tests can look at, before the command.
 fn as_text<'a>(words: &[&'a str]) -> Vec<&'a str> {
     let end = words.iter().position(|word| *word == "--").unwrap_or(words.len());
-    let said = words[..end].iter().any(|word| word.starts_with("--ios"));
+    let names_format = words[..end].iter().any(|word| word.starts_with("--ios"));
     let mut all = words.to_vec();
-    if !said {
+    if !names_format {
         all.insert(end, "--ios=csv");
     }
     all
@@ -56,6 +56,11 @@ fn as_text<'a>(words: &[&'a str]) -> Vec<&'a str> {
 
 impl Bench {
     pub fn new() -> Self {
+        Self::ended_after(MAX_TIME)
+    }
+
+    /// A bench whose test may take so long.
+    pub fn ended_after(max_time: Duration) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}-{number}", std::process::id());
@@ -63,8 +68,8 @@ impl Bench {
         let (_watched, ended) = mpsc::channel();
         let marked = mark.clone();
         std::thread::spawn(move || {
-            if ended.recv_timeout(MAX_TIME) == Err(RecvTimeoutError::Timeout) {
-                end_what_hangs(&test, &marked);
+            if ended.recv_timeout(max_time) == Err(RecvTimeoutError::Timeout) {
+                end_what_hangs(&test, &marked, max_time);
             }
         });
         Self { folder: tempfile::tempdir().unwrap(), mark, _watched }
@@ -131,11 +136,11 @@ impl Bench {
     pub fn nothing_left(&self) {
         let limit = Instant::now() + Duration::from_secs(5);
         loop {
-            let left = self.processes();
-            if left.is_empty() {
+            let processes = self.processes();
+            if processes.is_empty() {
                 return;
             }
-            assert!(Instant::now() < limit, "still there: {left:?}");
+            assert!(Instant::now() < limit, "still there: {processes:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -188,8 +193,8 @@ fn named(process: &Path) -> String {
 }
 
 /// Ends the processes of a test that hangs, so that it fails, and prints what each waits for.
-fn end_what_hangs(test: &str, mark: &str) {
-    eprintln!("{test} takes more than {} minutes; its processes:", MAX_TIME.as_secs() / 60);
+fn end_what_hangs(test: &str, mark: &str, max_time: Duration) {
+    eprintln!("{test} takes more than {} minutes; its processes:", max_time.as_secs() / 60);
     let lasting = format!("{mark} {LASTING}");
     let processes = marked(|found| found == mark || found == lasting);
     for process in &processes {
@@ -197,9 +202,15 @@ fn end_what_hangs(test: &str, mark: &str) {
         let words: Vec<_> = words.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
         eprintln!("{}: {}", named(process), words.join(" "));
         for thread in std::fs::read_dir(process.join("task")).into_iter().flatten().flatten() {
-            let of = |file| std::fs::read_to_string(thread.path().join(file)).unwrap_or_default();
-            let (times, state) = (of("schedstat"), of("wchan"));
-            eprintln!("  {}: {state} {} {}", named(&thread.path()), times.trim(), of("syscall"));
+            let text_of =
+                |file| std::fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+            let (times, state) = (text_of("schedstat"), text_of("wchan"));
+            eprintln!(
+                "  {}: {state} {} {}",
+                named(&thread.path()),
+                times.trim(),
+                text_of("syscall")
+            );
         }
     }
     for process in &processes {
