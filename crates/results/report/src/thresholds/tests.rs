@@ -3,7 +3,6 @@ use stasis_run_events::{Ending, Outcome};
 use super::figures::{all, Subject};
 use super::*;
 use crate::summary::OWN_FIELDS;
-use crate::table::Tone;
 use crate::Drive;
 
 /// A summary of drives of these names, each with one read.
