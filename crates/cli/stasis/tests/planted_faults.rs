@@ -58,7 +58,7 @@ impl Fault {
         source.replace(&self.old, &self.new)
     }
 
-    /// Runs its test in `folder`; whether it passed.
+    /// Runs its test in `folder`. Returns whether the test passed.
     fn run(&self, folder: &Path) -> bool {
         let [package, program, test] = &self.test;
         let mut cargo = Command::new(env!("CARGO"));

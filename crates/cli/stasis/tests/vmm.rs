@@ -34,7 +34,7 @@ const SECTORS: u64 = BLOCK / 512;
 const THREADS: usize = 16;
 const MAX_WAIT: Duration = Duration::from_secs(120);
 
-/// Waits for something of `event`.
+/// Waits until `look` finds something; `event` is named if that takes too long.
 fn wait<T>(event: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let limit = Instant::now() + MAX_WAIT;
     loop {

@@ -230,7 +230,7 @@ impl CrashTest<'_> {
         Ok(())
     }
 
-    /// Has what lies at the places of lost writes named in a guest.
+    /// Names in a guest what lies at the places of lost writes.
     fn name(
         &self,
         report: &mut Report,
@@ -446,7 +446,7 @@ fn control_failed(control: Control, description: &str, names: &str) -> String {
     )
 }
 
-/// Why several machines are refused.
+/// Message of the refusal of several machines.
 pub(crate) fn of_one_machine(subject: &str, machines: usize) -> String {
     format!(
         "{subject} is of one machine, and the experiment has {machines} ([[machine]]): describe one in \

@@ -46,7 +46,7 @@ pub struct Report {
     /// flush; and the number of such instants in the trace.
     pub(crate) fixed: u64,
     pub(crate) deciding: u64,
-    /// How many of the states of each kind were inspected.
+    /// Numbers of inspected states, by kind.
     pub(crate) places: Vec<PlaceCount>,
     /// Flushes of the guest that cover a write in flight, and whether they cover nothing of it.
     pub(crate) overlapping_flushes: u64,

@@ -19,7 +19,7 @@ use stasis_runner::leave_zones;
 use crate::disks::{after_cut, StateDisk};
 use crate::evidence::Evidence;
 
-/// What distinguishes a state: the number of each drive's promises, and prints of the contents.
+/// Identity of a state: the number of each drive's promises, and prints of the contents.
 type Inspected = (Vec<(usize, usize)>, Vec<u128>);
 
 /// A trace that was read, and the disks of its drives.
@@ -50,8 +50,8 @@ pub struct Finding {
     pub kind: Kind,
     /// Description of the finding.
     pub what: String,
-    /// Whether the finding was repeated by a guest with this state alone; none if that was not
-    /// tried, or if the finding is not a guest's.
+    /// True if a guest with this state alone repeated the finding; none if not tried, or if the
+    /// finding is not a guest's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<bool>,
     /// The write that it is about, by its place in the log of the guest's requests to the drive.
@@ -418,7 +418,7 @@ impl State<'_> {
         Ok(())
     }
 
-    /// Has the state looked at.
+    /// Runs `check` on the state.
     fn check(
         &mut self,
         disks: &mut [StateDisk],

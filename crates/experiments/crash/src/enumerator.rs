@@ -64,9 +64,9 @@ pub enum LossReason {
 pub enum Loss {
     /// All of it.
     Whole,
-    /// A part: so many sectors of all are left.
+    /// A part of its sectors.
     Torn {
-        /// Sectors that are left.
+        /// Sectors that the cut leaves.
         kept: u64,
         /// Sectors of the change.
         total: u64,

@@ -127,7 +127,7 @@ impl FaultInjector {
         }
         let Split { asked, submitted, .. } = self.split.swap_remove(at);
         let Request { tag, queue, command, data, .. } = asked;
-        // What the first step took is the fault's.
+        // The first step's time is the fault's.
         let fault = done.layers.fault + done.submit.saturating_sub(submitted);
         let layers = LayerTimes { fault, ..done.layers };
         Some(Done { tag, queue, command, data, submit: submitted, layers, ..done })

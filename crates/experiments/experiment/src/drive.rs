@@ -274,7 +274,7 @@ impl DriveSpec {
         self.memory_buffer.unwrap_or(0) * u64::from(self.controllers)
     }
 
-    /// How many namespaces it begins with, those of programs not counted.
+    /// Number of its first namespaces, without those of programs.
     pub fn namespace_count(&self) -> u32 {
         match self.namespace.len() {
             0 => self.namespaces,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use stasis_config::{guess, listed, Mistake, Step};
 
-/// Message about a name that nothing has, with the nearest and all that there are.
+/// Message about an unknown name, with the nearest one and all known ones.
 pub(crate) fn missing<'a>(
     noun: &str,
     name: &str,
@@ -17,7 +17,7 @@ pub(crate) fn missing<'a>(
     format!("there is no {noun} `{name}`; {guess}there are {}", listed(names))
 }
 
-/// Checks that each name is given once, of things with these places.
+/// Checks that each name is given once; `noun`: plural of the named, for the message.
 pub(crate) fn once<'a>(
     noun: &str,
     names: impl Iterator<Item = (Vec<Step>, &'a Option<String>)>,

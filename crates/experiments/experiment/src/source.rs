@@ -32,7 +32,7 @@ impl PartialEq for Source {
 }
 
 impl Source {
-    /// The file at `path`, of which an experiment has been read: as a table, `table`.
+    /// The file at `path`, from which an experiment has been read as `table`.
     pub(crate) fn of(path: &Path, places: Places, table: Value) -> Self {
         let file = File { path: path.to_owned(), places, table };
         Self { file: Some(Arc::new(file)), machines: Vec::new() }

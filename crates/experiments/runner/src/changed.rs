@@ -17,11 +17,11 @@ use crate::debugged::At;
 pub struct Changed<'a> {
     /// Its experiment.
     pub run: &'a Experiment,
-    /// The folder at which that one's relative paths start.
+    /// The folder of its relative paths.
     pub base: &'a Path,
-    /// Until when the branch is that run; None where it begins, at the last snapshot.
+    /// The moment at which the branch leaves that run; None for the last snapshot.
     pub at: Option<At>,
-    /// How the guests' agents are called, for a branch that changes commands.
+    /// The way to call the guests' agents, for a branch that changes commands.
     pub call: Option<Call>,
 }
 
@@ -81,7 +81,7 @@ impl Changed<'_> {
         Ok(all)
     }
 
-    /// Whether `branch` has another command than the run: then [`Self::call`] is needed.
+    /// Returns whether `branch` has another command than the run, and needs [`Self::call`].
     ///
     /// # Errors
     /// Names the key of a value that a branch cannot change.

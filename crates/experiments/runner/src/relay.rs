@@ -32,7 +32,7 @@ pub struct Relay<'a> {
     /// File for the command's output: for all of it, in place of the observer, or for its begin.
     output: File,
     keeps_output: bool,
-    /// How much of it is written (bytes).
+    /// Written length (bytes).
     kept_output: usize,
     console: Vec<u8>,
     /// Names of several machines, and the unfinished lines of each.
@@ -77,9 +77,9 @@ pub struct Live {
     pub engine: String,
     /// Further fields of the summary.
     pub fields: Map<String, Value>,
-    /// When the run began.
+    /// Beginning of the run.
     pub begun: Instant,
-    /// When it was last told of the run.
+    /// Time of the last report.
     pub reported: Option<Instant>,
 }
 

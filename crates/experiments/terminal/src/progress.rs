@@ -20,7 +20,7 @@ const INTERVAL: &str = "STASIS_PROGRESS_INTERVAL";
 const INTERVALS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 /// Minimum duration of a work before the time left is shown.
 const SURE: Duration = Duration::from_secs(2);
-/// How far estimates of a work's whole time may be apart, as a share of the last.
+/// Largest difference between estimates of a work's whole time, as a share of the last.
 const SAME: f64 = 0.2;
 /// The part of the time until now whose speed has to be that of the whole.
 const LATELY: f64 = 0.05;
@@ -52,7 +52,7 @@ struct Line {
     text: String,
     fraction: Option<f64>,
     began: Instant,
-    /// How far it was when, in rising order.
+    /// Times with the progress then, in rising order.
     course: Vec<(Duration, f64)>,
     shown: Shown,
 }
@@ -255,7 +255,7 @@ impl Steps {
         Self::default()
     }
 
-    /// Shows a step, with how far everything is where that is known.
+    /// Shows a step, with the progress of the whole if known.
     pub fn step(&mut self, text: &str, fraction: Option<f64>) {
         if QUIET.load(Ordering::Relaxed) {
             return;
@@ -268,7 +268,7 @@ impl Steps {
         }
     }
 
-    /// Shows how many of `total` things are done, with their rate.
+    /// Shows the number of finished items of `total`, with their rate.
     pub fn count(&mut self, units: &str, done: u64, total: u64) {
         let passed =
             line().as_ref().map(|line| line.began.elapsed()).filter(|passed| *passed >= SURE);
@@ -280,7 +280,7 @@ impl Steps {
         self.step(&text, Some(done as f64 / total.max(1) as f64));
     }
 
-    /// Takes it off the terminal.
+    /// Removes the line from the terminal.
     pub fn done(&mut self) {
         if std::mem::take(&mut self.shown) {
             drop(line().take());

@@ -174,7 +174,7 @@ impl Comparison {
         all.join("; ")
     }
 
-    /// How many latencies are longer and shorter.
+    /// Numbers of longer and shorter latencies, in a sentence.
     fn latencies(&self) -> String {
         let all = || self.differences.iter().filter(|one| one.is_of_latency());
         let (count, significant) = (all().count(), all().filter(|one| one.significant));

@@ -143,7 +143,8 @@ fn flatten(into: &mut BTreeMap<String, String>, name: &str, value: &Value) {
     }
 }
 
-/// The set-up of a run as far as it is known; with the experiment where that is `has_experiment` of all runs.
+/// The set-up of a run as far as it is known; `has_experiment`: with the experiment, as all runs
+/// have one.
 fn setups(run: &Run, has_experiment: bool) -> impl Iterator<Item = &BTreeMap<String, String>> {
     let experiment = run.experiment.as_ref().filter(|_| has_experiment);
     [Some(&run.setup), experiment].into_iter().flatten().map(|setup| &setup.0)

@@ -454,7 +454,7 @@ impl ResultsWriter {
         let happened = self.faults.as_ref().map_or(0, FaultFile::happened);
         let so_far = SoFar::of(&self.drives, happened, outcome.virtual_ns);
         let so_far = self.before.as_ref().map_or(so_far.clone(), |before| match before.lately {
-            // What was told last is newer than a page is old.
+            // The last report is newer than a page is old.
             Some(_) if before.ios == so_far.ios => before.clone(),
             _ => so_far.after(before),
         });

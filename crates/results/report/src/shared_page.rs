@@ -122,11 +122,11 @@ fn drive(
 /// and its 99th percentile (ns).
 fn tail<'a>(
     shared: &'a SharedOutcome,
-    of: &'a TenantTail,
+    tenant: &'a TenantTail,
     time: &'a Time,
 ) -> impl Iterator<Item = (f64, f64)> + 'a {
     let (from, step) = (shared.tails_from_ns as f64, shared.tails_step_ns as f64);
-    let steps = of.p99_ns_each_step.iter().enumerate();
+    let steps = tenant.p99_ns_each_step.iter().enumerate();
     let points = steps.filter_map(move |(number, p99)| {
         Some((time.since(from + (number as f64 + 0.5) * step), (*p99)? as f64))
     });
@@ -136,12 +136,12 @@ fn tail<'a>(
 /// The worst step of each tenant.
 fn worst<'a>(shared: &'a SharedOutcome, time: &'a Time) -> impl Iterator<Item = Tenant<'a>> {
     let is_alone = shared.tenants.len() + shared.workloads.len() < 2;
-    shared.tails.iter().filter_map(move |of| {
-        let mut steps: Vec<_> = tail(shared, of, time).collect();
+    shared.tails.iter().filter_map(move |tenant| {
+        let mut steps: Vec<_> = tail(shared, tenant, time).collect();
         let &(at, most) = steps.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         steps.sort_by(|a, b| a.1.total_cmp(&b.1));
         let usual = steps.get(steps.len().checked_sub(1)? / 2)?.1;
-        Some(Tenant { name: &of.name, is_alone, at, most, usual })
+        Some(Tenant { name: &tenant.name, is_alone, at, most, usual })
     })
 }
 
@@ -201,12 +201,12 @@ fn tails(shared: &SharedOutcome, time: &Time, resolution: Resolution) -> Option<
         .tails
         .iter()
         .enumerate()
-        .map(|(number, of)| Line {
-            name: of.name.clone(),
+        .map(|(number, tenant)| Line {
+            name: tenant.name.clone(),
             colour: number,
             stroke: Stroke::Thin,
             points: thinned(
-                &tail(shared, of, time).collect::<Vec<_>>(),
+                &tail(shared, tenant, time).collect::<Vec<_>>(),
                 resolution.of(STEPS, MIN_STEPS),
             ),
         })

@@ -124,9 +124,12 @@ fn a_partition_is_one_interval_however_many_frames_it_has_lost() {
         all.map(|one| ends(one).map(|at| (at - BEGIN) / MS)).collect::<Vec<_>>()
     };
     assert_eq!([0, 1, 2].map(intervals), [[[200, 600]], [[820, 870]], [[900, 900]]]);
-    let seen = &faults[0]["intervals"][0]["operations"];
-    assert_eq!((&seen["count"], &seen["info"], &seen["ok"]), (&1.into(), &1.into(), &0.into()));
-    assert_eq!(seen["longest_ns"], 405 * MS);
+    let operations = &faults[0]["intervals"][0]["operations"];
+    assert_eq!(
+        (&operations["count"], &operations["info"], &operations["ok"]),
+        (&1.into(), &1.into(), &0.into())
+    );
+    assert_eq!(operations["longest_ns"], 405 * MS);
     // Two bands, and a mark for what has no length; the frames are none.
     assert_eq!(run.page.matches("<rect class=\"fill shade c1\"").count(), 2);
     assert_eq!(run.page.matches("kill of server at 900 ms</title>").count(), 1);

@@ -37,17 +37,17 @@ pub struct MomentArguments {
 }
 
 impl MomentArguments {
-    /// Whether one is named.
+    /// Returns whether a moment is named.
     pub fn is_named(&self) -> bool {
         *self != Self::default()
     }
 
-    /// Whether that is a panic of the guest's kernel.
+    /// Returns whether the moment is a panic of the guest's kernel.
     pub fn is_panic(&self) -> bool {
         self.at_panic || self.at_function.as_deref() == Some(PANIC)
     }
 
-    /// Whether it is a function's, by its name.
+    /// Returns whether the moment is a function's, by its name.
     pub fn needs_symbols(&self) -> bool {
         self.function().is_some_and(|function| !function.starts_with("0x"))
     }

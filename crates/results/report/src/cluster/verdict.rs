@@ -93,7 +93,9 @@ fn operations<'a>(whole: &Witnessed, faults: &'a [FaultSummary], time: &Time) ->
     let mut each =
         faults.iter().flat_map(|fault| fault.intervals.iter().map(move |one| (fault, one)));
     let around = each.find(|(_, one)| {
-        one.operations.as_ref().is_some_and(|seen| seen.longest_gap_ns == whole.longest_gap_ns)
+        one.operations
+            .as_ref()
+            .is_some_and(|witnessed| witnessed.longest_gap_ns == whole.longest_gap_ns)
     });
     let around = around.map(|(fault, one)| Fault {
         kind: &fault.kind,

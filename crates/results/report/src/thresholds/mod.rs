@@ -73,7 +73,7 @@ impl Operator {
         }
     }
 
-    /// How far a value is from being met: greater is worse.
+    /// Distance of a value from meeting the limit: greater is worse.
     fn distance(self, value: f64, limit: f64) -> f64 {
         match self {
             Self::Less | Self::AtMost => value - limit,

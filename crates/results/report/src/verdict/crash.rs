@@ -17,7 +17,7 @@ pub struct CrashTest {
     pub not_repeated: Option<String>,
     /// True if it was stopped before its end.
     pub is_stopped: bool,
-    /// How many states a check looked at in a guest; 0 without one.
+    /// Number of states that a check inspected in a guest; 0 without one.
     pub checked: u64,
     /// Interval of the check: it looks at one of this many power cuts.
     pub check_every: u64,
@@ -89,7 +89,8 @@ impl CrashTest {
         if let Some(rest) = &self.not_inspected {
             sentences.push(format!("Interrupted: not looked at were {rest}."));
         }
-        sentences.extend(self.not_repeated.as_ref().map(|told| format!("{}.", capital(told))));
+        sentences
+            .extend(self.not_repeated.as_ref().map(|sentence| format!("{}.", capital(sentence))));
         Verdict::new(word, tone, sentences.join(" "))
     }
 }

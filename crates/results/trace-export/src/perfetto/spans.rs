@@ -79,10 +79,10 @@ fn is_after_operation(kind: TrackKind, span: &Span) -> bool {
 }
 
 fn slice(track: &Track, span: &Span, uuid: u64, trace: &mut Trace<'_>) -> io::Result<()> {
-    let (kind, action) = (track.kind, span.activity.name());
+    let (kind, activity) = (track.kind, span.activity.name());
     let name = match span.step {
-        Step::None | Step::Cells => action.to_owned(),
-        step => format!("{action}: {}", step.name()),
+        Step::None | Step::Cells => activity.to_owned(),
+        step => format!("{activity}: {}", step.name()),
     };
     let mut notes = Vec::with_capacity(8);
     let nand = matches!(kind, TrackKind::Channel | TrackKind::Nand);

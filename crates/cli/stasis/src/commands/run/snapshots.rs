@@ -51,7 +51,7 @@ pub enum BranchWord {
 pub struct Branches {
     /// The moment; None for where the last snapshot is.
     pub at: Option<At>,
-    /// Where each begins.
+    /// The beginning of each.
     pub snapshotted: Snapshotted,
     /// The branches, in order.
     pub branches: Vec<BranchWord>,
@@ -73,7 +73,7 @@ impl Branches {
 const MAX_BRANCHES: usize = 1000;
 
 impl SnapshotArguments {
-    /// Whether the run is a branch, or several.
+    /// Returns whether the run is a branch, or several.
     pub fn has_branches(&self) -> bool {
         !self.branch.is_empty()
     }

@@ -392,7 +392,7 @@ fn reachable(experiment: &Experiment, base: &Path, folder: &Path) -> Vec<PathBuf
     let places = experiment.serve.vfio_user.as_deref().into_iter().flat_map(vfio_user::places);
     folders.extend(places.map(vfio_user::Devices::folder));
     if !experiment.serve.ublk.is_empty() {
-        // Where ublk devices come and go.
+        // Folder of ublk devices.
         folders.push("/dev".into());
     }
     for drive in &experiment.drives {

@@ -56,7 +56,7 @@ impl Programs {
         Self { in_place, guest: Some(guest), ..self }
     }
 
-    /// The answer of `query` for a file, if there is one.
+    /// The answer of `query` about the program at `path`, if it is known.
     fn of<T>(&self, path: &str, query: impl FnOnce(&Program) -> Option<T>) -> Option<T> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if !known.contains_key(path) {
