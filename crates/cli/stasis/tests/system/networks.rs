@@ -512,7 +512,7 @@ fn a_cut_that_is_asked_for_takes_what_is_not_flushed_each_time() {
     run.expect(0);
     let sizes: Vec<u64> = run.stdout.lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!(sizes.len(), 4);
-    assert!(size[1..].iter().any(|size| *size < 256 << 10), "{size:?}");
+    assert!(sizes[1..].iter().any(|size| *size < 256 << 10), "{sizes:?}");
     assert_eq!(bench.json("again/summary.json")["faults"][0]["happened"], 4);
 }
 
