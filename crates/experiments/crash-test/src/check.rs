@@ -215,7 +215,7 @@ impl Check for GuestCheck {
         }
         let mut disks = StateDisks(state, &self.devices, &self.places);
         let found = self.checker.check(&mut disks, &files, &environment);
-        let Finding { status, said: output, late } = found.map_err(|error| error.to_string())?;
+        let Finding { status, output, late } = found.map_err(|error| error.to_string())?;
         Ok(match status {
             _ if late => Verdict::Late(format!(
                 "the check took more than {:?}, and says nothing of the disks (`check-limit` or \

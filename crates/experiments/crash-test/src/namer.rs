@@ -171,7 +171,7 @@ impl Namer {
             match (answer.late, answer.status) {
                 (true, _) => Err(format!("the tools took more than {MAX_TIME:?}")),
                 (_, None) => Err("the guest did not survive the tools".to_owned()),
-                (_, Some(_)) => Ok(answer.said),
+                (_, Some(_)) => Ok(answer.output),
             }
         };
         let named = names::holders(&found, &device, &offsets, &mut ask);
