@@ -71,7 +71,8 @@ impl BlockLayout {
         self.parts.get(index).filter(|part| part.start <= offset)
     }
 
-    /// The byte of data at or behind byte `offset` of the drive, counted as in the part of byte `base`.
+    /// Returns the byte of data at or behind byte `offset` of the drive, counted as in the part of
+    /// byte `base`.
     fn data_at(&self, offset: u64, base: u64) -> u64 {
         let Some(part) = self.part(base) else { return offset };
         let within = offset - part.start;

@@ -49,8 +49,8 @@ impl Inside {
         }
     }
 
-    /// That of each flash SSD at the bottom of the drive `name`: of several parts with flash of their
-    /// own each, named [`part_name`].
+    /// Returns the activity of each flash SSD at the bottom of the drive `name`: of several parts
+    /// with flash of their own each, named [`part_name`].
     pub fn flashes(&self, name: &str) -> Vec<(String, &FlashInside)> {
         match self {
             Self::Flash(flash) => vec![(name.to_owned(), flash)],
@@ -100,7 +100,7 @@ impl Inside {
         }
     }
 
-    /// That of a drive of such parts: each with its first byte.
+    /// Makes the activity of a drive of parts, each with its first byte.
     pub fn of_parts(parts: Vec<(u64, Option<Self>)>) -> Self {
         let part = |(start, inside)| PartInside { start, inside };
         Self::Parts { parts: parts.into_iter().map(part).collect() }

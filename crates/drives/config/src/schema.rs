@@ -39,7 +39,7 @@ pub fn keys_read<T: DeserializeOwned>() -> Vec<String> {
     }
 }
 
-/// Whether the keys that `T`'s deserializer takes are those of its schema, for tests.
+/// Checks that the keys of `T`'s deserializer are those of its schema, for tests.
 ///
 /// # Errors
 /// Both lists, where they differ or where `T` is no table that refuses unknown keys.

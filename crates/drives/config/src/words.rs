@@ -67,15 +67,15 @@ pub enum WordsProblem {
         /// Form of the words.
         example: String,
     },
-    /// A key that there is not.
+    /// An unknown key.
     #[error("unknown key `{key}`{}", .nearest.as_ref().map(|nearest| format!("; did you mean `{nearest}`?")).unwrap_or_default())]
     Unknown {
         /// The key as written.
         key: String,
-        /// The nearest that there is.
+        /// The nearest known key.
         nearest: Option<String>,
     },
-    /// A key that has to be there is not.
+    /// A required key is missing.
     #[error("{key} is missing{}", .example.as_ref().map(|example| format!("; for example {key}={example}")).unwrap_or_default())]
     Missing {
         /// The key.

@@ -225,8 +225,8 @@ impl Log {
         }
     }
 
-    /// Returns the full segment with the fewest bytes in use, the first of those, if its collection gives
-    /// more than it takes.
+    /// Returns the full segment with the fewest bytes in use, the first of those, if its collection
+    /// gives more than it takes.
     pub fn emptiest(&self) -> Option<u32> {
         let most = self.layout.most_collected();
         let full = self.segments.iter().zip(0..).filter(|(entry, _)| entry.state == State::Full);

@@ -248,7 +248,7 @@ pub struct EccError {
 }
 
 impl Ecc {
-    /// Whether pages of so many bytes can be corrected like that.
+    /// Checks that pages of so many bytes can be corrected so.
     ///
     /// # Errors
     /// [`EccError`] names the first value that cannot work, and the nearest that does.

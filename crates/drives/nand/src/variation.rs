@@ -117,7 +117,7 @@ fn scaled(time: Nanos, scale: f64) -> Nanos {
 }
 
 impl Variation {
-    /// Whether an array can be like that.
+    /// Checks that an array can vary so.
     ///
     /// # Errors
     /// [`VariationError`] names the first value that cannot work, and the

@@ -47,7 +47,7 @@ impl Atomicity {
         is_promised.then_some(Self { unit: unit / block, offset: offset / block })
     }
 
-    /// Returns whether blocks, of which there is one at least, lie within one unit.
+    /// Returns whether blocks, at least one, lie within one unit.
     pub fn holds(self, lba: u64, blocks: u64) -> bool {
         // The part before the first whole unit counts as one.
         let unit_of = |lba: u64| lba.saturating_add(self.unit - self.offset) / self.unit;

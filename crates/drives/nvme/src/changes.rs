@@ -14,7 +14,7 @@ const KEPT: usize = 256;
 pub enum Change {
     /// Its Identify data.
     Namespace(u32),
-    /// It was attached to a controller, or detached.
+    /// A namespace was attached to a controller, or detached.
     Attachment(ControllerId, u32),
     /// Zones have changed by themselves.
     Zones(u32),
@@ -73,7 +73,7 @@ impl Changes {
         self.count
     }
 
-    /// Returns the changes after the first `count`; `None` if some of them are no longer kept.
+    /// Returns the changes after the first `reported`; `None` if some of them are no longer kept.
     pub fn since(&self, reported: u64) -> Option<impl Iterator<Item = Change> + '_> {
         let new = usize::try_from(self.count - reported.min(self.count)).ok()?;
         let skipped = self.list.len().checked_sub(new)?;

@@ -107,7 +107,7 @@ impl Connect {
     /// Parses a command capsule and its data.
     ///
     /// # Errors
-    /// It is no Connect, or its format or one of its names is invalid.
+    /// The command is no Connect, or its format or one of its names is invalid.
     pub fn parse(raw: &[u8; 64], data: &[u8; CONNECT_DATA]) -> Result<Self, ConnectError> {
         const NO_FLOW_CONTROL: u32 = 1 << 2;
         let command = SubmissionEntry::parse(ControllerId::PCIE, 0, raw);

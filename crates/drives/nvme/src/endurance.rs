@@ -56,7 +56,8 @@ impl MediaPart {
     }
 }
 
-/// Returns the parts of a drive with these namespaces, in order: none if it has no endurance groups.
+/// Returns the parts of a drive with these namespaces, in order: none if it has no endurance
+/// groups.
 fn parts(namespaces: &[Namespace]) -> Vec<MediaPart> {
     let mut parts: Vec<MediaPart> = Vec::new();
     for namespace in namespaces.iter().filter(|namespace| namespace.endurance_group != 0) {

@@ -182,12 +182,12 @@ impl FeaturesByController {
         Self { set: Vec::new(), default: Features::new() }
     }
 
-    /// Those of a controller.
+    /// Returns the features of a controller.
     pub fn of(&self, controller: ControllerId) -> &Features {
         self.set.get(controller.index()).unwrap_or(&self.default)
     }
 
-    /// The same, to change them.
+    /// Returns the features of a controller, to change them.
     pub fn of_mut(&mut self, controller: ControllerId) -> &mut Features {
         let index = controller.index();
         if self.set.len() <= index {

@@ -42,9 +42,9 @@ struct Format {
 /// The fate of the namespaces once they are erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// They have such blocks.
+    /// Gives the namespaces such blocks.
     Format(BlockFormat),
-    /// They are no more.
+    /// Deletes the namespaces.
     Delete,
 }
 

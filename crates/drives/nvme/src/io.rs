@@ -312,7 +312,7 @@ impl Io {
         self.namespaces.nsids().filter(|&nsid| self.attachments.is_detached(nsid)).collect()
     }
 
-    /// Checks that a controller has a namespace. One that there is not is the command's own to refuse.
+    /// Checks that a controller has a namespace. An unknown one is left to the command to refuse.
     ///
     /// # Errors
     /// It is not attached to the controller: an inactive one (NVMe 2.0 section 3.2.1.4).

@@ -39,7 +39,7 @@ pub struct Namespaces {
     formats: usize,
     // Number of namespaces that hosts have ever created.
     creations: u32,
-    // Changes of states that are no more.
+    // Changes of deleted namespaces.
     past_changes: u64,
     // Those that are being formatted.
     formatting: Vec<u32>,
@@ -557,7 +557,7 @@ impl Namespaces {
         let past = state.changes() + 1;
         let namespace = &mut state.namespace;
         let before = namespace.format();
-        // The one format of pairs has the blocks that there are.
+        // The only format of pairs has the present blocks.
         let format = if state.pairs.is_some() { before } else { format };
         (namespace.block_size, namespace.metadata) = (format.size, format.metadata);
         namespace.blocks = state.capacity / u64::from(format.stride());
@@ -665,7 +665,7 @@ impl Namespaces {
         (start.checked_add(bytes)? <= within.end).then_some(start)
     }
 
-    /// A namespace is no more.
+    /// Removes a namespace.
     pub fn delete(&mut self, nsid: u32) {
         let index = (nsid as usize).wrapping_sub(1);
         if let Some(state) = self.states.get_mut(index).and_then(Option::take) {

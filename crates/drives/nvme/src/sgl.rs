@@ -24,10 +24,10 @@ mod kind {
 /// the data: Linux gives the ranges of a Dataset Management room for all that there can be.
 pub const SUPPORT: u32 = 1 | 1 << 16 | 1 << 18;
 
-/// The same of a controller that takes metadata apart: from any byte on, or by an SGL.
+/// SGL support of a controller that takes metadata apart: from any byte on, or by an SGL.
 pub const WITH_METADATA: u32 = SUPPORT | 1 << 17 | 1 << 19;
 
-/// The same of a controller on a fabric: a data block may be an offset into the capsule.
+/// SGL support of a controller on a fabric: a data block may be an offset into the capsule.
 pub const FABRICS_SUPPORT: u32 = SUPPORT | 1 << 20;
 
 struct Descriptor {

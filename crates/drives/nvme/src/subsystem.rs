@@ -266,7 +266,7 @@ impl Subsystem {
         self.hosts.get(id.index())?.as_ref()
     }
 
-    /// The controllers that there are.
+    /// Returns the controllers.
     pub fn controllers(&self) -> impl Iterator<Item = ControllerId> + '_ {
         self.hosts.iter().flatten().map(|host| host.id)
     }

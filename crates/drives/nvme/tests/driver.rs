@@ -410,7 +410,7 @@ fn a_reset_of_the_function_forgets_every_register() {
 fn in_flight_commands_end_with_abort_deletion_and_reset() {
     let mut driver = Driver::with_queues(config(), 2, 16);
     driver.ram.set(DATA, &[7; 4096]);
-    // Abort: the guest's memory is no more touched by the command.
+    // Abort: the command no longer touches the guest's memory.
     let cid = driver.submit(1, Sqe::io(2, 0, 8, DATA, 0));
     let request = driver.controller.pop_request().unwrap();
     let abort = u32::from(cid) << 16 | 1;

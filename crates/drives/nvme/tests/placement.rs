@@ -212,7 +212,7 @@ fn log(driver: &mut Driver, identifier: u32, length: u32) -> Vec<u8> {
     driver.ram.get(SCRATCH, length as usize)
 }
 
-/// By placement identifier and handle, blocks that there is room for.
+/// Room in blocks, by placement identifier and handle.
 fn units(driver: &mut Driver) -> Vec<(u64, u64, u64)> {
     let sqe = Sqe {
         opcode: MANAGEMENT_RECEIVE,

@@ -153,7 +153,7 @@ pub fn be64(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_be_bytes)
 }
 
-/// Whether a file begins as a qcow2 image does.
+/// Returns whether a file begins as a qcow2 image does.
 ///
 /// # Errors
 /// If it cannot be read.

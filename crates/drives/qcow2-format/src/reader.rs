@@ -39,7 +39,7 @@ struct Cache {
 }
 
 impl Reader {
-    /// Whether a file begins as an image does.
+    /// Returns whether a file begins as an image does.
     ///
     /// # Errors
     /// If it cannot be read.

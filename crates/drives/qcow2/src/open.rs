@@ -411,7 +411,7 @@ impl Opening {
         }
     }
 
-    /// Marks in the image's header that there is a log.
+    /// Marks the image's header: a log exists.
     fn mark(&self, lower: &mut dyn Layer, shared: &Shared) -> Result<(), ImageError> {
         let Some(Write { offset, data }) = shared.lock().tables.log() else { return Ok(()) };
         let command = Command::new(Operation::Write, offset, data.len() as u64);

@@ -191,7 +191,7 @@ fn le32(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes)
 }
 
-/// Returns whether the image's header says that there is a log.
+/// Returns whether the image's header marks a log.
 pub(crate) fn is_marked(header: &Header) -> bool {
     header.autoclear & LOGGED != 0
 }

@@ -21,7 +21,8 @@ impl Possible {
         &mut self.0[first..first + (command.length / SECTOR) as usize]
     }
 
-    /// Checks that the image holds a possible state after a power cut. Returns the sectors with a choice.
+    /// Checks that the image holds a possible state after a power cut. Returns the sectors with a
+    /// choice.
     fn check(&mut self, image: &mut dyn Layer, case: &str) -> usize {
         let choices = self.0.iter().filter(|possible| possible.len() > 1).count();
         let read = Command::new(Operation::Read, 0, DISK);

@@ -125,7 +125,7 @@ pub fn encode(event: &RunEvent, out: &mut Vec<u8>) {
     }
 }
 
-/// The longest cut of `text` that is no more than `limit` bytes and whole.
+/// Returns the longest beginning of `text` of at most `limit` bytes that ends between characters.
 fn floor_char_boundary(text: &str, limit: usize) -> usize {
     let mut cut = text.len().min(limit);
     while !text.is_char_boundary(cut) {

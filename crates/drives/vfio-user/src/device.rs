@@ -35,10 +35,10 @@ pub enum Handled<F> {
     Map(DmaMap, Option<F>),
     /// The carrier is to forget memory, and to answer with this.
     Unmap(DmaUnmap, Payload),
-    /// The carrier is to connect vectors that there are, or to disconnect them, and to answer with
+    /// The carrier is to connect existing vectors, or to disconnect them, and to answer with
     /// nothing.
     SetVectors(Vectors<F>),
-    /// The carrier is to signal vectors that there are, and to answer with nothing.
+    /// The carrier is to signal existing vectors, and to answer with nothing.
     Signal(Vec<u16>),
 }
 
@@ -69,8 +69,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// Makes the device of a controller on PCIe, as after power was switched on. `mapped`: clients map the
-    /// doorbells, which the carrier looks for; otherwise each ringing is a message.
+    /// Makes the device of a controller on PCIe, as after power was switched on. `mapped`: clients
+    /// map the doorbells, which the carrier looks for; otherwise each ringing is a message.
     pub fn new(subsystem: &Subsystem, id: ControllerId, mapped: bool) -> Self {
         let vectors = subsystem.vectors();
         Self {

@@ -128,7 +128,7 @@ const CASES: &[(&str, Agree)] = &[
         Exactly,
     ),
     ("rw=write size=256k ioengine=libaio iodepth=8 iodepth_batch_complete_min=0", Exactly),
-    // What was written is read again.
+    // Written data is read again.
     ("rw=write size=256k verify=crc32c", Exactly),
     ("rw=write size=256k bs=16k verify=md5 loops=2", Exactly),
     ("rw=write size=256k bs=16k verify=md5 end_fsync=1", Exactly),

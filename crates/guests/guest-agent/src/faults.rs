@@ -23,7 +23,7 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Those of a job.
+    /// Takes over the faults of a job.
     pub(crate) fn of(job: &Job) -> Result<Self, AgentError> {
         let asked = job.asks.then(Asked::offer).transpose()?;
         let orders = job.ordered.then(Orders::new).transpose()?;

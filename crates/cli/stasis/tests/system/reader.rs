@@ -21,6 +21,9 @@ use server::Process;
 /// it would report to systemd.
 const LASTING: &[&str] = &["stasis serve ", "stasis function run "];
 
+/// Limit on the time of a page: one with crash tests takes long on a busy machine.
+const MAX_TIME: Duration = Duration::from_secs(90 * 60);
+
 pub struct Reader {
     bench: Bench,
     lasting: Vec<(String, Process)>,
@@ -33,7 +36,7 @@ pub struct Reader {
 impl Reader {
     /// A reader with a copy of the examples: some have their results beside them.
     pub fn new(repository: &Path) -> Self {
-        let bench = Bench::new();
+        let bench = Bench::ended_after(MAX_TIME);
         let examples = repository.join("examples");
         let copied = Command::new("cp").arg("-r").arg(examples).arg(bench.path(".")).status();
         assert!(copied.unwrap().success());
@@ -94,6 +97,10 @@ impl Reader {
             input = r#"{"execute": "qmp_capabilities"}{"execute": "quit"}"#.into();
         } else if line.starts_with("stasis shell ") && !line.contains(" -- ") {
             line = format!("script --quiet --return --command '{line}' /dev/null");
+            // An end of the input that comes before the guest's shell is none to that.
+            if !input.ends_with("exit\n") {
+                input += "exit\n";
+            }
         }
         let mut shell = self.shell(&line, false);
         let mut file = tempfile::tempfile().unwrap();
@@ -107,9 +114,8 @@ impl Reader {
         let folder = tempfile::tempdir_in(self.bench.path(".")).unwrap();
         let ready = Readiness::new(folder.path()).unwrap();
         let mut process = Process(ready.notified_by(&mut shell).spawn().unwrap());
-        // A function's guest may have to be made.
-        let limit = Duration::from_secs(300);
-        let is_ready = ready.wait(limit, || process.0.try_wait().unwrap().is_some());
+        // A function's guest may have to be made: that takes as long as this machine is busy.
+        let is_ready = ready.wait(MAX_TIME, || process.0.try_wait().unwrap().is_some());
         assert!(is_ready, "`{command}` does not get ready");
         process
     }

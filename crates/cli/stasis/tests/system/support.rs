@@ -23,7 +23,7 @@ const MARK: &str = "STASIS_SYSTEM_TEST";
 /// Suffix of the mark of a process that goes on while others end.
 const LASTING: &str = "lasting";
 
-/// Limit on the time of a test. The slowest takes 3 minutes on two idle processors.
+/// Limit on the time of a test, unless it names another. The slowest takes 3 minutes on two idle processors.
 const MAX_TIME: Duration = Duration::from_secs(15 * 60);
 
 /// A folder to work in, and the program.
@@ -56,6 +56,11 @@ fn as_text<'a>(words: &[&'a str]) -> Vec<&'a str> {
 
 impl Bench {
     pub fn new() -> Self {
+        Self::ended_after(MAX_TIME)
+    }
+
+    /// A bench whose test may take so long.
+    pub fn ended_after(max_time: Duration) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}-{number}", std::process::id());
@@ -63,8 +68,8 @@ impl Bench {
         let (_watched, ended) = mpsc::channel();
         let marked = mark.clone();
         std::thread::spawn(move || {
-            if ended.recv_timeout(MAX_TIME) == Err(RecvTimeoutError::Timeout) {
-                end_what_hangs(&test, &marked);
+            if ended.recv_timeout(max_time) == Err(RecvTimeoutError::Timeout) {
+                end_what_hangs(&test, &marked, max_time);
             }
         });
         Self { folder: tempfile::tempdir().unwrap(), mark, _watched }
@@ -188,8 +193,8 @@ fn named(process: &Path) -> String {
 }
 
 /// Ends the processes of a test that hangs, so that it fails, and prints what each waits for.
-fn end_what_hangs(test: &str, mark: &str) {
-    eprintln!("{test} takes more than {} minutes; its processes:", MAX_TIME.as_secs() / 60);
+fn end_what_hangs(test: &str, mark: &str, max_time: Duration) {
+    eprintln!("{test} takes more than {} minutes; its processes:", max_time.as_secs() / 60);
     let lasting = format!("{mark} {LASTING}");
     let processes = marked(|found| found == mark || found == lasting);
     for process in &processes {

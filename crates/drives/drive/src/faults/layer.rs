@@ -66,7 +66,7 @@ struct Mark {
     delivery: Delivery,
 }
 
-/// The records, and when the commands began: before that there are no faults.
+/// The records, and the start of the commands, before which no fault happens.
 #[derive(Default)]
 struct Reports {
     begun: Option<Nanos>,
@@ -256,8 +256,8 @@ impl Faults {
         self.rotten.retain(|sector, _| !sectors.contains(sector));
     }
 
-    /// Returns the writes by which faults take back or move a command on its way down: each a place and
-    /// its bytes, in order.
+    /// Returns the writes by which faults take back or move a command on its way down: each a place
+    /// and its bytes, in order.
     fn writes(
         &mut self,
         kind: DriveFaultKind,

@@ -197,7 +197,7 @@ pub struct FaultChange {
     pub faults: Vec<DriveFault>,
     /// Seed of their random numbers.
     pub seed: u64,
-    /// When the guests' commands began (ns), if they have.
+    /// Start of the guests' commands (ns), if they have begun.
     pub begun: Option<Nanos>,
 }
 

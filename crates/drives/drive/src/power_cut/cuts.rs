@@ -82,8 +82,8 @@ impl Change {
 }
 
 impl PowerCuts {
-    /// Follows the drive `lower`, whose logical blocks have `block_size` bytes and whose power will be cut
-    /// `count` times. `strict`: see [`VolatileCache::strict`].
+    /// Follows the drive `lower`, whose logical blocks have `block_size` bytes and whose power will
+    /// be cut `count` times. `strict`: see [`VolatileCache::strict`].
     pub fn new(lower: Box<dyn Layer>, block_size: u32, count: usize, strict: bool) -> Self {
         let properties = lower.properties();
         let power_loss = properties.power_loss.for_blocks(block_size.into());

@@ -41,8 +41,8 @@ impl VolatileCache {
         zones
     }
 
-    /// Changes `survivals` to a state that a drive with zones can leave: of each zone a beginning, and
-    /// of a reset all or nothing.
+    /// Changes `survivals` to a state that a drive with zones can leave: of each zone a beginning,
+    /// and of a reset all or nothing.
     pub(super) fn mend(&self, survivals: &mut Left, holes: Holes) {
         if self.zones.is_empty() {
             return;

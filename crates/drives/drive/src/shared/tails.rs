@@ -11,7 +11,7 @@ const FIRST: u32 = 20;
 /// that it stands for.
 const PARTS: usize = 32;
 const PART_BITS: u32 = PARTS.trailing_zeros();
-/// Latencies from 2^42 ns (73 min) on are told by the longest of their step alone.
+/// Latencies from 2^42 ns (73 min) on count as the longest of their step.
 const OCTAVES: u32 = 42;
 const BUCKETS: usize = (OCTAVES - PART_BITS + 1) as usize * PARTS;
 
@@ -65,8 +65,8 @@ impl Tails {
         (self.from.unwrap_or(0), 1 << self.shift)
     }
 
-    /// Returns the tails of the tenants at these places in the steps until `now`; the last one may not be
-    /// over.
+    /// Returns the tails of the tenants at these places in the steps until `now`; the last one may
+    /// not be over.
     pub(super) fn report(
         &self,
         now: Nanos,

@@ -251,7 +251,7 @@ fn ends(times: &Map<String, Value>, first: f64, last: f64) -> (f64, f64) {
     (min, max.max(min))
 }
 
-/// How many there are, and their distribution, from the bins of `json+`.
+/// Returns the number of the latencies, and their distribution, from the bins of `json+`.
 fn of_bins(times: &Map<String, Value>, place: &str) -> Result<(u64, Points), CalibrateError> {
     let mut bins: BTreeMap<u64, u64> = BTreeMap::new();
     for (ns, count) in times.get("bins").and_then(Value::as_object).into_iter().flatten() {

@@ -19,8 +19,8 @@ pub enum ModelChange {
 }
 
 impl ModelSpec {
-    /// Returns the change to `to` of a working drive of `capacity` bytes; `None` if they differ only in
-    /// their names.
+    /// Returns the change to `to` of a working drive of `capacity` bytes; `None` if they differ
+    /// only in their names.
     ///
     /// # Errors
     /// The key that cannot change, and the reason.

@@ -74,8 +74,8 @@ impl Io {
         true
     }
 
-    /// Reads a page of the index from the drive, for an owner, whose completion has Dword 0 `dword0`, or
-    /// is refused for a reason.
+    /// Reads a page of the index from the drive, for an owner, whose completion has Dword 0
+    /// `dword0`, or is refused for a reason.
     pub fn read_page(
         &mut self,
         page: PageRead,

@@ -16,7 +16,7 @@ pub mod feature {
     pub const EVENTS: u8 = 0x1e;
 }
 
-/// The subject of one of these features.
+/// The subject of a placement feature.
 enum Of {
     /// An endurance group.
     Group(u16),
@@ -24,7 +24,7 @@ enum Of {
     Handle(u16, usize),
 }
 
-/// Get Features, of one of these; `defaults` instead of the current values.
+/// Get Features of a placement feature; `defaults` instead of the current values.
 pub fn get_placement_feature(
     io: &mut Io,
     memory: &dyn Memory,
@@ -53,7 +53,7 @@ pub fn get_placement_feature(
     Ok(Outcome::Done(EVENT_TYPES.len() as u64))
 }
 
-/// Set Features, of one of these.
+/// Set Features of a placement feature.
 pub fn set_placement_feature(
     io: &mut Io,
     memory: &dyn Memory,

@@ -20,7 +20,7 @@ fn group_of<'a>(io: &'a Io, command: &SubmissionEntry) -> Result<&'a GroupState,
     group.ok_or(StatusCode::InvalidField.at(location::CDW11 + 2))
 }
 
-/// The log page of Flexible Data Placement that `command` asks for, if it is one of these.
+/// Returns the log page of Flexible Data Placement that `command` asks for, if it is one.
 pub fn placement_page(io: &Io, command: &SubmissionEntry) -> Result<Vec<u8>, Failure> {
     let PlacementState::Fdp(groups) = &io.placement else {
         return Err(StatusCode::InvalidLogPage.at(location::CDW10));

@@ -201,8 +201,8 @@ impl NamespaceReservation {
         Ok(())
     }
 
-    /// Preempts registrations by `preempted`, and the reservation if it was theirs, for `host` (RACQA
-    /// 1 and 2). Returns the hosts that are registered no longer.
+    /// Preempts registrations by `preempted`, and the reservation if it was theirs, for `host`
+    /// (RACQA 1 and 2). Returns the hosts that are registered no longer.
     pub fn preempt(
         &mut self,
         host: HostId,
@@ -349,7 +349,7 @@ impl Reservations {
         }
     }
 
-    /// The reservation of a namespace, which there is, to change it.
+    /// Returns the reservation of an existing namespace, to change it.
     pub fn namespace_mut(&mut self, nsid: u32) -> &mut NamespaceReservation {
         let index = (nsid as usize).saturating_sub(1);
         if self.namespaces.len() <= index {

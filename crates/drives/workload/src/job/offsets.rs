@@ -164,8 +164,8 @@ pub struct Offsets {
 }
 
 impl Offsets {
-    /// Makes the offsets of a job in its files. Whatever `renews`, a map begins anew at its end in a job that is
-    /// based on time.
+    /// Makes the offsets of a job in its files. Whatever `renews`, a map begins anew at its end in
+    /// a job that is based on time.
     ///
     /// # Errors
     /// If a map has too many blocks.

@@ -52,12 +52,12 @@ impl Cache {
         }
     }
 
-    /// Lines that there are.
+    /// Number of cached lines.
     pub fn used(&self) -> u32 {
         self.segments[0].used + self.segments[1].used
     }
 
-    /// A line is used; whether it is here.
+    /// Uses a line; returns whether it is cached.
     pub fn touch(&mut self, line: u32) -> bool {
         let Some(index) = self.table.get(line) else { return false };
         self.unlink(index);

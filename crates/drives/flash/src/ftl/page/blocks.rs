@@ -814,8 +814,8 @@ impl Blocks {
         out.put_all(open.map(|open| open.wrapping_add(1)));
     }
 
-    /// Reads `count` open blocks or gaps, and adds the blocks to `opened`. `kind`: the plane of each,
-    /// and whether it is in SLC mode.
+    /// Reads `count` open blocks or gaps, and adds the blocks to `opened`. `kind`: the plane of
+    /// each, and whether it is in SLC mode.
     pub fn restore_open(
         &self,
         from: &mut Reader,

@@ -139,7 +139,8 @@ impl Fair {
         }
     }
 
-    /// Returns the next entity: with nobody eligible virtual time advances to the first start at once.
+    /// Returns the next entity: with nobody eligible virtual time advances to the first start at
+    /// once.
     pub(super) fn peek(&self, entities: &Entities) -> Option<u32> {
         let next = self.eligible.least().or_else(|| Some(self.later.least()?.1));
         let urgent = self.urgent.iter().filter(|&&id| entities[id].is_waiting());
@@ -192,9 +193,9 @@ impl Fair {
         }
     }
 
-    /// Changes an entity's weight; the number of sectors that it is ahead of or behind the ideal system
-    /// stays the same (as in Stoica et al., "A Proportional Share Resource Allocation Algorithm",
-    /// RTSS 1996, 3.3).
+    /// Changes an entity's weight; the number of sectors that it is ahead of or behind the ideal
+    /// system stays the same (as in Stoica et al., "A Proportional Share Resource Allocation
+    /// Algorithm", RTSS 1996, 3.3).
     pub(super) fn reweigh(&mut self, entities: &mut Entities, id: u32, weight: u64) {
         let now = self.now;
         let entity = &mut entities[id];

@@ -1,9 +1,9 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Returns the next entity by the rule, from a search of all: of those whose start is not after virtual
-/// time, which advances to the first start if there is none, or that are urgent, the one with the
-/// least finish.
+/// Returns the next entity by the rule, from a search of all: of those whose start is not after
+/// virtual time, which advances to the first start if there is none, or that are urgent, the one
+/// with the least finish.
 fn next(fair: &Fair, entities: &Entities, ids: &[u32]) -> Option<u32> {
     let waiting = || ids.iter().copied().filter(|&id| entities[id].is_waiting());
     let now = waiting().map(|id| entities[id].start).min()?.max(fair.now);
