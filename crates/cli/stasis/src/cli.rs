@@ -142,8 +142,8 @@ pub enum Command {
     #[command(after_help = commands::schema::HELP)]
     Schema {
         /// Format of the files
-        #[arg(value_enum, default_value_t)]
-        of: commands::schema::Files,
+        #[arg(value_enum, default_value_t, value_name = "OF")]
+        files: commands::schema::Files,
     },
     /// Say what this machine has, which engine a run takes, and what to install
     Doctor(commands::doctor::DoctorArguments),
@@ -311,7 +311,7 @@ fn run(command: Command, quiet: bool) -> Result<ExitCode> {
             commands::models::main(arguments.model.as_deref(), arguments.json)
         }
         Command::Calibrate(arguments) => commands::calibrate::main(&arguments),
-        Command::Schema { of } => commands::schema::main(of),
+        Command::Schema { files } => commands::schema::main(files),
         Command::Doctor(arguments) => commands::doctor::main(&arguments),
         Command::GuestClock(arguments) => stasis_precision::guest_clock(&arguments),
         Command::Completions { shell } => commands::shell::completions(Cli::command(), shell),
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn every_example_is_a_command_line_that_is_accepted() {
-        let mut seen = 0;
+        let mut examples_seen = 0;
         each(&Cli::command(), &["stasis"], &mut |words, command| {
             let examples = sections(command).examples;
             assert!(!examples.is_empty(), "{words:?} has no example");
@@ -352,7 +352,7 @@ mod tests {
                     if part[0] != "stasis" {
                         continue;
                     }
-                    seen += 1;
+                    examples_seen += 1;
                     let part = part.join("\u{1f}");
                     let parsed = Cli::try_parse_from(part.split('\u{1f}'));
                     let parsed = parsed.unwrap_or_else(|error| panic!("{part}: {error}"));
@@ -368,7 +368,7 @@ mod tests {
                 }
             }
         });
-        assert!(seen > 60, "{seen} examples");
+        assert!(examples_seen > 60, "{examples_seen} examples");
     }
 
     /// The words of a line up to a comment or an operator, without quotes.
@@ -393,13 +393,13 @@ mod tests {
 
     #[test]
     fn help_fits_a_terminal_of_80_columns() {
-        let mut seen = 0;
+        let mut commands = 0;
         each(&description(), &["stasis"], &mut |words, command| {
-            seen += 1;
+            commands += 1;
             let help = command.clone().render_help().to_string();
             let long: Vec<_> = help.lines().filter(|line| line.chars().count() > 80).collect();
             assert!(long.is_empty(), "{words:?}: {long:#?}");
         });
-        assert!(seen > 30, "{seen} commands");
+        assert!(commands > 30, "{commands} commands");
     }
 }

@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(here.file("/etc/hosts".into()).unwrap(), "/etc/hosts");
         // The model's files as well: this one is looked for here.
         let error = here.drive("model=profile:none.json,medium=ram:1MiB").unwrap_err();
-        let said = format!("{error:#}");
-        assert!(said.contains(&current.join("none.json").display().to_string()), "{said}");
+        let message = format!("{error:#}");
+        assert!(message.contains(&current.join("none.json").display().to_string()), "{message}");
     }
 }

@@ -207,9 +207,9 @@ mod tests {
         answer(&free.to_string(), || "x 1\n".into()).unwrap();
         let mut stream = std::net::TcpStream::connect(free).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
-        let mut said = String::new();
-        stream.read_to_string(&mut said).unwrap();
-        assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.ends_with("\r\n\r\nx 1\n"));
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("\r\n\r\nx 1\n"));
         assert!(answer(&free.to_string(), String::new).is_err(), "the address is taken");
     }
 }

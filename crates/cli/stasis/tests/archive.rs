@@ -47,8 +47,8 @@ fn another_folder_repeats_what_an_archive_has() {
     let elsewhere = tempfile::tempdir().unwrap();
     let archive = folder.path().join("project/run.tar.zst");
     let again = ["repeat", archive.to_str().unwrap(), "--results", "again"];
-    let said = ok(elsewhere.path(), &again);
-    assert!(said.contains("the same: every figure, and 500 I/Os"), "{said}");
+    let stderr = ok(elsewhere.path(), &again);
+    assert!(stderr.contains("the same: every figure, and 500 I/Os"), "{stderr}");
     assert!(elsewhere.path().join("again/report.html").exists());
 }
 
@@ -66,10 +66,10 @@ fn what_differs_is_told() {
     std::fs::write(&summary, json.to_string()).unwrap();
     ok(&work, &["archive", "first", "-o", "run.tar.zst"]);
     let output = stasis(&work, &["repeat", "run.tar.zst", "--results", "again"]);
-    let said = error(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("different: drives.0.read.count: 3, now "), "{said}");
-    assert!(said.contains("made by version 0.0.1"), "{said}");
+    let stderr = error(&output);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("different: drives.0.read.count: 3, now "), "{stderr}");
+    assert!(stderr.contains("made by version 0.0.1"), "{stderr}");
 }
 
 #[test]
@@ -79,8 +79,8 @@ fn several_simulations_are_one_archive() {
     let sim = ["sim", "m.toml", "fixed:10us", "--workload", "job.fio", "--seed", "1-2"];
     ok(&work, &sim);
     ok(&work, &["archive", "results", "-o", "all.tar.zst"]);
-    let said = ok(&work, &["repeat", "all.tar.zst", "--results", "again"]);
-    assert!(said.contains("the same: every figure, and 2,000 I/Os of 4 runs"), "{said}");
+    let stderr = ok(&work, &["repeat", "all.tar.zst", "--results", "again"]);
+    assert!(stderr.contains("the same: every figure, and 2,000 I/Os of 4 runs"), "{stderr}");
     // One run of the four has other figures.
     let changed = std::fs::read_dir(work.join("results")).unwrap().flatten();
     let one = changed.map(|entry| entry.path().join("summary.json")).find(|path| path.exists());
@@ -91,9 +91,12 @@ fn several_simulations_are_one_archive() {
     std::fs::write(one, json.to_string()).unwrap();
     ok(&work, &["archive", "results", "-o", "all.tar.zst"]);
     let output = stasis(&work, &["repeat", "all.tar.zst", "--results", "again"]);
-    let said = error(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(&format!("different: {name}: drives.0.read.count: 3, now ")), "{said}");
+    let stderr = error(&output);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains(&format!("different: {name}: drives.0.read.count: 3, now ")),
+        "{stderr}"
+    );
     // And one is of another command.
     json["command_line"] = "stasis sim fixed:1us --workload job.fio".into();
     std::fs::write(one, json.to_string()).unwrap();
@@ -165,9 +168,9 @@ fn what_cannot_be_repeated_is_not_archived() {
     let refused = |words: &[&str], expected: &str| {
         ok(&work, words);
         let output = stasis(&work, &["archive", "results", "-o", "run.tar.zst"]);
-        let said = error(&output);
-        assert_eq!(output.status.code(), Some(125), "{said}");
-        assert!(said.contains(expected), "{said}");
+        let stderr = error(&output);
+        assert_eq!(output.status.code(), Some(125), "{stderr}");
+        assert!(stderr.contains(expected), "{stderr}");
     };
     let job = work.join("job.fio");
     let whole = ["sim", "m.toml", "--workload", job.to_str().unwrap()];

@@ -65,12 +65,16 @@ fn help_lists_every_key_of_a_drive() {
     let (_, keys) = help.split_once("Keys of --drive; ").unwrap();
     let (keys, _) = keys.split_once("\n\n").unwrap();
     // However the terminal's width breaks the lines.
-    let said = format!("{} ", keys.split_whitespace().collect::<Vec<_>>().join(" "));
+    let listed = format!("{} ", keys.split_whitespace().collect::<Vec<_>>().join(" "));
     let keys = stasis_experiment::DriveSpec::keys();
     assert!(keys.len() >= 30, "{keys:?}");
     for key in keys {
         assert!(!key.summary.is_empty(), "{} has no description", key.name);
-        assert!(said.contains(&format!(" {} {} ", key.name, key.summary)), "{}: {said}", key.name);
+        assert!(
+            listed.contains(&format!(" {} {} ", key.name, key.summary)),
+            "{}: {listed}",
+            key.name
+        );
     }
 }
 
@@ -191,8 +195,8 @@ fn a_profile_is_made_of_fios_output_and_of_blkparses() {
     {
         let profile = folder.path().join(source).with_extension("profile.json");
         let profile = profile.to_str().unwrap();
-        let said = output(&["calibrate", &data(source), "-o", profile]);
-        assert!(said.contains(&format!("--drive model=profile:{profile}")), "{said}");
+        let printed = output(&["calibrate", &data(source), "-o", profile]);
+        assert!(printed.contains(&format!("--drive model=profile:{profile}")), "{printed}");
         let text = std::fs::read_to_string(profile).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         for operation in operations {
@@ -281,10 +285,10 @@ fn doctor_says_that_no_guest_can_be_built() {
         .env("XDG_CACHE_HOME", folder.path())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("namespace") && said.contains("Operation not permitted"), "{said}");
-    assert!(!said.contains("can run here"), "{said}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{stdout}");
+    assert!(stdout.contains("namespace") && stdout.contains("Operation not permitted"), "{stdout}");
+    assert!(!stdout.contains("can run here"), "{stdout}");
 }
 
 /// A cache that root has built in a user's place is the user's problem, and doctor says so.
@@ -386,10 +390,10 @@ fn words_paths_begin_in_the_current_folder_whatever_the_experiments_is() {
             .current_dir(&folder)
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         let named = folder.path().canonicalize().unwrap().join(name);
-        assert_eq!(output.status.code(), Some(125), "{said}");
-        assert!(said.contains(&named.display().to_string()), "{said}");
+        assert_eq!(output.status.code(), Some(125), "{stderr}");
+        assert!(stderr.contains(&named.display().to_string()), "{stderr}");
     }
 }
 
@@ -454,7 +458,7 @@ fn wrong_words_of_power_cuts_are_named() {
 #[test]
 fn the_examples_are_experiments() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples");
-    let mut seen = 0;
+    let mut count = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "toml") {
@@ -468,10 +472,10 @@ fn the_examples_are_experiments() {
                 let source = file.split(':').next().unwrap();
                 assert!(path.with_file_name(source).exists(), "{}: {file}", path.display());
             }
-            seen += 1;
+            count += 1;
         }
     }
-    assert!(seen > 0);
+    assert!(count > 0);
 }
 
 #[test]
@@ -509,9 +513,9 @@ fn what_is_kept_is_listed_and_removed() {
         (output.status.code(), String::from_utf8(both).unwrap())
     };
     assert_eq!(in_cache(&["guest", "list"]).1, "no guests; `stasis guest build` makes one\n");
-    let (status, said) = in_cache(&["guest", "remove", "0123456789abcdef"]);
+    let (status, printed) = in_cache(&["guest", "remove", "0123456789abcdef"]);
     assert_eq!(status, Some(125));
-    assert!(said.contains("no guest 0123456789abcdef; `stasis guest list`"), "{said}");
+    assert!(printed.contains("no guest 0123456789abcdef; `stasis guest list`"), "{printed}");
     for machine in ["guests/aa", "machines/bb"] {
         let machine = cache.join("softkvm").join(machine);
         std::fs::create_dir_all(&machine).unwrap();
@@ -519,14 +523,14 @@ fn what_is_kept_is_listed_and_removed() {
     }
     std::fs::create_dir_all(cache.join("softkvm/kernel-1")).unwrap();
     let (_, listed) = in_cache(&["cache"]);
-    let line = |what: &str| {
-        let line = listed.lines().find(|line| line.starts_with(what)).expect(what);
+    let line = |title: &str| {
+        let line = listed.lines().find(|line| line.starts_with(title)).expect(title);
         line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>()
     };
     assert_eq!(line("guests that are booted"), ["guests that are booted", "1", "1.004 MiB"]);
     assert_eq!(line("kernels")[1], "1");
-    let (status, said) = in_cache(&["cache", "prune"]);
-    assert!(status == Some(0) && said.starts_with("2.0"), "{said}");
+    let (status, printed) = in_cache(&["cache", "prune"]);
+    assert!(status == Some(0) && printed.starts_with("2.0"), "{printed}");
     assert!(!cache.join("softkvm/guests/aa").exists() && cache.join("softkvm/kernel-1").exists());
     in_cache(&["cache", "prune", "--all"]);
     assert!(!cache.join("softkvm/kernel-1").exists());
@@ -550,8 +554,8 @@ fn a_sweep_says_how_to_have_it_or_becomes_it() {
     ] {
         let missing = run(words);
         assert_eq!(missing.status.code(), Some(125));
-        let said = String::from_utf8_lossy(&missing.stderr);
-        assert!(said.contains("pip install ./python "), "{said}");
+        let stderr = String::from_utf8_lossy(&missing.stderr);
+        assert!(stderr.contains("pip install ./python "), "{stderr}");
 
         let program = folder.path().join(format!("stasis-{name}"));
         std::fs::write(&program, "#!/bin/sh\necho \"$@\"\nexit 7\n").unwrap();

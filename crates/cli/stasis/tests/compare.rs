@@ -68,8 +68,8 @@ fn what_cannot_be_compared_is_told() {
         (vec!["compare", "one", "one", "--fail-above", "much"], "a share such as 5%"),
     ] {
         let output = stasis(folder, &words);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains(why), "{words:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && stderr.contains(why), "{words:?}: {stderr}");
     }
 }
 
@@ -205,13 +205,16 @@ fn drives_of_other_names_are_compared_where_each_is_the_only_one() {
         std::fs::write(folder.join(name).join("ios.csv"), out).unwrap();
     }
     let output = stasis(folder, &["compare", "one", "other"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("other: its only drive, slow, is compared with drive0 of one"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert!(
+        stderr.contains("other: its only drive, slow, is compared with drive0 of one"),
+        "{stderr}"
+    );
     let output = stasis(folder, &["compare", "one", "two"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(125), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
     for named in ["one has drive0 (read)", "two has fast (read), slow (read)", "`name`"] {
-        assert!(said.contains(named), "{named}: {said}");
+        assert!(stderr.contains(named), "{named}: {stderr}");
     }
 }

@@ -35,7 +35,7 @@ fn fail_with(wrong: &[String]) {
 
 #[test]
 fn every_command_in_the_documents_is_one() {
-    let mut seen = 0;
+    let mut count = 0;
     let mut wrong = Vec::new();
     for page in pages::all() {
         for command in commands::of(&text_of(&page)) {
@@ -48,7 +48,7 @@ fn every_command_in_the_documents_is_one() {
             if program != "stasis" {
                 continue;
             }
-            seen += 1;
+            count += 1;
             // The program reads each word up to the one that asks for help.
             let own = words.iter().position(|word| word == "--").unwrap_or(words.len());
             let output = Command::new(env!("CARGO_BIN_EXE_stasis"))
@@ -63,19 +63,19 @@ fn every_command_in_the_documents_is_one() {
         }
     }
     fail_with(&wrong);
-    assert!(seen > 30, "{seen} commands");
+    assert!(count > 30, "{count} commands");
 }
 
 #[test]
 fn every_toml_block_is_an_experiment() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("experiment.toml");
-    let mut seen = 0;
+    let mut count = 0;
     let mut wrong = Vec::new();
     for page in pages::all() {
         for block in markdown::blocks(&text_of(&page), "toml") {
             for experiment in markdown::experiments(&block) {
-                seen += 1;
+                count += 1;
                 std::fs::write(&file, &experiment).unwrap();
                 if let Err(error) = Experiment::read(&file) {
                     wrong.push(format!("{}: {error}\n{experiment}", name_of(&page)));
@@ -84,7 +84,7 @@ fn every_toml_block_is_an_experiment() {
         }
     }
     fail_with(&wrong);
-    assert!(seen >= 10, "{seen} experiments");
+    assert!(count >= 10, "{count} experiments");
 }
 
 #[test]
@@ -240,11 +240,11 @@ fn the_command_line_page_has_every_command_and_option() {
 fn every_rust_block_is_a_file_that_is_compiled() {
     let sources = pages::below(&root().join("crates"), "rs");
     let sources: BTreeSet<_> = sources.iter().map(|path| text_of(path)).collect();
-    let mut seen = 0;
+    let mut count = 0;
     let mut wrong = Vec::new();
     for page in pages::of_the_book() {
         for block in markdown::blocks(&text_of(&page), "rust") {
-            seen += 1;
+            count += 1;
             if !sources.contains(&block) {
                 let first = block.lines().next().unwrap_or_default();
                 wrong.push(format!("{}: no file has the block `{first}`", name_of(&page)));
@@ -252,13 +252,13 @@ fn every_rust_block_is_a_file_that_is_compiled() {
         }
     }
     fail_with(&wrong);
-    assert!(seen >= 5, "{seen} blocks");
+    assert!(count >= 5, "{count} blocks");
 }
 
 #[test]
 fn every_link_leads_somewhere() {
     let book = root().join("docs");
-    let mut seen = 0;
+    let mut count = 0;
     let mut wrong = Vec::new();
     for page in pages::all() {
         let text = text_of(&page);
@@ -266,10 +266,11 @@ fn every_link_leads_somewhere() {
             if target.contains("://") {
                 continue;
             }
-            seen += 1;
+            count += 1;
             let (path, heading) = target.split_once('#').unwrap_or((&target, ""));
             let to = if path.is_empty() { page.clone() } else { joined(&page, path) };
-            let mut say = |what: &str| wrong.push(format!("{}: {target}: {what}", name_of(&page)));
+            let mut say =
+                |mistake: &str| wrong.push(format!("{}: {target}: {mistake}", name_of(&page)));
             if !to.exists() {
                 say("there is no such file");
             } else if page.starts_with(&book) && !to.starts_with(&book) {
@@ -283,7 +284,7 @@ fn every_link_leads_somewhere() {
         }
     }
     fail_with(&wrong);
-    assert!(seen > 60, "{seen} links");
+    assert!(count > 60, "{count} links");
 }
 
 /// Returns the target of a link of `page` to `path`, without `..`.
@@ -319,7 +320,7 @@ fn pages_that_the_sources_name_are_there() {
     let scripts = std::fs::read_dir(root().join("scripts")).unwrap();
     sources.extend(scripts.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()));
     sources.push(root().join("Makefile"));
-    let mut seen = 0;
+    let mut count = 0;
     let mut wrong = Vec::new();
     for source in &sources {
         for rest in text_of(source).split("docs/").skip(1) {
@@ -328,7 +329,7 @@ fn pages_that_the_sources_name_are_there() {
             if !rest[end..].starts_with(".md") {
                 continue;
             }
-            seen += 1;
+            count += 1;
             let page = format!("docs/{}.md", &rest[..end]);
             if !root().join(&page).exists() {
                 wrong.push(format!("{}: {page}", name_of(source)));
@@ -336,13 +337,13 @@ fn pages_that_the_sources_name_are_there() {
         }
     }
     fail_with(&wrong);
-    assert!(seen > 20, "{seen} names");
+    assert!(count > 20, "{count} names");
 }
 
 #[test]
 fn files_that_the_documents_name_are_there() {
     let begins = ["crates/", "docs/", "examples/", "scripts/"];
-    let mut seen = 0;
+    let mut count = 0;
     let mut wrong = Vec::new();
     for page in pages::all() {
         // History keeps the names of its time.
@@ -357,14 +358,14 @@ fn files_that_the_documents_name_are_there() {
             if !is_one || word.contains(['*', '<']) || word.contains("results") {
                 continue;
             }
-            seen += 1;
+            count += 1;
             if !root().join(word).exists() {
                 wrong.push(format!("{}: {word}", name_of(&page)));
             }
         }
     }
     fail_with(&wrong);
-    assert!(seen > 30, "{seen} names");
+    assert!(count > 30, "{count} names");
 }
 
 /// Installers, and the names of others' packages that our documents install with them.
@@ -417,7 +418,7 @@ fn no_package_is_advised_that_is_not_ours() {
     }
     files.push(root().join("python/README.md"));
     files.push(root().join("Makefile"));
-    let (mut seen, mut wrong) = (0, Vec::new());
+    let (mut count, mut wrong) = (0, Vec::new());
     // This file has the words themselves.
     for file in files.iter().filter(|file| !file.ends_with("tests/documents.rs")) {
         let text = text_of(file);
@@ -429,7 +430,7 @@ fn no_package_is_advised_that_is_not_ours() {
             for (installer, others) in OTHERS {
                 for rest in line.split(installer).skip(1) {
                     for name in installed(rest) {
-                        seen += 1;
+                        count += 1;
                         let is_path = name.starts_with(['.', '/', '$']) || name.ends_with(".whl");
                         let package = name.split(['[', '=', '@']).next().unwrap();
                         if !is_path && package != "stasis-vm" && !others.contains(&package) {
@@ -441,7 +442,7 @@ fn no_package_is_advised_that_is_not_ours() {
         }
     }
     fail_with(&wrong);
-    assert!(seen >= 10, "{seen} installations");
+    assert!(count >= 10, "{count} installations");
     let project = text_of(&root().join("python/pyproject.toml"));
     assert!(project.contains("\nname = \"stasis-vm\"\n"), "pip's name of the package");
 }

@@ -9,8 +9,8 @@ const IOS: usize = 3000;
 
 fn run(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
     output
 }
 
@@ -36,8 +36,8 @@ fn simulated(ios: &str) -> tempfile::TempDir {
 #[test]
 fn blkparse_and_btt_read_the_trace() {
     let folder = simulated("csv");
-    let said = stasis(folder.path(), &["export", "results", "--blktrace", "trace"]);
-    assert!(said.contains("3000 I/Os"), "{said}");
+    let stderr = stasis(folder.path(), &["export", "results", "--blktrace", "trace"]);
+    assert!(stderr.contains("3000 I/Os"), "{stderr}");
     let mut command = Command::new("blkparse");
     command.args(["-i", "drive0", "-D", "trace", "-d", "all.bin", "-f", "%a %d %T.%t %S %N %e\n"]);
     let parsed = run(command.current_dir(folder.path()));
@@ -100,8 +100,8 @@ fn a_trace_that_was_exported_is_the_same_ios_when_it_is_read() {
     assert_eq!(summary["trace"]["left_out"]["operations"], 0);
     // A smaller drive, and the effect of that.
     let words = ["sim", "fixed:10us", "--trace", "trace/drive0", "--size", "16MiB", "--wrap"];
-    let said = stasis(folder.path(), &words);
-    assert!(said.contains("lie beyond the drive and were brought back to it"), "{said}");
+    let stderr = stasis(folder.path(), &words);
+    assert!(stderr.contains("lie beyond the drive and were brought back to it"), "{stderr}");
 }
 
 /// Needs blkparse, which reads the same file in its own way.
@@ -162,18 +162,18 @@ fn perfetto_gets_what_happened_inside() {
     let spans = summary["timeline"]["spans"].as_u64().unwrap();
     // A read of 4 KiB is at the cells and on the channel.
     assert!(spans > 4000 && summary["timeline"]["lost"] == 0, "{}", summary["timeline"]);
-    let said = stasis(folder.path(), &["export", "r", "--perfetto", "r.perfetto-trace"]);
+    let stderr = stasis(folder.path(), &["export", "r", "--perfetto", "r.perfetto-trace"]);
     let all = format!("{IOS} I/Os, {spans} spans of what happened inside");
-    assert!(said.contains(&all), "{said}: not {all}");
-    let said = stasis(folder.path(), &["export", "r", "--perfetto", "x", "--drive", "drive0"]);
-    assert!(said.contains(&all), "{said}");
+    assert!(stderr.contains(&all), "{stderr}: not {all}");
+    let stderr = stasis(folder.path(), &["export", "r", "--perfetto", "x", "--drive", "drive0"]);
+    assert!(stderr.contains(&all), "{stderr}");
 
     // Looking changes no I/O, and the same again is the same bytes.
     let again = ["sim", "flash-tlc", "--workload", "job.fio", "--results", "plain"];
     stasis(folder.path(), &again);
     let files = fs::read_dir(folder.path().join("plain")).unwrap();
     for name in files.map(|file| file.unwrap().file_name()) {
-        let read = |of: &str| fs::read(folder.path().join(of).join(&name)).unwrap();
+        let read = |results: &str| fs::read(folder.path().join(results).join(&name)).unwrap();
         assert!(!name.to_string_lossy().starts_with("ios.") || read("plain") == read("r"));
         assert_ne!(name, "timeline.parquet");
     }
@@ -185,8 +185,8 @@ fn perfetto_gets_what_happened_inside() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
     command.args(["export", "r", "--perfetto", "x"]).current_dir(folder.path());
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("no whole Parquet file"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("no whole Parquet file"), "{stderr}");
 }
 
 #[test]
@@ -195,8 +195,8 @@ fn what_cannot_be_exported_is_told() {
     let fails = |words: &[&str], why: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
         let output = command.args(words).current_dir(folder.path()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains(why), "{words:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && stderr.contains(why), "{words:?}: {stderr}");
     };
     fails(&["export", "results"], "--blktrace, --perfetto, --pprof, --fio-log or --log-writes");
     fails(&["export", "results", "--pprof", "x"], "a run with --profile leaves it");
@@ -235,8 +235,8 @@ fn a_crash_tests_trace_is_a_log_of_dm_log_writes() {
     }
     trace.finish().unwrap();
     fs::write(results.join("run.record"), &bytes).unwrap();
-    let said = stasis(folder.path(), &["export", "results", "--log-writes", "logs"]);
-    assert!(said.contains("a.log: 2 entries") && said.contains("b.log: 3 entries"), "{said}");
+    let stderr = stasis(folder.path(), &["export", "results", "--log-writes", "logs"]);
+    assert!(stderr.contains("a.log: 2 entries") && stderr.contains("b.log: 3 entries"), "{stderr}");
     let log = fs::read(folder.path().join("logs/b.log")).unwrap();
     // The superblock, a mark, a write with its data, the mark of the end.
     assert_eq!(log.len(), 512 + 512 + (512 + 4096) + 512);
@@ -282,8 +282,8 @@ fn a_log_of_dm_log_writes_is_tested_without_a_run() {
         command.args(words).current_dir(folder.path()).output().unwrap()
     };
     let output = test(&["--log-writes", "one.log", "--results", "r", "--states", "40"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     // Empty, with the sector, and with the sector and the promise of the flush.
     assert_eq!((&report["cuts"], &report["distinct"]), (&40.into(), &3.into()), "{report}");
@@ -313,11 +313,11 @@ fn a_log_of_dm_log_writes_is_tested_without_a_run() {
         (&["--base", "base.img"], "--log-writes"),
     ] {
         let output = test(words);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains(why), "{words:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && stderr.contains(why), "{words:?}: {stderr}");
     }
     fs::write(path("test.toml"), experiment.replace("name", "namespaces = 2\nname")).unwrap();
     let output = test(&["--log-writes", "one.log"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("it has `namespaces`"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("it has `namespaces`"), "{stderr}");
 }

@@ -59,9 +59,9 @@ fn what_does_not_go_together_is_refused_before_anything_starts() {
         (&["nfs", "--memory", "many"], "many"),
         (&["nfs", "--socket", "a", "--socket", "b"], "1 drives (data), but 2 are given"),
     ] {
-        let said =
+        let stderr =
             refused(folder.path(), &[&["function", "run", "--state", "."], arguments].concat());
-        assert!(said.contains(part), "{arguments:?}: {said}");
+        assert!(stderr.contains(part), "{arguments:?}: {stderr}");
     }
 }
 
@@ -71,15 +71,18 @@ fn a_port_in_use_is_found_before_anything_boots() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let number = taken.local_addr().unwrap().port();
     let port = format!("nfs={number}");
-    let said = refused(
+    let stderr = refused(
         folder.path(),
         &["function", "run", "--state", ".", "nfs", "--network", "user", "--port", &port]
             .into_iter()
             .chain(["--drive", "model=null,medium=ram:64MiB"])
             .collect::<Vec<_>>(),
     );
-    assert!(said.contains(&format!("port {number}")) && said.contains("--port NAME="), "{said}");
-    assert!(!said.contains("QEMU"), "{said}");
+    assert!(
+        stderr.contains(&format!("port {number}")) && stderr.contains("--port NAME="),
+        "{stderr}"
+    );
+    assert!(!stderr.contains("QEMU"), "{stderr}");
 }
 
 /// Writes the next number to one of sixteen blocks and makes it durable; then the number is
@@ -144,8 +147,8 @@ fn acknowledged(folder: &Path, restarts: u64) -> (u64, u64, String) {
                 return (*found, *last, now["machine"].to_string());
             }
         }
-        let said = || std::fs::read_to_string(folder.join("function.log")).unwrap();
-        assert!(Instant::now() < limit, "{now:#}\n{}", said());
+        let log = || std::fs::read_to_string(folder.join("function.log")).unwrap();
+        assert!(Instant::now() < limit, "{now:#}\n{}", log());
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -237,11 +240,11 @@ fn a_guest_that_panics_or_hangs_is_noticed_and_started_again() {
     let mut function = start(path, &[&run[..], &drive].concat());
     let (found, last, _) = acknowledged(path, 2);
     assert!(found == 20 && last > 20, "20 was acknowledged, and {found} is there");
-    let said = std::fs::read_to_string(path.join("function.log")).unwrap();
-    let failures: Vec<_> = said.lines().filter(|line| line.contains("failed (")).collect();
-    assert_eq!(failures.len(), 2, "{said}");
-    assert!(said.contains("sysrq triggered crash"), "{said}");
-    assert!(failures[1].contains(SILENT), "{said}");
+    let log = std::fs::read_to_string(path.join("function.log")).unwrap();
+    let failures: Vec<_> = log.lines().filter(|line| line.contains("failed (")).collect();
+    assert_eq!(failures.len(), 2, "{log}");
+    assert!(log.contains("sysrq triggered crash"), "{log}");
+    assert!(failures[1].contains(SILENT), "{log}");
     eprintln!("{}", failures.join("\n"));
     assert!(stasis(path, &["function", "stop", "writer", "--state", "state"]).status.success());
     assert!(function.0.wait().unwrap().success());

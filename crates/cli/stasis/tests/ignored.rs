@@ -21,11 +21,11 @@ fn ignored_tests_name_their_target() {
     let makefile = fs::read_to_string(root.join("Makefile")).unwrap();
     let mut files = Vec::new();
     sources(&root.join("crates"), &mut files);
-    let mut seen = 0;
+    let mut count = 0;
     for file in files.iter().filter(|file| !file.ends_with("ignored.rs")) {
         for line in fs::read_to_string(file).unwrap().lines() {
             let Some(reason) = line.trim().strip_prefix("#[ignore") else { continue };
-            seen += 1;
+            count += 1;
             // A program that another test starts by its name.
             if reason.contains("the other test starts it") {
                 continue;
@@ -44,7 +44,7 @@ fn ignored_tests_name_their_target() {
             );
         }
     }
-    assert!(seen >= 10, "{seen} ignored tests");
+    assert!(count >= 10, "{count} ignored tests");
 }
 
 /// The rows of CONTRIBUTING's table that are tests run in a workflow, or in `make test`, which
@@ -72,14 +72,14 @@ fn what_contributing_calls_a_test_runs_in_ci() {
     let page = read("CONTRIBUTING.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `make "));
     let named = rows.filter_map(|row| row.split_once('`'));
-    let mut seen = 0;
+    let mut count = 0;
     for (target, about) in named {
         let is_test = target.contains("test") || target == "conformance" || about.contains("tests");
         let (in_workflow, in_test) = runs(target);
         assert!(!is_test || in_workflow || in_test, "nobody runs `make {target}`");
-        seen += usize::from(is_test);
+        count += usize::from(is_test);
     }
-    assert!(seen >= 7, "{seen} tests");
+    assert!(count >= 7, "{count} tests");
     // Within minutes, and so for each change.
     for target in ["lint", "unit-test", "python-test", "system-test", "test-on"] {
         assert!(runs(target).1, "`make test` leaves out {target}");

@@ -101,8 +101,11 @@ fn a_prefix_that_is_not_the_users_is_refused_with_the_way_out() {
         .env("BUILT", "yes")
         .output()
         .unwrap();
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("`sudo make install`") && said.contains("PREFIX=$HOME/.local"), "{said}");
+    let printed = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(
+        printed.contains("`sudo make install`") && printed.contains("PREFIX=$HOME/.local"),
+        "{printed}"
+    );
     assert_eq!(std::fs::read_dir(&prefix).unwrap().count(), 0);
 }

@@ -71,14 +71,14 @@ fn prepared() -> tempfile::TempDir {
     write("job.fio", "[job]\nrw=randread\nbs=4k\nnumber_ios=200\n");
     write("page.json", r#"{"title": "Nothing", "sections": []}"#);
     let job = |name: &str| {
-        let of = |ns: u64| {
+        let direction = |ns: u64| {
             format!(
                 r#"{{"iops": 1, "total_ios": 9, "clat_ns": {{"N": 9, "mean": {ns}, "percentile": {{"1.000000": 900, "50.000000": {ns}, "99.900000": 1100}}}}}}"#
             )
         };
         format!(
             r#"{{"jobname": "{name}", "job options": {{"bs": "4k", "rw": "randread"}}, "read": {}}}"#,
-            of(1000)
+            direction(1000)
         )
     };
     write("fio.json", &format!(r#"{{"fio version": "fio-3.33", "jobs": [{}]}}"#, job("j")));
@@ -141,8 +141,8 @@ fn each_document_has_its_fields_and_nothing_is_beside_it() {
     for (name, fields) in documented() {
         let Some((_, words)) = CASES.iter().find(|(case, _)| *case == name) else { continue };
         let output = stasis(folder.path(), &[words, &["--json"][..]].concat());
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{name}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {stderr}");
         let document: Value = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|error| panic!("{name}: {error}: {:?}", output.stdout));
         let Some(fields) = fields else { continue };
@@ -175,14 +175,14 @@ fn failures_have_codes() {
     ];
     for (words, status, code) in cases {
         let output = stasis(folder.path(), &[&words[..], &["--json"]].concat());
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(status), "{words:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {stderr}");
         let document: Value = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|error| panic!("{words:?}: {error}: {said}"));
+            .unwrap_or_else(|error| panic!("{words:?}: {error}: {stderr}"));
         assert_eq!(document["error"]["code"], code, "{words:?}: {document}");
         assert_eq!(document["status"], status, "{words:?}");
         let message = document["error"]["message"].as_str().unwrap();
-        assert!(said.contains(message.lines().next().unwrap()), "{words:?}: {message}: {said}");
+        assert!(stderr.contains(message.lines().next().unwrap()), "{words:?}: {message}: {stderr}");
     }
     assert_eq!(
         std::fs::read(PathBuf::from(folder.path()).join("mine/summary.json")).unwrap(),

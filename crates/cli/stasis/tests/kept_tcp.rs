@@ -89,10 +89,10 @@ fn zones_are_where_the_last_server_left_them() {
     let mut words = Command::new(env!("CARGO_BIN_EXE_stasis"));
     words.args(["serve", "--sockets", ".", "--nvme-tcp", "0", "--drive", DRIVE]);
     let output = words.current_dir(folder.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(125), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
     for part in ["drive z", "disk.img.state", "was cut off", "state = \"last\""] {
-        assert!(said.contains(part), "no {part:?} in {said}");
+        assert!(stderr.contains(part), "no {part:?} in {stderr}");
     }
     let (process, mut host) = connect(folder.path(), ",state=last");
     assert_eq!(write(&mut host, 256 + 4, 5), 0, "as when that server began");

@@ -52,10 +52,10 @@ fn wings_use_what_the_table_allows() {
         let wing = &wing_of[&name_of(&folder)];
         let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
         for needed in dependencies(&manifest) {
-            let of = &wing_of[&needed];
+            let other = &wing_of[&needed];
             assert!(
-                of == wing || wings[wing].contains(of),
-                "{}: the wing {wing} may not use {needed} of the wing {of}",
+                other == wing || wings[wing].contains(other),
+                "{}: the wing {wing} may not use {needed} of the wing {other}",
                 folder.display()
             );
         }
@@ -64,12 +64,12 @@ fn wings_use_what_the_table_allows() {
 
 #[test]
 fn wings_form_no_circle() {
-    let mut left = wings(&architecture());
-    while !left.is_empty() {
-        let names: BTreeSet<_> = left.keys().cloned().collect();
-        let free = left.iter().find(|(_, uses)| uses.is_disjoint(&names));
+    let mut remaining = wings(&architecture());
+    while !remaining.is_empty() {
+        let names: BTreeSet<_> = remaining.keys().cloned().collect();
+        let free = remaining.iter().find(|(_, uses)| uses.is_disjoint(&names));
         let free = free.unwrap_or_else(|| panic!("a circle among {names:?}")).0.clone();
-        left.remove(&free);
+        remaining.remove(&free);
     }
 }
 

@@ -231,7 +231,7 @@ fn mistakes_are_told_at_once_and_in_plain_words() {
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         let mut problems: Vec<String> = Vec::new();
         if output.status.code() != Some(case.status) {
             problems.push(format!("ends with {:?}", output.status.code()));
@@ -239,18 +239,18 @@ fn mistakes_are_told_at_once_and_in_plain_words() {
         if !output.stdout.is_empty() {
             problems.push("prints to its output".into());
         }
-        let missing = case.says.iter().filter(|part| !said.contains(**part));
+        let missing = case.says.iter().filter(|part| !stderr.contains(**part));
         problems.extend(missing.map(|part| format!("does not say {part:?}")));
-        let foreign = FOREIGN.iter().filter(|part| said.contains(**part));
+        let foreign = FOREIGN.iter().filter(|part| stderr.contains(**part));
         problems.extend(foreign.map(|part| format!("says {part:?}")));
-        if said.lines().count() > 12 {
+        if stderr.lines().count() > 12 {
             problems.push("is long".into());
         }
         if began.elapsed() > Duration::from_secs(5) {
             problems.push(format!("takes {:?}", began.elapsed()));
         }
         if !problems.is_empty() {
-            wrong.push(format!("{:?} {}:\n{said}", case.words, problems.join(", ")));
+            wrong.push(format!("{:?} {}:\n{stderr}", case.words, problems.join(", ")));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

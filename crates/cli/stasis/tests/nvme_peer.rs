@@ -38,11 +38,11 @@ fn both_drives_answer_as_the_tables_say() {
     ];
     let arguments = arguments.map(Into::into).to_vec();
     let config = Config { memory: 1 << 30, arguments, ..Config::new(guest) };
-    let said =
+    let output =
         host_guest::run(&mut Vm::start(&config).unwrap(), include_str!("guest/nvme_peer.sh"), 580);
-    host_guest::expect(&said, &["effects", "pages", "features"]);
+    host_guest::expect(&output, &["effects", "pages", "features"]);
     let mut answers = BTreeMap::new();
-    for line in said.lines() {
+    for line in output.lines() {
         let words: Vec<&str> = line.splitn(4, ' ').collect();
         if let [drive @ ("here" | "peer"), kind, code, status] = words[..] {
             let Ok(code) = code.parse::<u8>() else { continue };
@@ -63,7 +63,9 @@ fn both_drives_answer_as_the_tables_say() {
     for (kind, heading, count) in kinds {
         let table = offered::table(heading);
         for drive in ["here", "peer"] {
-            let of_kind = answers.iter().filter(|((of, what, _), _)| (*of, *what) == (drive, kind));
+            let of_kind = answers
+                .iter()
+                .filter(|((answering, answered, _), _)| (*answering, *answered) == (drive, kind));
             assert_eq!(of_kind.clone().count(), count, "{drive} {kind}");
             for ((.., code), &status) in of_kind {
                 let row = table.get(code);

@@ -15,7 +15,7 @@ fn linux_connects_by_tcp() {
     let guest = host_guest::guest(&["nvme-tcp"]);
     let mut vm = Vm::start(&Config { memory: 1 << 30, ..Config::new(guest) }).unwrap();
     let kills = host_guest::kills();
-    let said = host_guest::run(&mut vm, include_str!("guest/nvme_tcp.sh"), 280 + 15 * kills);
+    let output = host_guest::run(&mut vm, include_str!("guest/nvme_tcp.sh"), 280 + 15 * kills);
     let expected = [
         "discovered",
         "size 67108864 block 512 queues 2",
@@ -41,10 +41,10 @@ fn linux_connects_by_tcp() {
         &format!("fio after {kills} kills: ok"),
         "stopped",
     ];
-    host_guest::expect(&said, &expected);
-    let lower = said.to_lowercase();
-    assert!(lower.contains("zone invalid write"), "{said}");
-    assert!(lower.contains("reservation conflict"), "{said}");
+    host_guest::expect(&output, &expected);
+    let lower = output.to_lowercase();
+    assert!(lower.contains("zone invalid write"), "{output}");
+    assert!(lower.contains("reservation conflict"), "{output}");
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn linux_connects_by_tcp() {
 fn namespaces_and_servers_come_and_go() {
     let guest = host_guest::guest(&["nvme-tcp"]);
     let mut vm = Vm::start(&Config { memory: 1 << 30, ..Config::new(guest) }).unwrap();
-    let said = host_guest::run(&mut vm, include_str!("guest/nvme_namespaces.sh"), 280);
+    let output = host_guest::run(&mut vm, include_str!("guest/nvme_namespaces.sh"), 280);
     let expected = [
         "a namespace went",
         "and stays away",
@@ -69,7 +69,7 @@ fn namespaces_and_servers_come_and_go() {
         "protected 0 0x13 0x1 ",
         "stopped",
     ];
-    host_guest::expect(&said, &expected);
+    host_guest::expect(&output, &expected);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn namespaces_and_servers_come_and_go() {
 fn linux_authenticates_by_tcp() {
     let guest = host_guest::guest(&["nvme-tcp", "dh_generic"]);
     let mut vm = Vm::start(&Config { memory: 1 << 30, ..Config::new(guest) }).unwrap();
-    let said = host_guest::run(&mut vm, include_str!("guest/nvme_auth.sh"), 280);
+    let output = host_guest::run(&mut vm, include_str!("guest/nvme_auth.sh"), 280);
     let mut expected = vec![
         "file system",
         "reset",
@@ -99,8 +99,8 @@ fn linux_authenticates_by_tcp() {
     let groups = ["null", "ffdhe2048", "ffdhe3072", "ffdhe4096", "ffdhe6144", "ffdhe8192"];
     let groups = groups.map(|group| format!("group {group}"));
     expected.extend(secrets.iter().chain(&groups).map(String::as_str));
-    host_guest::expect(&said, &expected);
-    assert!(!said.lines().any(|line| line == "let in"), "{said}");
+    host_guest::expect(&output, &expected);
+    assert!(!output.lines().any(|line| line == "let in"), "{output}");
 }
 
 /// The NQN of the subsystem, as the guide leaves it open.
@@ -140,7 +140,7 @@ fn the_guide_s_commands_work() {
     let sections: String = titles.iter().map(|title| section(title)).collect();
     let script =
         include_str!("guest/nvme_guide.sh").replace("# The guide's sections.\n", &sections);
-    let said = host_guest::run(&mut vm, &script, 280);
+    let output = host_guest::run(&mut vm, &script, 280);
     let mut expected = titles.map(|title| format!("done: {title}")).to_vec();
     expected.extend(
         [
@@ -153,7 +153,7 @@ fn the_guide_s_commands_work() {
         ]
         .map(str::to_owned),
     );
-    host_guest::expect(&said, &expected.iter().map(String::as_str).collect::<Vec<_>>());
+    host_guest::expect(&output, &expected.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 #[test]
@@ -163,16 +163,16 @@ fn figures() {
     // The server and its client compute side by side.
     let config = Config { memory: 1 << 30, vcpus: 2, ..Config::new(guest) };
     let mut vm = Vm::start(&config).unwrap();
-    let said = host_guest::run(&mut vm, include_str!("guest/nvme_tcp_bench.sh"), 600);
+    let output = host_guest::run(&mut vm, include_str!("guest/nvme_tcp_bench.sh"), 600);
     let median = |target: &str, depth: &str| {
-        let of = said.lines().filter_map(|line| {
+        let rates = output.lines().filter_map(|line| {
             let words: Vec<&str> = line.split(' ').collect();
             (words.first() == Some(&target) && words.get(1) == Some(&depth))
                 .then(|| words[2].parse::<f64>().unwrap())
         });
-        let mut of: Vec<f64> = of.collect();
-        of.sort_by(f64::total_cmp);
-        of[of.len() / 2]
+        let mut rates: Vec<f64> = rates.collect();
+        rates.sort_by(f64::total_cmp);
+        rates[rates.len() / 2]
     };
     for depth in ["1", "32"] {
         let (ours, kernel) = (median("stasis", depth), median("nvmet", depth));

@@ -132,9 +132,9 @@ fn what_is_stopped_on_its_way_has_a_summary_of_its_own() {
         assert_eq!(output.status.code(), Some(130), "{name}: {output:?}");
         let summary = std::fs::read_to_string(folder.path().join("r/summary.json")).unwrap();
         assert!(summary.contains(r#""ending": "cancelled""#), "{name}");
-        let left = below(&folder.path().join("r"));
-        assert!(left.keys().all(|path| !path.to_string_lossy().contains(".stasis-b")), "{name}");
-        assert_eq!(left[&folder.path().join("r/mine")].as_deref(), Some(&b"mine"[..]));
+        let files = below(&folder.path().join("r"));
+        assert!(files.keys().all(|path| !path.to_string_lossy().contains(".stasis-b")), "{name}");
+        assert_eq!(files[&folder.path().join("r/mine")].as_deref(), Some(&b"mine"[..]));
     }
 }
 
@@ -147,8 +147,8 @@ fn what_is_killed_leaves_both_and_the_next_failure_puts_the_earlier_back() {
     child.wait().unwrap();
     assert!(folder.path().join("r/ios.csv").exists());
     assert!(folder.path().join("r/.stasis-before/summary.json").exists());
-    let said = stasis(folder.path(), &["inspect", "r"]);
-    assert!(String::from_utf8_lossy(&said.stdout).contains("r/.stasis-before"), "{said:?}");
+    let output = stasis(folder.path(), &["inspect", "r"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("r/.stasis-before"), "{output:?}");
     // A run in the same folder that ends by itself leaves its own alone.
     let words = ["fixed:30us", "--workload=job.fio", "--results=r"];
     sim(folder.path(), &words);
@@ -184,18 +184,21 @@ fn a_full_disk_leaves_earlier_results_and_no_half_files() {
     ];
     // Full on the way: what there is stays beside what was.
     let output = stasis(folder.path(), &words);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(125), "{said}");
-    assert!(said.contains("has room for") && said.contains("disk/r/.stasis-before"), "{said}");
-    let left = below(&disk);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    assert!(
+        stderr.contains("has room for") && stderr.contains("disk/r/.stasis-before"),
+        "{stderr}"
+    );
+    let files = below(&disk);
     let kept = disk.join("r/.stasis-before");
     for (path, content) in &before {
         let name = path.strip_prefix(disk.join("r")).unwrap();
         if path.is_file() && !path.ends_with(".stasis-results") {
-            assert_eq!(left[&kept.join(name)], *content, "{name:?}");
+            assert_eq!(files[&kept.join(name)], *content, "{name:?}");
         }
     }
-    assert!(left.keys().all(|path| path.extension().is_none_or(|end| end != "part")), "{said}");
+    assert!(files.keys().all(|path| path.extension().is_none_or(|end| end != "part")), "{stderr}");
     // Full from the beginning: the earlier ones are back.
     std::fs::write(disk.join("filler"), vec![0; 30 << 20]).ok();
     let output = stasis(folder.path(), &words);

@@ -18,16 +18,16 @@ fn stasis(folder: &Path, words: &[&str]) {
 /// Every plot of the page lives, and is the same when its script draws it; returns the
 /// observations.
 fn used(browser: &Browser, page: &Path) -> serde_json::Value {
-    let seen = browser.used(page);
-    assert_eq!(seen["errors"], serde_json::json!([]), "{}: {seen:#}", page.display());
-    assert_eq!((&seen["live"], &seen["wide"]), (&seen["figures"], &false.into()));
-    for figure in seen["again"].as_array().unwrap() {
+    let observed = browser.used(page);
+    assert_eq!(observed["errors"], serde_json::json!([]), "{}: {observed:#}", page.display());
+    assert_eq!((&observed["live"], &observed["wide"]), (&observed["figures"], &false.into()));
+    for figure in observed["again"].as_array().unwrap() {
         // By a tenth of the drawing's units, which is how its numbers are rounded.
         let far = figure[1].as_f64();
         assert!(far.is_some_and(|far| far < 0.21), "drawn by the script, {figure} is another");
     }
     browser.laid_out(page);
-    seen
+    observed
 }
 
 #[test]
@@ -41,21 +41,21 @@ fn pages_of_simulations_and_comparisons_are_to_be_used() {
     for (model, results) in [("samsung-980-pro", "before"), ("femu-basic", "after")] {
         let words = ["sim", model, "--workload", "job.fio", "--size", "1GiB", "--quiet"];
         stasis(folder, &[&words[..], &["--results", results]].concat());
-        let seen = used(&browser, &folder.join(results).join("report.html"));
-        let tip = seen["used"]["tip"].as_str().unwrap();
+        let observed = used(&browser, &folder.join(results).join("report.html"));
+        let tip = observed["used"]["tip"].as_str().unwrap();
         assert!(tip.contains("length 4 KiB\nLBA "), "{tip}");
         // The least and the first percentile may stand in one place.
-        let curve = seen["curve"].as_str().unwrap();
+        let curve = observed["curve"].as_str().unwrap();
         assert!(["read min: ", "read p1: "].iter().any(|text| curve.starts_with(text)), "{curve}");
     }
     stasis(folder, &["compare", "before", "after", "--quiet"]);
     let page = folder.join("comparison/comparison.html");
-    let seen = used(&browser, &page);
-    let curve = seen["curve"].as_str().unwrap();
+    let observed = used(&browser, &page);
+    let curve = observed["curve"].as_str().unwrap();
     assert!(curve.contains(" % at or below "), "{curve}");
     let (colours, pixels) = browser.colours(&page, false);
-    let of = |colour: &str| colours[colour].as_u64().unwrap_or(0);
-    assert!(of("#ffffff") * 2 > pixels && of("#d55e00") > 300, "{colours}");
+    let pixels_of = |colour: &str| colours[colour].as_u64().unwrap_or(0);
+    assert!(pixels_of("#ffffff") * 2 > pixels && pixels_of("#d55e00") > 300, "{colours}");
 }
 
 /// The example of docs/reference/results.md, and faulty ones.
@@ -80,8 +80,8 @@ fn a_page_is_drawn_from_its_description() {
     }
     fs::write(&described, example.replace("\"lines\"", "\"wires\"")).unwrap();
     let refused = draw(&["page.json"]);
-    let said = String::from_utf8_lossy(&refused.stderr);
+    let stderr = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(125));
-    assert!(said.contains("page.json describes no page: unknown variant `wires`"), "{said}");
+    assert!(stderr.contains("page.json describes no page: unknown variant `wires`"), "{stderr}");
     assert!(draw(&["none.json"]).stdout.is_empty());
 }

@@ -58,7 +58,7 @@ impl Fault {
         source.replace(&self.old, &self.new)
     }
 
-    /// Runs its test in `folder`; whether it passed.
+    /// Runs its test in `folder`. Returns whether the test passed.
     fn run(&self, folder: &Path) -> bool {
         let [package, program, test] = &self.test;
         let mut cargo = Command::new(env!("CARGO"));
@@ -70,10 +70,10 @@ impl Fault {
         // A fault that is found is not made small: that would take long.
         cargo.args([test, "--", "--include-ignored"]).env("PROPTEST_MAX_SHRINK_ITERS", "0");
         let output = cargo.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let passed = said.contains("test result: ok. 1 passed");
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        let passed = stdout.contains("test result: ok. 1 passed");
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(passed || said.contains("test result: FAILED. 0 passed"), "{said}\n{errors}");
+        assert!(passed || stdout.contains("test result: FAILED. 0 passed"), "{stdout}\n{errors}");
         passed
     }
 }

@@ -33,8 +33,8 @@ const NOTHING: f64 = 1e-3;
 const TAIL_FACTOR: f64 = 4.0;
 
 /// Returns whether a figure is one of the tail.
-fn is_of_the_tail(what: &str) -> bool {
-    let word = what.rsplit([',', ' ']).next().unwrap_or(what);
+fn is_of_the_tail(figure: &str) -> bool {
+    let word = figure.rsplit([',', ' ']).next().unwrap_or(figure);
     word == "max" || word == "stddev" || word.starts_with("p99")
 }
 
@@ -46,12 +46,12 @@ fn versions(figure: &Value) -> Vec<f64> {
 
 /// Returns whether a figure of this name agrees with the recorded ones: it lies among them, or no
 /// farther outside than [`TOLERANCE`] and half of what they differ by.
-fn agrees(what: &str, now: f64, recorded: &[f64]) -> bool {
+fn agrees(figure: &str, now: f64, recorded: &[f64]) -> bool {
     let least = recorded.iter().copied().fold(f64::INFINITY, f64::min);
     let most = recorded.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let margin = |end: f64| (TOLERANCE * end.abs()).max(NOTHING) + (most - least) / 2.0;
     let near = (least - margin(least)..=most + margin(most)).contains(&now);
-    let of_tail = is_of_the_tail(what) && least > 0.0;
+    let of_tail = is_of_the_tail(figure) && least > 0.0;
     near || of_tail && (least / TAIL_FACTOR..=most * TAIL_FACTOR).contains(&now)
 }
 
@@ -67,9 +67,10 @@ fn read_recorded(publication: &str) -> Vec<Value> {
 
 /// Figures by their names; a name that several have counts them.
 fn named(figures: &[Value]) -> Vec<(String, &Value)> {
-    let mut seen = BTreeMap::new();
-    let mut count =
-        |name: &str| *seen.entry(name.to_owned()).and_modify(|count| *count += 1).or_insert(1_u32);
+    let mut counts = BTreeMap::new();
+    let mut count = |name: &str| {
+        *counts.entry(name.to_owned()).and_modify(|count| *count += 1).or_insert(1_u32)
+    };
     let names = figures.iter().map(|figure| {
         let name = format!("{}: {}", figure["id"], figure["what"]);
         (format!("{name} ({})", count(&name)), figure)
@@ -80,9 +81,9 @@ fn named(figures: &[Value]) -> Vec<(String, &Value)> {
 /// Figures as they are recorded, a line each.
 fn lines(figures: impl Iterator<Item = (Value, Vec<f64>)>) -> String {
     let line = |(figure, versions): (Value, Vec<f64>)| {
-        let [id, what, unit] = ["id", "what", "unit"].map(|key| &figure[key]);
+        let [id, name, unit] = ["id", "what", "unit"].map(|key| &figure[key]);
         format!(
-            "  {{\"id\": {id}, \"what\": {what}, \"unit\": {unit}, \"measured\": {versions:?}}}"
+            "  {{\"id\": {id}, \"what\": {name}, \"unit\": {unit}, \"measured\": {versions:?}}}"
         )
     };
     format!("[\n{}\n]\n", figures.map(line).collect::<Vec<_>>().join(",\n"))

@@ -353,8 +353,8 @@ fn every_key_has_a_description() {
 fn the_python_package_has_the_columns_of_results() {
     let path = root().join("python/src/stasis/results.json");
     let kept: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    let told = "python/src/stasis/results.json is not what `stasis schema results` prints";
-    assert_eq!(kept, schema_of("results"), "{told}");
+    let mistake = "python/src/stasis/results.json is not what `stasis schema results` prints";
+    assert_eq!(kept, schema_of("results"), "{mistake}");
 }
 
 /// The reference describes each column as the program does.

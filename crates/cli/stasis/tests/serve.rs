@@ -47,8 +47,8 @@ impl Served {
             assert!(Instant::now() < limit, "the server ends");
             std::thread::sleep(Duration::from_millis(5));
         };
-        let said = std::fs::read_to_string(self.folder.join("serve.log")).unwrap();
-        (status.code().unwrap_or(-1), said)
+        let log = std::fs::read_to_string(self.folder.join("serve.log")).unwrap();
+        (status.code().unwrap_or(-1), log)
     }
 
     fn terminate(&self) {
@@ -88,9 +88,9 @@ fn drives_come_grow_and_go_while_it_serves() {
     let word = "name=e,model=null,medium=file:e";
     assert_eq!(server.ask(&json!({ "do": "attach", "drive": word }))["drive"], "e");
     server.terminate();
-    let (code, said) = server.end();
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("d: 0 reads"), "{said}");
+    let (code, log) = server.end();
+    assert_eq!(code, 0, "{log}");
+    assert!(log.contains("d: 0 reads"), "{log}");
     assert!(!folder.path().join("d.sock").exists());
 }
 
@@ -249,11 +249,11 @@ fn a_medium_of_zones_is_not_served() {
     let mut words = Command::new(env!("CARGO_BIN_EXE_stasis"));
     words.args(["serve", "--sockets", ".", "--drive", "model=null,medium=file:disk"]);
     let output = words.current_dir(folder.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(125), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
     assert!(
-        said.contains("drive drive0: ") && said.contains("disk.state: an NVMe drive"),
-        "{said}"
+        stderr.contains("drive drive0: ") && stderr.contains("disk.state: an NVMe drive"),
+        "{stderr}"
     );
     assert!(folder.path().join("disk.state").exists());
 }
@@ -278,9 +278,9 @@ fn what_a_server_cannot_have_has_its_line_in_the_file() {
             .current_dir(folder.path())
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(125), "{said}");
-        assert!(said.contains(wanted), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{stderr}");
+        assert!(stderr.contains(wanted), "{stderr}");
     }
 }
 
@@ -333,8 +333,8 @@ fn it_ends_in_bounded_time_whatever_is_in_flight() {
         while in_flight() != json!(4) {}
         let begun = Instant::now();
         server.terminate();
-        let (code, said) = server.end();
-        assert_eq!(code, 0, "{medium}: {said}");
+        let (code, log) = server.end();
+        assert_eq!(code, 0, "{medium}: {log}");
         assert!(begun.elapsed() < Duration::from_secs(20), "{medium}: {:?}", begun.elapsed());
         assert_eq!(guest.given(), 0, "what was not over was not acknowledged");
     }
@@ -349,12 +349,12 @@ fn another_server_takes_its_place() {
         .current_dir(folder.path())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(refused.status.code() == Some(125) && said.contains("--replace"), "{said}");
-    assert!(said.contains("--sockets DIR"), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(125) && stderr.contains("--replace"), "{stderr}");
+    assert!(stderr.contains("--sockets DIR"), "{stderr}");
     let second = serve(folder.path(), &["--replace"]);
-    let (code, said) = first.end();
-    assert_eq!(code, 0, "{said}");
+    let (code, log) = first.end();
+    assert_eq!(code, 0, "{log}");
     let list = second.ask(&json!({ "do": "list" }));
     assert_eq!(list["drives"][0]["name"], "d");
     assert!(UnixStream::connect(folder.path().join("d.sock")).is_ok());
@@ -408,9 +408,9 @@ fn features_are_served_where_the_page_says_so() {
                 .current_dir(folder.path())
                 .output()
                 .unwrap();
-            let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-            assert_eq!(refused.status.code(), Some(125), "{row}: {said}");
-            assert!(said.contains("has no effect on"), "{row}: {said}");
+            let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+            assert_eq!(refused.status.code(), Some(125), "{row}: {stderr}");
+            assert!(stderr.contains("has no effect on"), "{row}: {stderr}");
         }
     }
     // Each row says where its feature is.
@@ -435,13 +435,16 @@ fn a_vfio_user_device_is_handed_over_unless_a_guest_has_it() {
     let client = UnixStream::connect(folder.path().join("v.sock")).unwrap();
     in_use(true);
     let refused = first.ask(&json!({ "do": "replace" }));
-    let said = refused["error"].as_str().unwrap_or_default();
-    assert!(said.contains("drive d: a guest has it") && said.contains("device_add"), "{refused}");
+    let message = refused["error"].as_str().unwrap_or_default();
+    assert!(
+        message.contains("drive d: a guest has it") && message.contains("device_add"),
+        "{refused}"
+    );
     drop(client);
     in_use(false);
     let second = serve(folder.path(), &["--vfio-user", "v.sock", "--replace"]);
-    let (code, said) = first.end();
-    assert_eq!(code, 0, "{said}");
+    let (code, log) = first.end();
+    assert_eq!(code, 0, "{log}");
     assert!(UnixStream::connect(folder.path().join("v.sock")).is_ok(), "it is the second one's");
     drop(second);
 }
@@ -457,8 +460,8 @@ fn each_io_is_in_its_results() {
     let mut guest = support::Guest::connect(&at("t.sock"));
     (0..5).for_each(|round| guest.check(8 * round, 2));
     server.terminate();
-    let (code, said) = server.end();
-    assert!(code == 0 && said.contains("results in results"), "{said}");
+    let (code, log) = server.end();
+    assert!(code == 0 && log.contains("results in results"), "{log}");
     let summary: Value =
         serde_json::from_slice(&std::fs::read(at("results/summary.json")).unwrap()).unwrap();
     assert_eq!((&summary["engine"], &summary["lost_ios"]), (&json!("serve"), &json!(0)));

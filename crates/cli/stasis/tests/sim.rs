@@ -31,11 +31,11 @@ impl Bench {
 
     /// A simulation, whose I/Os are kept as text if the words name no format.
     fn call(&self, words: &[&str]) -> Output {
-        let said = words.iter().any(|word| word.starts_with("--ios"));
+        let names_format = words.iter().any(|word| word.starts_with("--ios"));
         Command::new(env!("CARGO_BIN_EXE_stasis"))
             .arg("sim")
             .args(words)
-            .args((!said).then_some("--ios=csv"))
+            .args((!names_format).then_some("--ios=csv"))
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
             .output()
@@ -460,8 +460,8 @@ fn several_simulations_are_each_as_alone() {
     let models = ["uniform:50us-150us", "{ kind = 'fixed', read = '80us', label = 'mine/a' }"];
     let words = ["--workload", "a.fio", "--workload", "b.fio", "--seed", "3,7-8", "--jobs", "3"];
     let output = bench.call(&[&models[..], &words].concat());
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let folders = numbered(&bench.path("results"));
     assert_eq!(folders.len(), 12, "{folders:?}");
     assert_eq!(folders[0], "01-uniform-50us-150us-a-seed-3");
@@ -487,7 +487,7 @@ fn several_simulations_are_each_as_alone() {
                 assert_eq!(own["seed"], alone["seed"]);
                 assert_eq!(own["title"], alone["title"]);
                 // The table lists each, and so does the file of figures.
-                assert!(told.contains(&folders[number - 1]), "{told}");
+                assert!(stderr.contains(&folders[number - 1]), "{stderr}");
                 let p50 = &alone["drives"][0]["read"]["target_ns"]["p50"];
                 let row = csv.lines().find(|line| {
                     line.starts_with(&format!("\"{}\"", folders[number - 1]))
@@ -515,9 +515,9 @@ fn a_job_that_can_never_end_is_named() {
         command.current_dir(&folder).stdin(Stdio::null()).output().unwrap()
     };
     let timed = sim(&["null", "--workload", "timed.fio"]);
-    let said = String::from_utf8_lossy(&timed.stderr).into_owned();
-    assert_eq!(timed.status.code(), Some(125), "{said}");
-    assert!(said.contains("never ends on a model without a latency"), "{said}");
+    let stderr = String::from_utf8_lossy(&timed.stderr).into_owned();
+    assert_eq!(timed.status.code(), Some(125), "{stderr}");
+    assert!(stderr.contains("never ends on a model without a latency"), "{stderr}");
     // The same model, more I/Os, and an end; and the same job on another model.
     assert_eq!(sim(&["null", "--workload", "sized.fio"]).status.code(), Some(0));
     assert_eq!(sim(&["fixed:100us", "--workload", "timed.fio"]).status.code(), Some(0));
@@ -530,12 +530,12 @@ fn rates_are_over_the_time_in_which_the_drive_is_active() {
     // One model, and several in a table.
     for models in [&["fixed:100us"][..], &["fixed:100us", "fixed:200us"]] {
         let output = bench.call(&[models, &["--workload", "job.fio"]].concat());
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{told}");
-        assert!(told.contains("10,000"), "{told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
+        assert!(stderr.contains("10,000"), "{stderr}");
         if models.len() == 2 {
-            let row = told.lines().find(|line| line.contains("fixed-200us")).unwrap();
-            assert!(row.contains("5,000"), "{told}");
+            let row = stderr.lines().find(|line| line.contains("fixed-200us")).unwrap();
+            assert!(row.contains("5,000"), "{stderr}");
         }
     }
 }
@@ -583,8 +583,8 @@ fn several_simulations_that_are_stopped_keep_what_is_finished() {
     interrupt_once_under_way(&child, &ios);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("1 of 4 simulations were not begun"), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("1 of 4 simulations were not begun"), "{stderr}");
     let ending = |folder: &str| {
         let text = bench.text(&format!("results/{folder}/summary.json"));
         serde_json::from_str::<Value>(&text).unwrap()["ending"].clone()
@@ -671,11 +671,11 @@ fn every_nanosecond_of_every_io_is_told() {
         let summary = bench.sim(&words);
         assert_eq!(summary["timeline"]["lost"], 0, "{model}");
         let folder = bench.path("results");
-        let mut told = ToldCommands::read(&folder).unwrap().expect("it was asked for");
+        let mut commands = ToldCommands::read(&folder).unwrap().expect("it was asked for");
         let mut ios = KeptIos::open(&folder).unwrap();
-        let (mut seen, mut collected, mut after) = (0, 0, 0);
+        let (mut count, mut collected, mut after) = (0, 0, 0);
         while let Some(io) = ios.next().transpose().unwrap() {
-            let command = told.take("drive0", &io).map(|(_, command)| command);
+            let command = commands.take("drive0", &io).map(|(_, command)| command);
             let latency = io.delivered - io.submit;
             assert!(command.is_some() || latency == 0, "{model}: nothing is told of {io:?}");
             let number = command.as_ref().and_then(|command| command.number);
@@ -685,13 +685,13 @@ fn every_nanosecond_of_every_io_is_told() {
             let parts = SlowIo::told(&io, command.as_ref()).named();
             let sum: u64 = parts.iter().map(|(_, time)| time).sum();
             assert_eq!(sum, latency, "{model}: {io:?}: {parts:?}");
-            seen += 1;
+            count += 1;
             let waits = |command: ToldCommand| command.parts.gc + command.parts.buffer_gc;
             collected += u64::from(command.map_or(0, waits) > 0);
             after += u64::from(command.is_some_and(|command| command.after.is_some()));
         }
         let is_flash = model.ends_with(".toml");
-        assert!(seen >= 1500, "{model}: {seen}");
+        assert!(count >= 1500, "{model}: {count}");
         assert_eq!(is_flash, after > 500, "{model}: {after} ended with an operation");
         assert_eq!(is_flash, collected > 100, "{model}: {collected} waited for a collection");
     }
@@ -707,27 +707,29 @@ fn each_io_can_be_asked_why_it_took_so_long() {
         let mut program = Command::new(env!("CARGO_BIN_EXE_stasis"));
         let output =
             program.arg("why").args(words).current_dir(bench.folder.path()).output().unwrap();
-        let [said, error] =
-            [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said));
-        assert_eq!(output.status.code(), Some(status), "{words:?}: {said} {error}");
-        format!("{said}{error}")
+        let [answer, error] =
+            [&output.stdout, &output.stderr].map(|printed| String::from_utf8_lossy(printed));
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {answer} {error}");
+        format!("{answer}{error}")
     };
     let summary = bench.sim(&["jpt39c", "--size=8GiB", "--workload=job.fio", "--results=results"]);
     let slowest = &summary["drives"][0]["slowest"][0];
-    let told = why(&["results"], 0);
-    assert_eq!(told, why(&["results", &format!("drive0:{}", slowest["order"])], 0));
-    assert_eq!(told, why(&["results/ios.csv"], 0), "a file of the results is as their folder");
+    let answer = why(&["results"], 0);
+    assert_eq!(answer, why(&["results", &format!("drive0:{}", slowest["order"])], 0));
+    assert_eq!(answer, why(&["results/ios.csv"], 0), "a file of the results is as their folder");
     // Its parts with their shares, which are the whole.
     let latency =
         |io: &Value| io["delivered_ns"].as_u64().unwrap() - io["submit_ns"].as_u64().unwrap();
     for part in ["queue", "positioning", "transfer", "controller"] {
-        let line =
-            told.lines().find(|line| line.starts_with(part)).unwrap_or_else(|| panic!("{told}"));
+        let line = answer
+            .lines()
+            .find(|line| line.starts_with(part))
+            .unwrap_or_else(|| panic!("{answer}"));
         let share = line.split_whitespace().rev().nth(1).unwrap().parse::<f64>().unwrap();
         let of_summary = slowest["parts"][part].as_f64().unwrap() / latency(slowest) as f64;
         assert!((share - 100.0 * of_summary).abs() < 0.1, "{line}: {of_summary}");
     }
-    assert!(told.contains("With --timeline a run keeps"), "{told}");
+    assert!(answer.contains("With --timeline a run keeps"), "{answer}");
 
     // Columns: order is known by its heading.
     let text = bench.text("results/ios.csv");
@@ -742,57 +744,57 @@ fn each_io_can_be_asked_why_it_took_so_long() {
         let ahead: Vec<_> =
             ios.iter().filter(|io| (io[1], io[0]) < (submit, order) && io[2] > submit).collect();
         let later = ios.iter().filter(|io| (io[1], io[0]) > (submit, order) && io[2] < delivered);
-        let told = why(&["results", &format!("drive0:{order}")], 0);
+        let answer = why(&["results", &format!("drive0:{order}")], 0);
         let expected = match ahead.len() {
             0 => "No other I/O was in the drive".to_owned(),
             1 => "  1 read, the oldest for".to_owned(),
             many => format!("  {many} reads, the oldest for"),
         };
-        assert!(told.contains(&expected), "{expected}: {told}");
+        assert!(answer.contains(&expected), "{expected}: {answer}");
         let before = ahead.iter().filter(|io| io[2] < delivered).count();
         assert!(
-            ahead.is_empty() || told.contains(&format!("; {before} delivered before it")),
-            "{told}"
+            ahead.is_empty() || answer.contains(&format!("; {before} delivered before it")),
+            "{answer}"
         );
         match later.count() {
-            0 => assert!(!told.contains("came later"), "{told}"),
-            1 => assert!(told.contains("1 I/O came later"), "{told}"),
-            many => assert!(told.contains(&format!("{many} I/Os came later")), "{told}"),
+            0 => assert!(!answer.contains("came later"), "{answer}"),
+            1 => assert!(answer.contains("1 I/O came later"), "{answer}"),
+            many => assert!(answer.contains(&format!("{many} I/Os came later")), "{answer}"),
         }
-        overtaken += usize::from(told.contains("came later"));
+        overtaken += usize::from(answer.contains("came later"));
     }
     assert!(overtaken > 0, "a disk serves the nearest first");
 
     // A flash drive's parts work while an I/O waits; a model in one figure tells nothing.
     bench.sim(&["flash-tlc", "--size=1GiB", "--workload=job.fio", "--results=flash", "--timeline"]);
-    let told = why(&["flash"], 0);
-    assert!(told.contains("nand ") && told.contains("the host's reads"), "{told}");
-    assert!(told.contains("It ended with a read of block "), "{told}");
+    let answer = why(&["flash"], 0);
+    assert!(answer.contains("nand ") && answer.contains("the host's reads"), "{answer}");
+    assert!(answer.contains("It ended with a read of block "), "{answer}");
     // It waited for other I/Os, and in a steady drive for collections.
-    assert!(told.contains("the host's reads: I/O"), "{told}");
+    assert!(answer.contains("the host's reads: I/O"), "{answer}");
     bench.file("steady.toml", &format!("{STEADY}buffer = \"0\"\n"));
     let mixed = "[mixed]\nrw=randrw\nbs=4k\nioengine=libaio\niodepth=8\nnumber_ios=600\nsize=30m\n";
     bench.file("mixed.fio", mixed);
     let size = "--size=32MiB";
     bench.sim(&["steady.toml", size, "--workload=mixed.fio", "--results=steady", "--timeline"]);
     let each = (0..600).step_by(15).map(|order| why(&["steady", &format!("drive0:{order}")], 0));
-    let told: String = each.collect();
-    assert!(told.contains("the collection of block "), "{told}");
-    assert!(told.contains(": this I/O:"), "{told}");
+    let answer: String = each.collect();
+    assert!(answer.contains("the collection of block "), "{answer}");
+    assert!(answer.contains(": this I/O:"), "{answer}");
     // Pages of the write buffer have the data of several.
     let gathers = STEADY.replace("4KiB", "16KiB").replace("= 32", "= 8");
     bench.file("gathers.toml", &format!("{gathers}buffer = \"64KiB\"\n"));
     bench.sim(&["gathers.toml", size, "--workload=mixed.fio", "--results=gathers", "--timeline"]);
     let each = (0..600).step_by(15).map(|order| why(&["gathers", &format!("drive0:{order}")], 0));
-    let told: String = each.collect();
+    let answer: String = each.collect();
     let gathered = |line: &str| {
         let more =
             line.split_once("the host's writes: I/O ").and_then(|(_, io)| io.split_once(" and "));
         more.is_some_and(|(io, rest)| io.parse::<u64>().is_ok() && rest.contains(" more"))
     };
-    assert!(told.lines().any(gathered), "{told}");
-    let told = why(&["flash", "drive0:150"], 0);
-    assert!(told.contains("controller") && !told.contains("are not kept"), "{told}");
+    assert!(answer.lines().any(gathered), "{answer}");
+    let answer = why(&["flash", "drive0:150"], 0);
+    assert!(answer.contains("controller") && !answer.contains("are not kept"), "{answer}");
     bench.sim(&["fixed:100us", "--size=1GiB", "--workload=job.fio", "--results=fixed"]);
     assert!(why(&["fixed"], 0).contains("This model tells no parts"));
 
@@ -802,8 +804,8 @@ fn each_io_can_be_asked_why_it_took_so_long() {
         (&["nothing"], "nothing"),
         (&["."], "it has none of ios.csv"),
     ] {
-        let told = why(words, 125);
-        assert!(told.contains(expected), "{words:?}: {told}");
+        let answer = why(words, 125);
+        assert!(answer.contains(expected), "{words:?}: {answer}");
     }
     assert!(why(&["results", "drive0"], 2).contains("such as drive0:100"));
 }

@@ -41,8 +41,8 @@ fn recipe(suite: &str) -> Recipe {
 fn drives() -> [String; 3] {
     let served = text("conformance-served");
     ["plain", "zoned", "whole"].map(|name| {
-        let of = format!("served_{name}=");
-        let keys = served.lines().find_map(|line| line.strip_prefix(&of)).unwrap();
+        let prefix = format!("served_{name}=");
+        let keys = served.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap();
         format!("name={name},serial={name},{keys}")
     })
 }
@@ -132,14 +132,14 @@ fn tests_end_as_expected() {
     job.has_input = true;
     job.limit_ms = Duration::from_secs(6 * 3600).as_millis() as u64;
     let files = files(&suite, Path::new(&source));
-    let mut left = Vec::new();
+    let mut archive = Vec::new();
     vm.run(&job, &mut files.as_slice(), &mut |piece| match piece {
         Piece::Output(_, bytes) => eprint!("{}", String::from_utf8_lossy(bytes)),
-        Piece::Results(bytes) => left.extend_from_slice(bytes),
+        Piece::Results(bytes) => archive.extend_from_slice(bytes),
     })
     .unwrap();
     std::fs::create_dir_all(&results).unwrap();
-    tar::Archive::new(left.as_slice()).unpack(&results).unwrap();
+    tar::Archive::new(archive.as_slice()).unpack(&results).unwrap();
     let list = folder.path().join("expected");
     std::fs::write(&list, lines).unwrap();
     let mut compare = Command::new(scripts().join("conformance-compare"));

@@ -46,11 +46,11 @@ fn a_simulation_tells_everywhere_what_it_did_not_keep() {
         "errors==0",
     ];
     let output = stasis(folder.path(), &words);
-    let told = words_of(&output);
-    assert_eq!(output.status.code(), Some(99), "{told}");
+    let stderr = words_of(&output);
+    assert_eq!(output.status.code(), Some(99), "{stderr}");
     let unmet = "write.p50 < 1ns: drive0.write.p50 is 100 µs";
-    assert!(told.contains(&format!("\nstasis: not met: {unmet}\n")), "{told}");
-    assert!(told.contains("threshold met: errors==0: drive0."), "{told}");
+    assert!(stderr.contains(&format!("\nstasis: not met: {unmet}\n")), "{stderr}");
+    assert!(stderr.contains("threshold met: errors==0: drive0."), "{stderr}");
     let summary: Value = serde_json::from_str(&text(&folder, "results/summary.json")).unwrap();
     // The simulation itself has succeeded.
     assert_eq!(summary["exit_status"], 0);
@@ -88,10 +88,10 @@ fn each_of_several_simulations_has_thresholds() {
         "junit.xml",
     ];
     let output = stasis(folder.path(), &words);
-    let told = words_of(&output);
-    assert_eq!(output.status.code(), Some(99), "{told}");
-    assert!(told.contains("stasis: 2-fixed-1ms: not met: p99 < 500us"), "{told}");
-    assert_eq!(told.matches("not met").count(), 1, "{told}");
+    let stderr = words_of(&output);
+    assert_eq!(output.status.code(), Some(99), "{stderr}");
+    assert!(stderr.contains("stasis: 2-fixed-1ms: not met: p99 < 500us"), "{stderr}");
+    assert_eq!(stderr.matches("not met").count(), 1, "{stderr}");
     let junit = text(&folder, "junit.xml");
     assert!(junit.contains("tests=\"4\" failures=\"1\""), "{junit}");
     assert!(junit.contains("classname=\"2-fixed-1ms\" name=\"p99 &lt; 500us\""), "{junit}");
@@ -117,10 +117,10 @@ fn what_cannot_be_kept_is_refused_before_the_run() {
         );
         std::fs::write(folder.path().join("e.toml"), file).unwrap();
         for words in [&run[..], &sim, &["run", "e.toml"]] {
-            let told = words_of(&stasis(folder.path(), words));
+            let stderr = words_of(&stasis(folder.path(), words));
             // A simulation's drive has another name.
             let has = if words[0] == "sim" && has.contains("data") { "`date` is no" } else { has };
-            assert!(told.contains(has) && told.contains(expect), "{words:?}: {told}");
+            assert!(stderr.contains(has) && stderr.contains(expect), "{words:?}: {stderr}");
         }
     }
     assert!(!folder.path().join("results").exists());

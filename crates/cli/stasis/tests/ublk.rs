@@ -13,7 +13,7 @@ fn drives_are_block_devices_of_a_host() {
     let guest = host_guest::guest(&["nvme-tcp"]);
     let mut vm = Vm::start(&Config { memory: 1 << 30, ..Config::new(guest) }).unwrap();
     let kills = host_guest::kills();
-    let said = host_guest::run(&mut vm, include_str!("guest/ublk.sh"), 120 + 15 * kills);
+    let output = host_guest::run(&mut vm, include_str!("guest/ublk.sh"), 120 + 15 * kills);
     let expected = [
         "size 67108864 block 512 cache write back",
         "gone after a stop",
@@ -23,6 +23,6 @@ fn drives_are_block_devices_of_a_host() {
         "ended in time",
         "stopped",
     ];
-    host_guest::expect(&said, &expected);
-    assert!(said.contains("another program serves"), "{said}");
+    host_guest::expect(&output, &expected);
+    assert!(output.contains("another program serves"), "{output}");
 }

@@ -81,11 +81,11 @@ fn a_guest_has_drives_and_gets_them_back() {
     // A server that is gone is found out soon.
     config.kernel_arguments = "nvme_core.io_timeout=5 nvme_core.admin_timeout=5".into();
     let mut vm = Vm::start(&config).unwrap();
-    let said = step(&mut vm, "first");
+    let output = step(&mut vm, "first");
     for line in ["verified", "as the guide says", "placed", "zoned host-managed", "reset"] {
-        assert!(said.lines().any(|of| of == line), "there is no line `{line}`");
+        assert!(output.lines().any(|other| other == line), "there is no line `{line}`");
     }
-    assert!(said.to_lowercase().contains("zone invalid write"));
+    assert!(output.to_lowercase().contains("zone invalid write"));
 
     // Memory is plugged in.
     let backend = json!({ "qom-type": "memory-backend-memfd", "id": "more", "size": 512 << 20, "share": true });
@@ -143,8 +143,8 @@ fn a_machine_boots_from_a_drive_and_reboots() {
     command.args(["-object", "memory-backend-memfd,id=mem,size=128M,share=on"]);
     command.args(["-debugcon", "stdio", "-device", "isa-debug-exit,iobase=0xf4"]);
     let output = command.args(["-device", &device.to_string()]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(said, "012.", "{}", String::from_utf8_lossy(&output.stderr));
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(stdout, "012.", "{}", String::from_utf8_lossy(&output.stderr));
     // QEMU's exit status is twice the value, and one.
     assert_eq!(output.status.code(), Some(0x21));
     server.kill();
@@ -171,16 +171,16 @@ fn figures() {
         config.arguments.push(argument.into());
     }
     let mut vm = Vm::start(&config).unwrap();
-    let said = step(&mut vm, "bench");
+    let output = step(&mut vm, "bench");
     let median = |name: &str, depth: &str| {
-        let of = said.lines().filter_map(|line| {
+        let rates = output.lines().filter_map(|line| {
             let words: Vec<&str> = line.split(' ').collect();
             let is = words.first() == Some(&name) && words.get(1) == Some(&depth);
             is.then(|| words[2].parse::<f64>().unwrap())
         });
-        let mut of: Vec<f64> = of.collect();
-        of.sort_by(f64::total_cmp);
-        of[of.len() / 2]
+        let mut rates: Vec<f64> = rates.collect();
+        rates.sort_by(f64::total_cmp);
+        rates[rates.len() / 2]
     };
     for depth in ["1", "32"] {
         let (ours, other) = (median("STASIS", depth), median("QEMU", depth));

@@ -34,14 +34,14 @@ const SECTORS: u64 = BLOCK / 512;
 const THREADS: usize = 16;
 const MAX_WAIT: Duration = Duration::from_secs(120);
 
-/// Waits for something of `what`.
-fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+/// Waits until `look` finds something; `event` is named if that takes too long.
+fn wait<T>(event: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let limit = Instant::now() + MAX_WAIT;
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < limit, "{what}");
+        assert!(Instant::now() < limit, "{event}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -131,9 +131,9 @@ impl Bench {
 
     /// The acknowledged writes, in order: block and number.
     fn told(&self) -> Vec<(usize, u64)> {
-        let told = std::fs::read(self.path("told")).unwrap();
+        let record = std::fs::read(self.path("told")).unwrap();
         // A record that QEMU has not completed does not count.
-        let words = told.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+        let words = record.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
         let parts = words.map(|word| {
             assert_eq!(word & 0xff, 0x5a, "a record: {word:x}");
             ((word >> 8 & 0xff) as usize, word >> 16)
@@ -192,14 +192,14 @@ fn a_killed_vmm_loses_nothing_that_its_guest_acknowledged() {
             }
             _ => qemu.kill(),
         }
-        let told = bench.told();
+        let acknowledged = bench.told();
         let mut last = [0; THREADS];
-        for &(block, number) in &told {
+        for &(block, number) in &acknowledged {
             let before = std::mem::replace(&mut last[block % THREADS], number);
             assert!(number > before, "a thread's numbers grow");
             known[block] = life << 32 | number;
         }
-        writes += told.len();
+        writes += acknowledged.len();
 
         let mut host = Guest::connect(&socket);
         for block in 0..BLOCKS as usize {
@@ -251,8 +251,8 @@ fn a_stock_guest_syncs_on_an_image_however_its_server_looks_for_work() {
         guest.stdout(std::fs::File::create(at("console")).unwrap());
         let mut guest = Process(guest.spawn().unwrap());
         wait("the guest ends", || guest.0.try_wait().unwrap());
-        let said = std::fs::read_to_string(at("console")).unwrap();
-        assert!(said.contains("all is done"), "{poll}, {durability}: {said}");
+        let console = std::fs::read_to_string(at("console")).unwrap();
+        assert!(console.contains("all is done"), "{poll}, {durability}: {console}");
         let end = Command::new("kill").arg(server.0.id().to_string()).status();
         assert!(end.unwrap().success());
         let ended = wait("the server ends", || server.0.try_wait().unwrap());

@@ -24,10 +24,10 @@ fn said(child: Child) -> (Option<i32>, String) {
 
 #[track_caller]
 fn refused(folder: &Path, way: &[&str], words: &[&str]) {
-    let (status, said) = said(command(folder, way).spawn().unwrap());
-    assert_eq!(status, Some(125), "{said}");
+    let (status, stderr) = said(command(folder, way).spawn().unwrap());
+    assert_eq!(status, Some(125), "{stderr}");
     for word in words {
-        assert!(said.contains(word), "{word}: {said}");
+        assert!(stderr.contains(word), "{word}: {stderr}");
     }
 }
 
@@ -118,9 +118,9 @@ fn an_old_qemu_is_named_with_what_to_install() {
     let path = std::env::join_paths([folder.path(), Path::new("/usr/bin"), Path::new("/bin")]);
     let mut command = command(folder.path(), &["--vfio-user", "d.sock"]);
     // It ends by itself: the socket cannot be made.
-    let (status, said) = said(command.env("PATH", path.unwrap()).spawn().unwrap());
-    assert_eq!(status, Some(125), "{said}");
+    let (status, stderr) = said(command.env("PATH", path.unwrap()).spawn().unwrap());
+    assert_eq!(status, Some(125), "{stderr}");
     for word in ["QEMU is 7.2", "no vfio-user-pci", "10.1 or later", "apt install"] {
-        assert!(said.contains(word), "{word}: {said}");
+        assert!(stderr.contains(word), "{word}: {stderr}");
     }
 }

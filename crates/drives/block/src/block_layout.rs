@@ -71,9 +71,10 @@ impl BlockLayout {
         self.parts.get(index).filter(|part| part.start <= offset)
     }
 
-    /// The byte of data at or behind byte `offset` of the drive, counted as in the part of byte `of`.
-    fn data_at(&self, offset: u64, of: u64) -> u64 {
-        let Some(part) = self.part(of) else { return offset };
+    /// Returns the byte of data at or behind byte `offset` of the drive, counted as in the part of
+    /// byte `base`.
+    fn data_at(&self, offset: u64, base: u64) -> u64 {
+        let Some(part) = self.part(base) else { return offset };
         let within = offset - part.start;
         let data = (within % part.stride).min(part.block);
         part.start + within / part.stride * part.block + data
@@ -149,20 +150,20 @@ mod tests {
     #[test]
     fn a_model_sees_the_data_alone() {
         let layout = layout();
-        let of = |offset, length| {
-            let seen = layout.of_data(&Command::new(Operation::Read, offset, length));
-            (seen.offset, seen.length)
+        let data_of = |offset, length| {
+            let data = layout.of_data(&Command::new(Operation::Read, offset, length));
+            (data.offset, data.length)
         };
-        assert_eq!(of(0, 1024), (0, 512));
-        assert_eq!(of(1024, 3072), (512, 1536));
-        assert_eq!(of(8192, 4096), (8192, 4096), "between the parts");
-        assert_eq!(of(1 << 20, 4608), (1 << 20, 4096));
-        assert_eq!(of((1 << 20) + 4608, 3 * 4608), ((1 << 20) + 4096, 3 * 4096));
-        assert_eq!(of(0, 0), (0, 0), "a flush");
+        assert_eq!(data_of(0, 1024), (0, 512));
+        assert_eq!(data_of(1024, 3072), (512, 1536));
+        assert_eq!(data_of(8192, 4096), (8192, 4096), "between the parts");
+        assert_eq!(data_of(1 << 20, 4608), (1 << 20, 4096));
+        assert_eq!(data_of((1 << 20) + 4608, 3 * 4608), ((1 << 20) + 4096, 3 * 4096));
+        assert_eq!(data_of(0, 0), (0, 0), "a flush");
         let copy = Command { source: 2048, ..Command::new(Operation::Copy, 0, 1024) };
         assert_eq!(layout.of_data(&copy).source, 1024);
         // A range over several parts, as an erasure has: all of it, and nothing twice.
-        let (first, rest) = (of(0, 1 << 20), of(1 << 20, 3 << 20));
+        let (first, rest) = (data_of(0, 1 << 20), data_of(1 << 20, 3 << 20));
         assert_eq!((first.0 + first.1, rest.0), (1 << 20, 1 << 20));
         let read = Command::new(Operation::Read, 1 << 20, 4 * 4608);
         assert_eq!(

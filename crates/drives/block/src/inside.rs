@@ -49,8 +49,8 @@ impl Inside {
         }
     }
 
-    /// That of each flash SSD at the bottom of the drive `name`: of several parts with flash of their
-    /// own each, named [`part_name`].
+    /// Returns the activity of each flash SSD at the bottom of the drive `name`: of several parts
+    /// with flash of their own each, named [`part_name`].
     pub fn flashes(&self, name: &str) -> Vec<(String, &FlashInside)> {
         match self {
             Self::Flash(flash) => vec![(name.to_owned(), flash)],
@@ -80,10 +80,15 @@ impl Inside {
             Some(Self::Parts { parts }) => {
                 let mut all = Vec::new();
                 for PartInside { start, inside } in parts {
-                    let moved = |of: SlowCommand| SlowCommand { offset: of.offset + *start, ..of };
+                    let moved = |command: SlowCommand| SlowCommand {
+                        offset: command.offset + *start,
+                        ..command
+                    };
                     all.extend(Self::take_slowest(inside).into_iter().map(moved));
                 }
-                all.sort_by_key(|of| std::cmp::Reverse(of.end.saturating_sub(of.begin)));
+                all.sort_by_key(|command| {
+                    std::cmp::Reverse(command.end.saturating_sub(command.begin))
+                });
                 all
             }
             Some(Self::Slowest { slowest }) => {
@@ -95,7 +100,7 @@ impl Inside {
         }
     }
 
-    /// That of a drive of such parts: each with its first byte.
+    /// Makes the activity of a drive of parts, each with its first byte.
     pub fn of_parts(parts: Vec<(u64, Option<Self>)>) -> Self {
         let part = |(start, inside)| PartInside { start, inside };
         Self::Parts { parts: parts.into_iter().map(part).collect() }

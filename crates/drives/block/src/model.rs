@@ -171,7 +171,7 @@ pub trait Model: Send {
         false
     }
 
-    /// Where the drive holds the byte at `offset`, in words for a person who looks: its place, and
+    /// Describes where the drive holds the byte at `offset`, human-readable: its place, and
     /// whether a newer version waits in memory. None of a model that has no such places.
     fn entry(&self, _offset: u64) -> Option<String> {
         None

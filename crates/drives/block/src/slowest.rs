@@ -125,8 +125,8 @@ mod tests {
             let all = slowest.sorted();
             prop_assert!(all.is_sorted_by(|a, b| a.0 >= b.0));
             for operation in 0..2 {
-                let of = |all: &[(u64, usize)]| all.iter().filter(|one| one.1 == operation).count();
-                prop_assert_eq!(of(&all), of(&times).min(SLOWEST));
+                let count_of = |all: &[(u64, usize)]| all.iter().filter(|one| one.1 == operation).count();
+                prop_assert_eq!(count_of(&all), count_of(&times).min(SLOWEST));
             }
         }
     }

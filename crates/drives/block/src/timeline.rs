@@ -447,7 +447,7 @@ pub struct Span {
     /// Lane of the track, where it has several.
     pub lane: u16,
     /// Activity during the span.
-    pub what: What,
+    pub activity: What,
     /// Step of a NAND operation.
     pub step: Step,
     /// On whose behalf.
@@ -476,14 +476,14 @@ pub struct Span {
 
 impl Span {
     /// A span that is no part of a drive's own work.
-    pub fn new(track: u32, what: What, begin: Nanos, end: Nanos) -> Self {
+    pub fn new(track: u32, activity: What, begin: Nanos, end: Nanos) -> Self {
         let (step, cause) = (Step::None, Cause::None);
         let (lane, number, block, page, bytes, offset) = (0, 0, 0, 0, 0, 0);
         let whom = Whom::default();
         Self {
             track,
             lane,
-            what,
+            activity,
             step,
             cause,
             begin,
@@ -573,7 +573,10 @@ mod tests {
         for operation in Operation::ALL {
             assert_eq!(What::from(operation).name(), operation.name());
         }
-        assert!(What::ALL.iter().enumerate().all(|(number, what)| *what as usize == number));
+        assert!(What::ALL
+            .iter()
+            .enumerate()
+            .all(|(number, activity)| *activity as usize == number));
         assert!(Step::ALL.iter().enumerate().all(|(number, step)| *step as usize == number));
         assert!(Cause::ALL.iter().enumerate().all(|(number, cause)| *cause as usize == number));
         assert!(Purpose::ALL.iter().enumerate().all(|(number, one)| *one as usize == number));
@@ -591,10 +594,10 @@ mod tests {
         passed.iter().for_each(|&own| numbers.pass(own));
         let before: Vec<_> = (0..6).map(|behind| numbers.before(behind).unwrap()).collect();
         assert_eq!(before, passed);
-        let of = |whom| Span { whom, ..Span::new(0, What::Read, 0, 1) };
+        let span_for = |whom| Span { whom, ..Span::new(0, What::Read, 0, 1) };
         [Whom::command(1), Whom::command(1), Whom::collection(1)]
             .into_iter()
-            .for_each(|whom| spans.push(of(whom)));
+            .for_each(|whom| spans.push(span_for(whom)));
         spans.renumber(1, &numbers);
         let found: Vec<_> = spans.kept().iter().map(|span| span.whom.number).collect();
         assert_eq!(found, [1, 2, 1]);

@@ -35,10 +35,10 @@ pub enum Problem {
     Unknown {
         /// The key as written.
         key: String,
-        /// The keys that there are.
+        /// The known keys.
         keys: Vec<&'static str>,
     },
-    /// A key that has to be there is not.
+    /// A required key is missing.
     #[error("`{key}` is missing")]
     Missing {
         /// The key.
@@ -49,7 +49,7 @@ pub enum Problem {
     Word {
         /// The value as written, in backquotes if it is short.
         found: String,
-        /// The words that there are.
+        /// The known words.
         words: Vec<String>,
     },
     /// A value of another type or form.

@@ -229,15 +229,15 @@ mod tests {
 
     #[test]
     fn errors_have_their_place_and_what_is_right() {
-        let of = |value| read::<Outer>(value).unwrap_err();
-        let error = of(json!({ "name": "x", "colour": "rde" }));
+        let error_of = |value| read::<Outer>(value).unwrap_err();
+        let error = error_of(json!({ "name": "x", "colour": "rde" }));
         assert!(error.to_string().starts_with("colour: `rde` is unknown; did you mean `red`?"));
-        let error = of(json!({ "name": "x", "inner": { "cuont": 1 } }));
+        let error = error_of(json!({ "name": "x", "inner": { "cuont": 1 } }));
         assert_eq!(error.place(), "inner");
         assert!(
             matches!(&error.problem, Problem::Unknown { key, keys } if key == "cuont" && keys.len() == 2)
         );
-        let error = of(json!({ "name": "x", "inner": {} }));
+        let error = error_of(json!({ "name": "x", "inner": {} }));
         assert_eq!(error.problem, Problem::Missing { key: "count" });
         for (value, expected) in [
             (json!({ "name": 7 }), "name: `7` is not a string"),
@@ -250,7 +250,7 @@ mod tests {
             (json!({ "name": "x", "on": [] }), "a list is not true or false"),
             (json!([]), "a table with `name`"),
         ] {
-            let message = of(value).to_string();
+            let message = error_of(value).to_string();
             assert!(message.contains(expected), "{message}");
         }
     }

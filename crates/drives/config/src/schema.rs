@@ -39,7 +39,7 @@ pub fn keys_read<T: DeserializeOwned>() -> Vec<String> {
     }
 }
 
-/// Whether the keys that `T`'s deserializer takes are those of its schema, for tests.
+/// Checks that the keys of `T`'s deserializer are those of its schema, for tests.
 ///
 /// # Errors
 /// Both lists, where they differ or where `T` is no table that refuses unknown keys.
@@ -198,9 +198,9 @@ mod tests {
         let schema = schema::<Part>();
         assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
         assert_eq!(schema["description"], "A part; see `Tag`.");
-        let of = |key: &str| schema["properties"][key]["description"].as_str();
-        assert_eq!(of("how-many"), Some("How many (`u32` of them), in `[part]`."));
-        assert_eq!(of("wait"), Some("How long."));
+        let description = |key: &str| schema["properties"][key]["description"].as_str();
+        assert_eq!(description("how-many"), Some("How many (`u32` of them), in `[part]`."));
+        assert_eq!(description("wait"), Some("How long."));
         assert_eq!(schema["required"], json!(["how-many"]));
         assert_eq!(keys::<Part>(), ["how-many", "wait"]);
         assert_eq!(keys_agree::<Part>(), Ok(()));

@@ -67,15 +67,15 @@ pub enum WordsProblem {
         /// Form of the words.
         example: String,
     },
-    /// A key that there is not.
+    /// An unknown key.
     #[error("unknown key `{key}`{}", .nearest.as_ref().map(|nearest| format!("; did you mean `{nearest}`?")).unwrap_or_default())]
     Unknown {
         /// The key as written.
         key: String,
-        /// The nearest that there is.
+        /// The nearest known key.
         nearest: Option<String>,
     },
-    /// A key that has to be there is not.
+    /// A required key is missing.
     #[error("{key} is missing{}", .example.as_ref().map(|example| format!("; for example {key}={example}")).unwrap_or_default())]
     Missing {
         /// The key.
@@ -306,14 +306,14 @@ impl Key {
     }
 
     fn new(schema: &Json, resolved: &Json, path: Vec<String>, required: bool) -> Self {
-        let of = |keyword: &str| schema.get(keyword).or_else(|| resolved.get(keyword));
+        let lookup = |keyword: &str| schema.get(keyword).or_else(|| resolved.get(keyword));
         let text = |value: &Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let name = schema.get(NAME).map_or_else(|| path.join("."), text);
-        let description = of("description").map(text).unwrap_or_default();
+        let description = lookup("description").map(text).unwrap_or_default();
         Self {
             name,
             summary: first_sentence(&description).to_owned(),
-            example: of("examples").and_then(|all| all.get(0)).map(text),
+            example: lookup("examples").and_then(|all| all.get(0)).map(text),
             required,
             path,
             older: false,

@@ -37,7 +37,7 @@ struct Held {
     order: u64,
     // Data of the command, until it is sent.
     data: Vec<u8>,
-    // When the drive got it (ns), and how long it had waited for a limit.
+    // Time when the drive got the request (ns), and its wait for a limit before.
     passed: Option<(Nanos, Nanos)>,
     // `None` where reports are not asked for.
     sent: Option<Sent>,

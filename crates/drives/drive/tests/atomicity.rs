@@ -54,10 +54,10 @@ fn drive(unit: u64, block: u32, start: u64, cache: CacheKind) -> (Config, Volati
     (config, VolatileCache::new(power_loss, true))
 }
 
-/// Which of the writes some of 40 power cuts tear.
+/// Returns the writes that any of 40 power cuts tears.
 fn torn(cache: &VolatileCache, seed: u64) -> Vec<usize> {
     let states = (0..40).map(|index| cache.sample(Sampling::Random(seed ^ index)));
-    let torn = states.flatten().filter(|(_, left)| matches!(left, Survival::Torn(_)));
+    let torn = states.flatten().filter(|(_, survival)| matches!(survival, Survival::Torn(_)));
     torn.map(|(place, _)| place).collect()
 }
 

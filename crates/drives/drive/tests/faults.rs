@@ -356,11 +356,11 @@ proptest! {
         let mut taken = HashSet::new();
         let mut now = 0;
         let mut happened = vec![0u64; specs.len()];
-        for (order, (what, at, count, pause)) in commands.iter().enumerate() {
+        for (order, (choice, at, count, pause)) in commands.iter().enumerate() {
             now += pause;
             let (offset, length) = (at * 512, count * 512);
             let value = order as u8 + 1;
-            let (command, data) = match what {
+            let (command, data) = match choice {
                 0 => (Command::flush(), Vec::new()),
                 1 | 2 => (write(offset, length), vec![value; length as usize]),
                 _ => (read(offset, length), vec![0; length as usize]),
@@ -388,7 +388,7 @@ proptest! {
             });
             prop_assert_eq!(done.status, status.unwrap_or(Status::Ok));
             let fails = status.is_some();
-            let written = if matches!(what, 1 | 2) { *at..at + count } else { 0..0 };
+            let written = if matches!(choice, 1 | 2) { *at..at + count } else { 0..0 };
             let needed = written.clone().filter(|sector| !taken.contains(sector)).count() as u64;
             let full = needed > 0 && taken.len() as u64 + needed > ROOM;
             for (fault, happened) in specs.iter().zip(&happened) {
@@ -419,7 +419,7 @@ proptest! {
                 DriveFaultKind::MisdirectedWrite,
             ];
             let first = by.iter().find(|kind| changes.contains(kind));
-            if let (1 | 2, Some(DriveFaultKind::MisdirectedWrite)) = (what, first) {
+            if let (1 | 2, Some(DriveFaultKind::MisdirectedWrite)) = (choice, first) {
                 // It is at another place of its length, whole, or it is lost.
                 let places = holders(&mut layer, value);
                 if let Some(&place) = places.first() {
@@ -434,7 +434,7 @@ proptest! {
             }
             for sector in *at..at + count {
                 let old = sectors.get(&sector).cloned().unwrap_or(vec![0]);
-                match (what, first) {
+                match (choice, first) {
                     (1 | 2, None) => {
                         before.insert(sector, old);
                         sectors.insert(sector, vec![value]);

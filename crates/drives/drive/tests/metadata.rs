@@ -135,16 +135,16 @@ fn a_wrong_bit_is_found_by_reads_and_by_verify() {
     }
 }
 
-/// A model that notes what it sees, and fails at a byte.
+/// A model that notes its commands, and fails at a byte.
 struct Noting {
-    seen: Arc<Mutex<Vec<Command>>>,
+    commands: Arc<Mutex<Vec<Command>>>,
     fails_at: u64,
     due: Vec<Completion>,
 }
 
 impl Model for Noting {
     fn submit(&mut self, at: Nanos, tag: Tag, command: &Command) {
-        self.seen.lock().unwrap().push(*command);
+        self.commands.lock().unwrap().push(*command);
         let fate = Fate::Failed { status: Status::ReadError, at: self.fails_at };
         self.due.push(Completion { tag, at, fate });
     }
@@ -160,8 +160,8 @@ impl Model for Noting {
 
 #[test]
 fn a_model_sees_the_data_and_fails_at_a_byte_of_it() {
-    let seen = Arc::default();
-    let model = Noting { seen: Arc::clone(&seen), fails_at: 2 * 4096 + 5, due: Vec::new() };
+    let commands = Arc::default();
+    let model = Noting { commands: Arc::clone(&commands), fails_at: 2 * 4096 + 5, due: Vec::new() };
     let (medium, _) = Moody::new(1, CAPACITY);
     let mut drive = Drive::new(0, "disk".into(), Box::new(model), Box::new(medium));
     let part = Interleaved { start: 0, end: CAPACITY as u64, block: 4096, stride: STRIDE };
@@ -170,6 +170,6 @@ fn a_model_sees_the_data_and_fails_at_a_byte_of_it() {
     drive.submit(0, Request::new(1, read, vec![0; 4 * STRIDE as usize]));
     let mut done = Vec::new();
     drive.advance(0, &mut done);
-    assert_eq!(*seen.lock().unwrap(), [Command::new(Operation::Read, 3 * 4096, 4 * 4096)]);
+    assert_eq!(*commands.lock().unwrap(), [Command::new(Operation::Read, 3 * 4096, 4 * 4096)]);
     assert_eq!((done[0].command, done[0].failed_at), (read, 2 * STRIDE + 5));
 }

@@ -49,10 +49,10 @@ impl Pair {
     }
 
     /// The medium with the surviving changes.
-    fn medium(&self, left: &[(usize, Survival)]) -> Medium {
+    fn medium(&self, survivals: &[(usize, Survival)]) -> Medium {
         let mut medium = self.settled.clone();
         for (place, durable) in self.cache.unsettled() {
-            let found = left.iter().find(|(other, _)| *other == place);
+            let found = survivals.iter().find(|(other, _)| *other == place);
             let survival = match found {
                 Some((_, survival)) => survival,
                 None if durable => &Survival::Whole,
@@ -63,11 +63,11 @@ impl Pair {
         medium
     }
 
-    /// With the durable changes named.
-    fn named(&self, mut left: Vec<(usize, Survival)>) -> Vec<(usize, Survival)> {
+    /// Adds the durable changes.
+    fn named(&self, mut survivals: Vec<(usize, Survival)>) -> Vec<(usize, Survival)> {
         let durable = self.cache.unsettled().filter(|(_, durable)| *durable);
-        left.extend(durable.map(|(place, _)| (place, Survival::Whole)));
-        left
+        survivals.extend(durable.map(|(place, _)| (place, Survival::Whole)));
+        survivals
     }
 }
 
@@ -120,19 +120,19 @@ fn play(pair: &mut Pair, commands: &[(Command, u8)], mut after: impl FnMut(&Pair
     }
 }
 
-/// Everything that could be left of the changes, sector by sector.
+/// Returns all combinations of surviving sectors of the changes.
 fn every(pair: &Pair) -> Vec<Vec<(usize, Survival)>> {
     let mut all = vec![Vec::new()];
     for (place, _) in pair.cache.unsettled() {
         let sectors = pair.commands[place].length / 512;
         all = all
             .into_iter()
-            .flat_map(|left: Vec<(usize, Survival)>| {
+            .flat_map(|survivals: Vec<(usize, Survival)>| {
                 (0..1u32 << sectors).map(move |bits| {
-                    let mut left = left.clone();
+                    let mut survivals = survivals.clone();
                     let sectors = (0..sectors).map(|sector| bits >> sector & 1 == 1).collect();
-                    left.push((place, Survival::Torn(sectors)));
-                    left
+                    survivals.push((place, Survival::Torn(sectors)));
+                    survivals
                 })
             })
             .collect();
@@ -150,10 +150,10 @@ proptest! {
         play(&mut pair, &commands, |pair| {
             let random = (0..30).map(|draw| Sampling::Random(seed.wrapping_add(draw)));
             for sampling in [Sampling::Least, Sampling::Most, Sampling::Newest, Sampling::Oldest].into_iter().chain(random) {
-                let left = pair.cache.sample(sampling);
-                let medium = pair.medium(&left);
+                let survivals = pair.cache.sample(sampling);
+                let medium = pair.medium(&survivals);
                 assert!(pair.reference.media().contains(&medium), "{sampling:?} {medium:?}");
-                assert!(pair.cache.permits(&pair.named(left)), "{sampling:?} {medium:?}");
+                assert!(pair.cache.permits(&pair.named(survivals)), "{sampling:?} {medium:?}");
             }
         });
     }
@@ -166,8 +166,8 @@ proptest! {
         let every = every(&pair);
         let permitted: HashSet<Medium> = every
             .iter()
-            .filter(|left| pair.cache.permits(left))
-            .map(|left| pair.medium(left))
+            .filter(|survivals| pair.cache.permits(survivals))
+            .map(|survivals| pair.medium(survivals))
             .collect();
         prop_assert_eq!(&permitted, pair.reference.media());
     }
@@ -211,9 +211,9 @@ fn with_protection_nothing_acknowledged_is_lost() {
         assert_eq!(drive.unsettled().count(), 0);
         // A change in flight can be lost, and torn between units only.
         drive.submitted(50, &Command::new(Operation::Write, 2048, 8192));
-        let left: HashSet<String> =
+        let states: HashSet<String> =
             (0..500).map(|seed| format!("{:?}", drive.sample(Sampling::Random(seed)))).collect();
-        assert_eq!(left.len(), 1 << 3, "three units, each there or not: {left:?}");
+        assert_eq!(states.len(), 1 << 3, "three units, each there or not: {states:?}");
     }
 }
 
@@ -225,10 +225,10 @@ fn no_more_is_lost_than_the_cache_holds() {
     assert_eq!(least, (0..count - holds as usize).collect::<Vec<_>>(), "the newest is lost");
     let (mut most, mut lost_early) = (0, false);
     for seed in 0..300 {
-        let left = drive.sample(Sampling::Random(seed));
-        let lost = count - left.len();
+        let survivals = drive.sample(Sampling::Random(seed));
+        let lost = count - survivals.len();
         most = most.max(lost);
-        lost_early |= left.iter().zip(0..10).any(|((place, _), expected)| *place != expected);
+        lost_early |= survivals.iter().zip(0..10).any(|((place, _), expected)| *place != expected);
         assert!(lost <= holds as usize, "{lost}");
     }
     assert_eq!(most, holds as usize);
@@ -308,11 +308,11 @@ proptest! {
         let mut cache = VolatileCache::new(kind, false).with_zones(layout).strict(strict);
         let (mut commands, mut pointers) = (Vec::<Command>::new(), [0u64; 2]);
         let (mut in_flight, mut settled) = (Vec::new(), vec![0; 2 * ZONE]);
-        for (what, count, fua, ends) in asked {
-            let zone = usize::from(what % 2);
+        for (choice, count, fua, ends) in asked {
+            let zone = usize::from(choice % 2);
             let start = (zone * ZONE) as u64;
             let count = count.min(ZONE as u64 - pointers[zone]);
-            let command = match what {
+            let command = match choice {
                 0..=4 if count > 0 => {
                     let at = (start + pointers[zone]) * 512;
                     pointers[zone] += count;
@@ -344,14 +344,14 @@ proptest! {
         }
         let samplings = seeds.iter().map(|seed| Sampling::Random(*seed));
         for sampling in samplings.chain([Sampling::Least, Sampling::Most, Sampling::Newest, Sampling::Oldest]) {
-            let mut left = cache.sample(sampling);
+            let mut survivals = cache.sample(sampling);
             let durable: Vec<usize> =
                 cache.unsettled().filter(|(_, durable)| *durable).map(|(place, _)| place).collect();
-            left.extend(durable.iter().map(|place| (*place, Survival::Whole)));
-            left.sort_by_key(|(place, _)| *place);
-            prop_assert!(cache.permits(&left), "{sampling:?}: {left:?} of {commands:?}");
+            survivals.extend(durable.iter().map(|place| (*place, Survival::Whole)));
+            survivals.sort_by_key(|(place, _)| *place);
+            prop_assert!(cache.permits(&survivals), "{sampling:?}: {survivals:?} of {commands:?}");
             let mut medium = settled.clone();
-            for (place, survival) in &left {
+            for (place, survival) in &survivals {
                 put_zoned(&mut medium, *place, &commands[*place], survival);
             }
             for zone in 0..2 {

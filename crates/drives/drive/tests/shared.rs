@@ -135,14 +135,15 @@ fn a_covering_disks_flush_waits_for_what_was_written_before() {
             assert_eq!(tags, (0..19).collect::<Vec<_>>(), "{kind}");
 
             let history = history.lock().unwrap();
-            let of = |operation| {
+            let events_of = |operation| {
                 let events = history.events().iter();
                 events.filter(move |event| event.command.operation == operation)
             };
-            let flushes: Vec<_> = of(Operation::Flush).map(|flush| flush.submit).collect();
+            let flushes: Vec<_> = events_of(Operation::Flush).map(|flush| flush.submit).collect();
             let ended = |places: std::ops::Range<u64>| {
                 let within = |offset: u64| places.contains(&(offset / 4096));
-                let writes = of(Operation::Write).filter(|event| within(event.command.offset));
+                let writes =
+                    events_of(Operation::Write).filter(|event| within(event.command.offset));
                 writes.filter_map(|event| Some(event.done?.0)).max().unwrap()
             };
             (ended(0..16) <= flushes[0], ended(0..51) <= flushes[1])

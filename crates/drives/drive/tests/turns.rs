@@ -43,11 +43,11 @@ fn shared(kind: &str, depth: u32) -> SharedDrive {
     shared
 }
 
-/// Times that a disk with up to four requests in flight sees, and the spans reported meanwhile.
+/// Runs a disk with up to four requests in flight; returns its completions, and the spans.
 fn work(shared: &SharedDrive, watch: bool) -> (Vec<(u64, u64)>, Vec<Track>, Vec<Span>) {
     let region = Region { offset: 0, length: PART };
     let mut disk = shared.disk(0, "disk".into(), region, &QueueSpec::default());
-    let (mut tracks, mut spans, mut told) = (Tracks::default(), Spans::default(), Vec::new());
+    let (mut tracks, mut spans, mut all_spans) = (Tracks::default(), Spans::default(), Vec::new());
     if watch {
         disk.watch(&mut tracks);
         let mut again = Tracks::default();
@@ -55,7 +55,7 @@ fn work(shared: &SharedDrive, watch: bool) -> (Vec<(u64, u64)>, Vec<Track>, Vec<
         assert!(again.into_vec().is_empty(), "its tracks are announced once");
     }
     shared.start(0);
-    let (mut now, mut tag, mut done, mut seen) = (0, 0, Vec::new(), Vec::new());
+    let (mut now, mut tag, mut done, mut completions) = (0, 0, Vec::new(), Vec::new());
     while now < END {
         while disk.in_flight() < 1 + tag as usize % 4 {
             let operation = if tag % 3 == 0 { Operation::Write } else { Operation::Read };
@@ -65,15 +65,15 @@ fn work(shared: &SharedDrive, watch: bool) -> (Vec<(u64, u64)>, Vec<Track>, Vec<
         }
         now = disk.next_event().unwrap().max(now);
         disk.advance(now, &mut done);
-        seen.extend(done.drain(..).map(|done| (done.order, done.at)));
+        completions.extend(done.drain(..).map(|done| (done.order, done.at)));
         disk.take_spans(&mut spans);
-        told.extend_from_slice(spans.kept());
+        all_spans.extend_from_slice(spans.kept());
         spans.clear();
         // Now and then nobody asks for anything.
         now += if tag % 50 == 0 { 5_000_000 } else { 0 };
     }
     assert_eq!(spans.lost(), 0);
-    (seen, tracks.into_vec(), told)
+    (completions, tracks.into_vec(), all_spans)
 }
 
 #[test]
@@ -81,20 +81,20 @@ fn turns_follow_one_another_and_hold_what_is_sent_in_them() {
     for (kind, depth) in KINDS.iter().flat_map(|kind| [(kind.name, 1), (kind.name, 4)]) {
         let (unseen, _, nothing) = work(&shared(kind, depth), false);
         assert!(nothing.is_empty(), "{kind}: kept, though nobody asked");
-        let (seen, tracks, spans) = work(&shared(kind, depth), true);
-        assert_eq!(unseen, seen, "{kind}: to be told changes something");
+        let (completions, tracks, spans) = work(&shared(kind, depth), true);
+        assert_eq!(unseen, completions, "{kind}: to be told changes something");
 
         let kind_of = |span: &Span| tracks[span.track as usize].kind;
         let turns: Vec<_> =
             spans.iter().filter(|span| kind_of(span) == TrackKind::Turn).copied().collect();
         assert!(turns.len() > 4, "{kind}: {} turns", turns.len());
-        assert!(turns.iter().all(|turn| turn.what == What::Turn && turn.begin <= turn.end));
+        assert!(turns.iter().all(|turn| turn.activity == What::Turn && turn.begin <= turn.end));
         let follows = |pair: &[Span]| pair[0].end <= pair[1].begin;
         assert!(turns.windows(2).all(follows), "{kind}: two are served at once");
 
         let names: Vec<_> = tracks.iter().map(|track| track.name.as_str()).collect();
-        let of = ["disk", "load, thread 1", "load, thread 2"];
-        assert_eq!(names, of.map(|name| [name, name]).concat());
+        let owners = ["disk", "load, thread 1", "load, thread 2"];
+        assert_eq!(names, owners.map(|name| [name, name]).concat());
         let mut until: HashMap<(u32, u16), u64> = HashMap::new();
         let mut requests = [0; 6];
         for span in spans.iter().filter(|span| kind_of(span) == TrackKind::Request) {
@@ -111,7 +111,7 @@ fn turns_follow_one_another_and_hold_what_is_sent_in_them() {
             assert_eq!(span.bytes, 4096);
             requests[span.track as usize] += 1;
         }
-        assert_eq!(requests[1], seen.len(), "{kind}: the disk's");
+        assert_eq!(requests[1], completions.len(), "{kind}: the disk's");
         assert!(requests[3].min(requests[5]) > 50, "{kind}: the workload's: {requests:?}");
     }
 }

@@ -35,13 +35,13 @@ fn drive() -> Drive {
     Drive::new(0, "disk".into(), model, medium).with_barrier(0)
 }
 
-/// Reads, writes, barriers and flushes, four at a time: what has completed, and the spans.
+/// Reads, writes, barriers and flushes, four at a time; returns the completions and the spans.
 fn work(layer: &mut dyn Layer) -> (Vec<Done>, Vec<(TrackKind, Span)>) {
     let (mut tracks, mut spans, mut done) = (Tracks::default(), Spans::default(), Vec::new());
     layer.control().watch(&mut tracks);
     layer.control().start(0);
     let tracks: Vec<Track> = tracks.into_vec();
-    let (mut now, mut told) = (0, Vec::new());
+    let (mut now, mut all_spans) = (0, Vec::new());
     for tag in 0..400u32 {
         let place = u64::from(tag * 5 % 64) * 4096;
         let command = match tag % 7 {
@@ -56,17 +56,17 @@ fn work(layer: &mut dyn Layer) -> (Vec<Done>, Vec<(TrackKind, Span)>) {
             layer.advance(now, &mut done);
         }
         layer.control().take_spans(&mut spans);
-        told.extend(spans.kept().iter().map(|span| (tracks[span.track as usize].kind, *span)));
+        all_spans.extend(spans.kept().iter().map(|span| (tracks[span.track as usize].kind, *span)));
         spans.clear();
     }
     assert_eq!(spans.lost(), 0);
-    (done, told)
+    (done, all_spans)
 }
 
-/// The begin and the bytes of each command of these spans, by its number.
-fn numbered(told: &[(TrackKind, Span)], kind: TrackKind) -> BTreeMap<u64, (u64, u64)> {
+/// Returns the begin and the bytes of each command of these spans, by its number.
+fn numbered(spans: &[(TrackKind, Span)], kind: TrackKind) -> BTreeMap<u64, (u64, u64)> {
     let mut all = BTreeMap::new();
-    for (_, span) in told.iter().filter(|(of, _)| *of == kind) {
+    for (_, span) in spans.iter().filter(|(track_kind, _)| *track_kind == kind) {
         let number = span.whom.first_command().expect("it has a number");
         all.entry(number).or_insert((span.begin, span.bytes));
     }
@@ -80,20 +80,20 @@ fn commands_have_the_numbers_of_their_ios_where_some_never_reach_the_model() {
         ..DriveFault::new(0, DriveFaultKind::LostFlush)
     };
     let mut layer = Faults::new(Box::new(drive()), vec![fault], 7);
-    let (done, told) = work(&mut layer);
-    let commands = numbered(&told, TrackKind::Command);
+    let (done, spans) = work(&mut layer);
+    let commands = numbered(&spans, TrackKind::Command);
     let of_them = |done: &&Done| done.command.length > 0;
-    let (mut seen, mut after) = (0, 0);
+    let (mut checked, mut after) = (0, 0);
     for io in done.iter().filter(of_them) {
         // An unwritten unit is read at once, and has no row.
         let Some(&(begin, bytes)) = commands.get(&io.order) else { continue };
         assert_eq!((begin, bytes), (io.submit, io.command.length), "{}", io.order);
-        seen += 1;
+        checked += 1;
         after += u64::from(io.order > 100);
     }
-    assert!(seen > 200 && after > 100, "{seen}, {after}");
+    assert!(checked > 200 && after > 100, "{checked}, {after}");
     let orders: Vec<u64> = done.iter().filter(of_them).map(|io| io.order).collect();
-    let operations = told.iter().filter(|(kind, _)| *kind == TrackKind::Nand);
+    let operations = spans.iter().filter(|(kind, _)| *kind == TrackKind::Nand);
     let operations = operations.filter(|(_, span)| span.whom.purpose == Purpose::Command);
     let (mut known, mut count) = (0, 0);
     for (_, span) in operations {
@@ -108,9 +108,9 @@ fn commands_have_the_numbers_of_their_ios_where_some_never_reach_the_model() {
 fn a_request_has_the_number_of_its_command_behind_the_scheduler() {
     let spec = SchedulerSpec { depth: 2, ..SchedulerSpec::parse("bfq").unwrap() };
     let mut layer = Scheduled::new(&spec, Box::new(drive()));
-    let (_, told) = work(&mut layer);
-    let requests = numbered(&told, TrackKind::Request);
-    let commands = numbered(&told, TrackKind::Command);
+    let (_, spans) = work(&mut layer);
+    let requests = numbered(&spans, TrackKind::Request);
+    let commands = numbered(&spans, TrackKind::Command);
     let both = commands.iter().filter_map(|(number, one)| Some((one, requests.get(number)?)));
     let both: Vec<_> = both.collect();
     assert!(both.len() > 200, "{}", both.len());

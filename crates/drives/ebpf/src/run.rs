@@ -143,7 +143,9 @@ impl<M: Memory> Machine<'_, M> {
         let before = self.registers[usize::from(one.dst)];
         let operand = self.operand(one);
         let after = match (one.operation(), one.class()) {
-            (alu::END, of) => swapped(before, one.imm, of == class::ALU64 || one.takes_register()),
+            (alu::END, class) => {
+                swapped(before, one.imm, class == class::ALU64 || one.takes_register())
+            }
             (operation, class::ALU64) => wide(operation, before, operand, one.offset),
             (operation, _) => narrow(operation, before as u32, operand as u32, one.offset).into(),
         };
@@ -186,10 +188,10 @@ impl<M: Memory> Machine<'_, M> {
         let base = self.registers[if one.class() == class::LDX { src } else { dst }];
         let address = base.wrapping_add_signed(one.offset.into());
         match (one.class(), one.mode()) {
-            (class::LDX, of) => {
+            (class::LDX, mode) => {
                 let value = self.load(address, width).ok_or(address)?;
                 let shift = 64 - 8 * width as u32;
-                self.registers[dst] = match of {
+                self.registers[dst] = match mode {
                     mode::MEMSX => ((value << shift) as i64 >> shift) as u64,
                     _ => value,
                 };
@@ -205,7 +207,7 @@ impl<M: Memory> Machine<'_, M> {
                     atomic::XCHG => operand,
                     atomic::CMPXCHG if before == self.registers[0] & mask => operand,
                     atomic::CMPXCHG => before,
-                    of => match of & !atomic::FETCH {
+                    operation => match operation & !atomic::FETCH {
                         atomic::ADD => before.wrapping_add(operand),
                         atomic::OR => before | operand,
                         atomic::AND => before & operand,
@@ -215,7 +217,7 @@ impl<M: Memory> Machine<'_, M> {
                 self.store(address, width, after).ok_or(address)?;
                 match one.imm {
                     atomic::CMPXCHG => self.registers[0] = before,
-                    of if of & atomic::FETCH != 0 => self.registers[src] = before,
+                    operation if operation & atomic::FETCH != 0 => self.registers[src] = before,
                     _ => {}
                 }
             }

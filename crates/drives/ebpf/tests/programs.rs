@@ -271,8 +271,8 @@ fn instructions() -> impl Strategy<Value = Vec<[u8; 8]>> {
     let operation = prop::sample::select(vec![
         0x00u8, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x90, 0xa0, 0xb0, 0xc0,
     ]);
-    let of = prop::sample::select(vec![4u8, 7]);
-    let arithmetic = (operation, of, any::<bool>(), registers(), registers(), any::<i32>());
+    let classes = prop::sample::select(vec![4u8, 7]);
+    let arithmetic = (operation, classes, any::<bool>(), registers(), registers(), any::<i32>());
     let arithmetic = arithmetic.prop_map(|(operation, class, register, dst, src, imm)| {
         // The other one refuses divisions by an immediate zero, and shifts beyond the width.
         let imm = match operation {

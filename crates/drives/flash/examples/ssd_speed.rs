@@ -1,4 +1,4 @@
-//! How many I/Os a second a drive simulates on one core:
+//! Measures how many I/Os a second a drive simulates on one core:
 //! `cargo run --release -p stasis-flash --example ssd_speed [GIGABYTES...]`;
 //! with the word `sequential` among them only reads, of a drive that was written in
 //! order, which takes less time to make; with `uncollected` also the mixed load on such

@@ -160,11 +160,11 @@ impl Ssd {
         }
     }
 
-    /// The request whose data has left the cache's memory at this time, if it is the next.
+    /// Returns the request whose data left the cache's memory at `at`, if it is the next.
     #[inline(never)]
     pub(crate) fn left_cache(&mut self, at: Nanos) -> Option<RequestId> {
         let leaving = &mut self.cache.as_mut()?.leaving;
-        leaving.front().filter(|(left, _)| *left == at)?;
+        leaving.front().filter(|(end, _)| *end == at)?;
         leaving.pop_front().map(|(_, id)| id)
     }
 

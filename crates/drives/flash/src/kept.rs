@@ -96,28 +96,28 @@ impl<'a> Reader<'a> {
         Err(KeptError::Damaged("a number has no end"))
     }
 
-    /// The next number, which is within a range.
+    /// Reads the next number, within a range.
     ///
     /// # Errors
-    /// [`KeptError::Damaged`], for the reason `what`.
-    pub fn within(&mut self, range: Range<u64>, what: &'static str) -> Result<u32, KeptError> {
+    /// [`KeptError::Damaged`], for the reason `reason`.
+    pub fn within(&mut self, range: Range<u64>, reason: &'static str) -> Result<u32, KeptError> {
         let number = self.take()?;
-        let number = range.contains(&number).then_some(number).ok_or(KeptError::Damaged(what))?;
-        u32::try_from(number).map_err(|_| KeptError::Damaged(what))
+        let number = range.contains(&number).then_some(number).ok_or(KeptError::Damaged(reason))?;
+        u32::try_from(number).map_err(|_| KeptError::Damaged(reason))
     }
 
-    /// Numbers within a range behind their count, which is at most that of the range.
+    /// Reads a count, at most that of a range, and as many numbers within the range.
     ///
     /// # Errors
-    /// [`KeptError::Damaged`], for the reason `what`.
+    /// [`KeptError::Damaged`], for the reason `reason`.
     pub fn all_within(
         &mut self,
         range: Range<u64>,
-        what: &'static str,
+        reason: &'static str,
     ) -> Result<Vec<u32>, KeptError> {
         let most = range.end.saturating_sub(range.start);
-        let count = self.within(0..most.saturating_add(1), what)?;
-        (0..count).map(|_| self.within(range.clone(), what)).collect()
+        let count = self.within(0..most.saturating_add(1), reason)?;
+        (0..count).map(|_| self.within(range.clone(), reason)).collect()
     }
 
     /// Returns whether nothing is left.

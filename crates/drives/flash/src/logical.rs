@@ -16,7 +16,7 @@ struct Rule {
     bytes: Range<u64>,
     time: Range<Nanos>,
     rate: f64,
-    left: u64,
+    remaining: u64,
 }
 
 /// The effect of the faults on a command.
@@ -47,7 +47,7 @@ impl LogicalFaults {
                 ..spec.length.map_or(capacity, |length| spec.offset.saturating_add(length)),
             time: spec.from..spec.until.unwrap_or(Nanos::MAX),
             rate: spec.rate,
-            left: spec.count.unwrap_or(u64::MAX),
+            remaining: spec.count.unwrap_or(u64::MAX),
         });
         Self { rules: rules.collect(), seed, number: 0 }
     }
@@ -76,7 +76,7 @@ impl LogicalFaults {
             };
             let draw = bits(self.seed ^ ((index as u64 + 1) << 40), self.number);
             let struck = concerns
-                && rule.left > 0
+                && rule.remaining > 0
                 && rule.bytes.start < end
                 && request.offset < rule.bytes.end
                 && rule.time.contains(&now)
@@ -84,7 +84,7 @@ impl LogicalFaults {
             if !struck {
                 continue;
             }
-            rule.left -= 1;
+            rule.remaining -= 1;
             let first = rule.bytes.start.max(request.offset) - request.offset;
             let failed = |status| Fortune::Fate(Fate::Failed { status, at: first });
             return match rule.kind {

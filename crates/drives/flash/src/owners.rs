@@ -83,8 +83,8 @@ pub(crate) struct Owners {
     // By plane: its collection, once that has an operation.
     collecting: Vec<Option<u64>>,
     collections: u64,
-    // Blocks that a merge has left, which are erased later: whose they are.
-    left: BTreeMap<u32, u64>,
+    // Blocks that merges left to be erased, with the numbers of the collections.
+    awaiting_erase: BTreeMap<u32, u64>,
     // Operations from the number `first` on, and whether each has ended.
     first: u64,
     operations: VecDeque<(Owner, bool)>,
@@ -100,7 +100,7 @@ impl Owners {
             pages: Vec::new(),
             collecting: vec![None; planes as usize],
             collections: 0,
-            left: BTreeMap::new(),
+            awaiting_erase: BTreeMap::new(),
             first,
             operations: VecDeque::new(),
         }
@@ -211,12 +211,12 @@ impl Owners {
     /// A merge leaves a block to be erased, of its plane.
     pub(crate) fn leave(&mut self, plane: u32, block: u32) {
         let whom = self.collection_of(plane);
-        self.left.insert(block, whom.number);
+        self.awaiting_erase.insert(block, whom.number);
     }
 
-    /// The erase of such a block.
+    /// Returns the owner of the erase of such a block.
     pub(crate) fn erase_left(&mut self, block: u32) -> Owner {
-        match self.left.remove(&block) {
+        match self.awaiting_erase.remove(&block) {
             Some(number) => Whom::collection(number).into(),
             None => Owner::of(Purpose::Recovery),
         }
@@ -273,7 +273,7 @@ impl Owners {
         self.operations.iter_mut().for_each(|(_, ended)| *ended = true);
         self.entries.clear();
         self.pages.clear();
-        self.left.clear();
+        self.awaiting_erase.clear();
         self.collecting.fill(None);
     }
 }

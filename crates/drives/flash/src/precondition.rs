@@ -155,14 +155,14 @@ impl Order {
     }
 }
 
-/// Which of `slots` slots are the `valid` ones that are: each set as likely as
+/// Chooses the `valid` of `slots` slots that hold data: each set as likely as
 /// any other (selection sampling, Knuth, The Art of Computer Programming 3.4.2).
 pub(crate) fn choose(slots: u32, valid: u32, seed: u64) -> impl Iterator<Item = u32> {
-    let mut left = valid;
+    let mut remaining = valid;
     (0..slots).filter(move |&slot| {
         let among = f64::from(slots - slot);
-        let chosen = unit(bits(seed, u64::from(slot))) * among < f64::from(left);
-        left -= u32::from(chosen);
+        let chosen = unit(bits(seed, u64::from(slot))) * among < f64::from(remaining);
+        remaining -= u32::from(chosen);
         chosen
     })
 }
@@ -199,10 +199,10 @@ mod tests {
     fn orders_are_permutations_and_choices_exact() {
         for count in [1u32, 2, 100, 4096, 5000] {
             let order = Order::new(count, 7);
-            let mut seen: Vec<u32> = (0..count).map(|place| order.at(place)).collect();
-            assert!(count < 100 || seen.windows(2).any(|pair| pair[0] > pair[1]));
-            seen.sort_unstable();
-            assert!(seen.into_iter().eq(0..count));
+            let mut places: Vec<u32> = (0..count).map(|place| order.at(place)).collect();
+            assert!(count < 100 || places.windows(2).any(|pair| pair[0] > pair[1]));
+            places.sort_unstable();
+            assert!(places.into_iter().eq(0..count));
         }
         for valid in [0, 1, 17, 64] {
             assert_eq!(choose(64, valid, 3).count() as u32, valid);

@@ -77,16 +77,16 @@ impl Shadow {
         *forgotten = version.max(*forgotten);
     }
 
-    /// A read of a unit sees this version in the buffer, or this slot.
+    /// Checks a read of a unit that finds this version in the buffer, or this slot.
     pub fn read(&self, unit: u32, version: Option<u64>, slot: Option<u32>) {
         let held = slot.map(|slot| self.slots[&slot]);
-        let seen = version.or_else(|| {
+        let found = version.or_else(|| {
             held.map(|(owner, version)| {
                 assert_eq!(owner, unit, "slot {slot:?} is another unit's");
                 version
             })
         });
-        assert_eq!(seen, self.expected.get(&unit).copied(), "unit {unit} at {slot:?}");
+        assert_eq!(found, self.expected.get(&unit).copied(), "unit {unit} at {slot:?}");
     }
 
     /// A page will hold these units.

@@ -26,17 +26,17 @@ impl Watch {
     pub(crate) fn new(owner: &str, array: &mut Array, tracks: &mut Tracks) -> Self {
         array.watch();
         let geometry = *array.geometry();
-        let of = |kind, name: String| Track::new(kind, owner, name);
+        let track = |kind, name: String| Track::new(kind, owner, name);
         let channel = |number: u32| Track {
             channel: Some(number),
-            ..of(TrackKind::Channel, format!("channel {number}"))
+            ..track(TrackKind::Channel, format!("channel {number}"))
         };
         let on_plane = |kind, number: u32, whole: bool| {
             let (channel, lun) = (geometry.channel(PlaneId(number)), geometry.lun(PlaneId(number)));
             let plane = (!whole).then_some(geometry.place(PlaneId(number)).2);
             let below = plane.map(|plane| format!(", plane {plane}")).unwrap_or_default();
             let name = format!("channel {channel}, LUN {lun}{below}");
-            Track { channel: Some(channel), lun: Some(lun), plane, ..of(kind, name) }
+            Track { channel: Some(channel), lun: Some(lun), plane, ..track(kind, name) }
         };
         let planes = array.planes_of_unit();
         let channels = all(tracks, geometry.channels, channel);
@@ -61,8 +61,8 @@ impl Watch {
         self.emptied(What::Fold, plane, block, times);
     }
 
-    fn emptied(&mut self, what: What, plane: u32, block: u32, (begin, end): (Nanos, Nanos)) {
-        let span = Span::new(self.collections + plane, what, begin, end);
+    fn emptied(&mut self, kind: What, plane: u32, block: u32, (begin, end): (Nanos, Nanos)) {
+        let span = Span::new(self.collections + plane, kind, begin, end);
         let whom = self.owners.end_collection(plane);
         self.ended.push(Span { cause: Cause::Housekeeping, block, whom, ..span });
     }
@@ -82,7 +82,7 @@ impl Watch {
             Part::Channel(channel) => self.channels + channel,
             Part::Unit(unit) => self.units + unit,
         };
-        let what = match activity.kind {
+        let kind = match activity.kind {
             OpKind::Read => What::Read,
             OpKind::Program => What::Program,
             OpKind::Erase => What::Erase,
@@ -96,7 +96,7 @@ impl Watch {
             page: activity.at.page,
             bytes: activity.bytes.into(),
             whom: self.owners.of(activity.number),
-            ..Span::new(track, what, activity.begin, activity.end)
+            ..Span::new(track, kind, activity.begin, activity.end)
         }
     }
 }

@@ -273,7 +273,7 @@ impl Store {
             .collection
             .victim
             .as_ref()
-            .is_some_and(|of| of.stage == Stage::Discard && of.segment == segment)
+            .is_some_and(|victim| victim.stage == Stage::Discard && victim.segment == segment)
         {
             self.collection.victim = None;
             self.statistics.segments_collected += 1;

@@ -115,22 +115,23 @@ mod tests {
 
     #[test]
     fn logs_are_checked() {
-        let of = |of: KeyValue, bytes| of.layout(bytes, 512, 512 << 10);
-        let usual = of(KeyValue::default(), 64 << 30).unwrap();
+        let layout = |config: KeyValue, bytes| config.layout(bytes, 512, 512 << 10);
+        let usual = layout(KeyValue::default(), 64 << 30).unwrap();
         assert_eq!((usual.max_value, usual.segments), (512 << 10, 4096));
         assert_eq!(usual.capacity / 512, (64 << 30) * 93 / 100 / 512);
-        let segment = |bytes| of(KeyValue::default(), bytes).unwrap().segment;
+        let segment = |bytes| layout(KeyValue::default(), bytes).unwrap().segment;
         assert_eq!([64 << 20, 1 << 30, 5 << 30].map(segment), [1 << 20, 4 << 20, 16 << 20]);
         let small = KeyValue { segment: Some(64 << 10), ..KeyValue::default() };
-        assert_eq!(of(small, 1 << 20).unwrap().max_value, 16 << 10);
+        assert_eq!(layout(small, 1 << 20).unwrap().max_value, 16 << 10);
         let cached = KeyValue { index_cache: Some(64 << 10), max_keys: 960, ..small };
-        assert_eq!(of(cached, 1 << 20).unwrap().index.map(|index| index.cached), Some(10));
-        let on_flash = |of: KeyValue, erased| of.on_flash(1 << 30, (erased, Some(16384))).segment;
+        assert_eq!(layout(cached, 1 << 20).unwrap().index.map(|index| index.cached), Some(10));
+        let on_flash =
+            |config: KeyValue, erased| config.on_flash(1 << 30, (erased, Some(16384))).segment;
         assert_eq!(on_flash(KeyValue::default(), 6 << 20), Some(6 << 20));
         assert_eq!(on_flash(KeyValue::default(), 3 << 20), Some(6 << 20));
         assert_eq!(on_flash(KeyValue::default(), 33 << 20), None, "there would be 31");
         assert_eq!(on_flash(small, 6 << 20), small.segment);
-        let text = |of: Result<Layout, KeyValueError>| of.unwrap_err().to_string();
+        let text = |result: Result<Layout, KeyValueError>| result.unwrap_err().to_string();
         for (wrong, expected) in [
             (KeyValue { max_keys: 0, ..small }, "max-keys is 0, but must be 1 to 67108864"),
             (KeyValue { spare_percent: 91, ..small }, "spare-percent is 91, but must be 0 to 90"),
@@ -139,7 +140,11 @@ mod tests {
             (KeyValue { segment: Some(256 << 10), ..small }, "are 4 segments of 262144"),
             (KeyValue { index_cache: Some(4096), ..small }, "the index takes 178958336 bytes of"),
         ] {
-            assert!(text(of(wrong, 1 << 20)).contains(expected), "{}", text(of(wrong, 1 << 20)));
+            assert!(
+                text(layout(wrong, 1 << 20)).contains(expected),
+                "{}",
+                text(layout(wrong, 1 << 20))
+            );
         }
     }
 }

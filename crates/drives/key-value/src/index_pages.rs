@@ -116,11 +116,11 @@ impl IndexPages {
         None
     }
 
-    /// A page has been read.
+    /// Takes in a page that has been read.
     pub fn arrive(&mut self, page: u32) {
         if self.of(page).state == State::Away {
-            let of = self.of(page);
-            of.changed |= std::mem::take(&mut of.stale);
+            let entry = self.of(page);
+            entry.changed |= std::mem::take(&mut entry.stale);
             self.insert(page);
         }
     }
@@ -139,11 +139,11 @@ impl IndexPages {
         }
     }
 
-    /// A page is in memory, as the one that was asked for last.
+    /// Puts a page in memory, as the most recently used.
     fn insert(&mut self, page: u32) {
         let newest = self.newest;
-        let of = self.of(page);
-        (of.state, of.older, of.newer) = (State::Cached, newest, NONE);
+        let entry = self.of(page);
+        (entry.state, entry.older, entry.newer) = (State::Cached, newest, NONE);
         match newest {
             NONE => self.oldest = page,
             newest => self.of(newest).newer = page,
@@ -191,8 +191,8 @@ impl IndexPages {
     /// The next page that is to be written goes to a place.
     pub fn begin_write(&mut self, at: u64) {
         let Some(page) = self.leaving.pop_front() else { return };
-        let of = self.of(page);
-        (of.state, of.changed, of.flies) = (State::Writing, false, true);
+        let entry = self.of(page);
+        (entry.state, entry.changed, entry.flies) = (State::Writing, false, true);
         self.writing.insert(at, page);
     }
 
@@ -208,11 +208,11 @@ impl IndexPages {
             }
             return None;
         }
-        let of = self.of(page);
-        if of.state == State::Writing {
-            of.state = State::Away;
+        let entry = self.of(page);
+        if entry.state == State::Writing {
+            entry.state = State::Away;
         }
-        let before = std::mem::replace(&mut of.at, at);
+        let before = std::mem::replace(&mut entry.at, at);
         Some((page, (before != NOWHERE).then_some(before)))
     }
 
@@ -241,7 +241,7 @@ impl IndexPages {
         cached
     }
 
-    /// Takes over what was kept, of an index of which nothing was asked.
+    /// Takes over the kept pages of an index that nobody has used yet.
     ///
     /// # Errors
     /// The reason why there can be no such index.
@@ -253,14 +253,14 @@ impl IndexPages {
         const WRONG: &str = "a page of the index is there twice, or is none";
         for &(page, at) in there {
             match self.pages.get_mut(page as usize) {
-                Some(of) if of.at == NOWHERE && at != NOWHERE => of.at = at,
+                Some(entry) if entry.at == NOWHERE && at != NOWHERE => entry.at = at,
                 _ => return Err(WRONG),
             }
         }
-        let mut seen = vec![false; self.pages.len()];
+        let mut visited = vec![false; self.pages.len()];
         for &(page, changed) in cached {
-            match seen.get_mut(page as usize) {
-                Some(seen) if !*seen => *seen = true,
+            match visited.get_mut(page as usize) {
+                Some(visited) if !*visited => *visited = true,
                 _ => return Err(WRONG),
             }
             self.of(page).changed = changed;
@@ -290,8 +290,8 @@ mod tests {
             let mut pages = IndexPages::new(8, room);
             let (mut list, mut log, mut next) = (Vec::<u32>::new(), BTreeMap::<u32, (u64, u32)>::new(), 0u64);
             let mut version = [0u32; 8];
-            for (what, page) in steps {
-                match what {
+            for (action, page) in steps {
+                match action {
                     0 | 1 => {
                         let known = list.contains(&page);
                         let away = !known && log.contains_key(&page);
@@ -302,7 +302,7 @@ mod tests {
                         }
                         list.retain(|other| *other != page);
                         list.push(page);
-                        if what == 1 {
+                        if action == 1 {
                             version[page as usize] += 1;
                             pages.change(page);
                         }
@@ -331,12 +331,12 @@ mod tests {
                 }
                 // A page that is away, and not behind, is in the log as it is.
                 for page in 0..8u32 {
-                    let of = pages.pages[page as usize];
+                    let entry = pages.pages[page as usize];
                     let stored = log.get(&page).map_or(0, |old| old.1);
-                    if of.state == State::Away && !of.stale {
+                    if entry.state == State::Away && !entry.stale {
                         prop_assert_eq!(stored, version[page as usize], "page {}", page);
                     }
-                    prop_assert_eq!(of.state == State::Cached, list.contains(&page));
+                    prop_assert_eq!(entry.state == State::Cached, list.contains(&page));
                 }
             }
         }

@@ -87,7 +87,7 @@ impl Log {
         let open = ends.into_iter().flatten().map(|(segment, _)| (segment, State::Open));
         for (segment, state) in free.iter().map(|&segment| (segment, State::Free)).chain(open) {
             match self.segments.get_mut(segment as usize) {
-                Some(of) if of.state == State::Full => of.state = state,
+                Some(entry) if entry.state == State::Full => entry.state = state,
                 _ => return Err("a segment is free or open twice, or is not there"),
             }
         }
@@ -95,18 +95,18 @@ impl Log {
         Ok(())
     }
 
-    /// Bytes are in use in a log that was restored.
+    /// Counts bytes in use in a restored log.
     ///
     /// # Errors
-    /// They cannot be.
+    /// The bytes do not lie in written parts of a segment.
     pub fn take_over(&mut self, offset: u64, bytes: u64) -> Result<(), &'static str> {
         const WRONG: &str = "a value does not lie in what is written of a segment";
         let (size, unit) = (self.layout.segment, self.layout.unit);
         let (number, at) = (offset / size, offset % size);
         let ends = self.ends.into_iter().flatten();
-        let of = usize::try_from(number).ok().and_then(|number| self.segments.get_mut(number));
-        let of = of.ok_or(WRONG)?;
-        let written = match of.state {
+        let entry = usize::try_from(number).ok().and_then(|number| self.segments.get_mut(number));
+        let entry = entry.ok_or(WRONG)?;
+        let written = match entry.state {
             State::Free => 0,
             State::Open => ends
                 .filter(|(segment, _)| u64::from(*segment) == number)
@@ -117,7 +117,7 @@ impl Log {
         if !at.is_multiple_of(unit) || at + bytes > written {
             return Err(WRONG);
         }
-        of.live += bytes;
+        entry.live += bytes;
         Ok(())
     }
 
@@ -199,16 +199,16 @@ impl Log {
         self.of(offset).reads += 1;
     }
 
-    /// A read of bytes has ended.
+    /// Ends a read of bytes.
     pub fn end_read(&mut self, offset: u64) {
-        let of = self.of(offset);
-        of.reads = of.reads.saturating_sub(1);
+        let segment = self.of(offset);
+        segment.reads = segment.reads.saturating_sub(1);
     }
 
-    /// A write of bytes has ended.
+    /// Ends a write of bytes.
     pub fn end_write(&mut self, offset: u64) {
-        let of = self.of(offset);
-        of.writes = of.writes.saturating_sub(1);
+        let segment = self.of(offset);
+        segment.writes = segment.writes.saturating_sub(1);
     }
 
     /// A pair has `bytes` bytes now.
@@ -216,23 +216,23 @@ impl Log {
         self.of(offset).live += bytes;
     }
 
-    /// A pair has them no longer.
+    /// Removes the bytes of a pair.
     pub fn remove(&mut self, offset: u64, bytes: u64) {
-        let of = self.of(offset);
-        of.live = of.live.saturating_sub(bytes);
-        if of.state == State::Stuck && of.live == 0 {
-            of.state = State::Full;
+        let segment = self.of(offset);
+        segment.live = segment.live.saturating_sub(bytes);
+        if segment.state == State::Stuck && segment.live == 0 {
+            segment.state = State::Full;
         }
     }
 
-    /// The full segment with the fewest bytes in use, the first of those, if its collection gives
-    /// more than it takes.
+    /// Returns the full segment with the fewest bytes in use, the first of those, if its collection
+    /// gives more than it takes.
     pub fn emptiest(&self) -> Option<u32> {
         let most = self.layout.most_collected();
-        let full = self.segments.iter().zip(0..).filter(|(of, _)| of.state == State::Full);
+        let full = self.segments.iter().zip(0..).filter(|(entry, _)| entry.state == State::Full);
         // Bytes that are being written are not in use yet.
-        let written = full.filter(|(of, _)| of.writes == 0 && of.live < most);
-        written.min_by_key(|(of, _)| of.live).map(|(_, segment)| segment)
+        let written = full.filter(|(entry, _)| entry.writes == 0 && entry.live < most);
+        written.min_by_key(|(entry, _)| entry.live).map(|(_, segment)| segment)
     }
 
     /// A segment is collected from now on.

@@ -228,7 +228,7 @@ impl Store {
         self.log.end_read(offset);
     }
 
-    /// Whether a value of `length` bytes can be stored now.
+    /// Checks that a value of `length` bytes can be stored now.
     ///
     /// # Errors
     /// The reason why it cannot.

@@ -72,7 +72,7 @@ impl Backing {
         check_size(&path(), capacity, self.direct)?;
         self.file.set_len(capacity).map_err(|source| OpenError::Os {
             path: path(),
-            what: "give it another size",
+            action: "give it another size",
             source,
         })?;
         self.capacity.store(capacity, Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl Backing {
     fn flush(&self, command: &Command) -> Result<(), MediumError> {
         self.believed()?;
         self.file.sync_data().map_err(|source| self.lost(command, source))?;
-        // Another that failed meanwhile was told of what this one has not written either.
+        // A flush that failed meanwhile has reported these unwritten bytes as well.
         self.believed()
     }
 

@@ -181,12 +181,12 @@ pub enum OpenError {
     #[error("{}: only a raw image in a file can get another size while it is used", .0.display())]
     Fixed(PathBuf),
     /// Anything else.
-    #[error("{}: cannot {what}: {source}", path.display())]
+    #[error("{}: cannot {action}: {source}", path.display())]
     Os {
         /// The image or device.
         path: PathBuf,
         /// The attempted action.
-        what: &'static str,
+        action: &'static str,
         /// The operating system's error.
         source: io::Error,
     },

@@ -13,7 +13,7 @@ use crate::{Finished, HostMedium, Medium, MediumError};
 pub struct FaultPlan {
     /// Reads that touch one of these ranges of bytes fail.
     pub bad_to_read: Vec<Range<u64>>,
-    /// Writes, discards and writes of zeroes that touch one of these fail.
+    /// Writes, discards and writes of zeroes that touch one of these ranges fail.
     pub bad_to_write: Vec<Range<u64>>,
     /// The part of all reads that fails, from 0 to 1.
     pub read_rate: f64,

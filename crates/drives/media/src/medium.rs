@@ -14,7 +14,7 @@ pub const MIN_CAPACITY: u64 = 1 << 20;
 /// block of NVMe (NVM Command Set 1.0, LBA data size of at least 9).
 pub const SECTOR: u64 = 512;
 
-/// When a medium works on its I/Os.
+/// Time at which a medium works on its I/Os.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Execution {
     /// While they are submitted: for runs that repeat exactly.

@@ -23,7 +23,7 @@ pub(crate) fn file(
     size: Option<u64>,
     direct: bool,
 ) -> Result<Backing, OpenError> {
-    let os = |what| move |source| OpenError::Os { path: path.into(), what, source };
+    let os = |action| move |source| OpenError::Os { path: path.into(), action, source };
     if let Some(size) = size {
         check_size(path, size, direct)?;
     }
@@ -75,7 +75,7 @@ pub(crate) fn host_file(
     room: u64,
     writable: bool,
 ) -> Result<Backing, OpenError> {
-    let os = |what| move |source| OpenError::Os { path: path.into(), what, source };
+    let os = |action| move |source| OpenError::Os { path: path.into(), action, source };
     let found = fs::metadata(path).map_err(|error| refused(path, error, OpenError::NotFound))?;
     if found.file_type().is_block_device() && writable {
         return device(path, label, true);
@@ -129,7 +129,7 @@ pub(crate) fn check_unused(path: &Path) -> Result<(), OpenError> {
 
 /// Opens a block device that nobody else uses.
 pub(crate) fn device(path: &Path, label: &str, direct: bool) -> Result<Backing, OpenError> {
-    let os = |what| move |source| OpenError::Os { path: path.into(), what, source };
+    let os = |action| move |source| OpenError::Os { path: path.into(), action, source };
     let found =
         fs::metadata(path).map_err(|error| refused(path, error, OpenError::MissingDevice))?;
     match found.file_type() {
@@ -191,7 +191,7 @@ fn refused(
         ErrorKind::ReadOnlyFilesystem => OpenError::ReadOnly(path.into()),
         ErrorKind::ResourceBusy => OpenError::Busy(path.into()),
         ErrorKind::IsADirectory => OpenError::Directory(path.into()),
-        _ => OpenError::Os { path: path.into(), what: "open it", source },
+        _ => OpenError::Os { path: path.into(), action: "open it", source },
     }
 }
 
@@ -204,7 +204,7 @@ fn lock_as(path: &Path, file: &File, how: FlockOperation) -> Result<(), OpenErro
         Ok(()) => Ok(()),
         Err(Errno::WOULDBLOCK) => Err(OpenError::Locked(path.into())),
         Err(error) => {
-            Err(OpenError::Os { path: path.into(), what: "lock it", source: error.into() })
+            Err(OpenError::Os { path: path.into(), action: "lock it", source: error.into() })
         }
     }
 }

@@ -53,7 +53,7 @@ struct Job {
     tag: Tag,
     // With its parts while those have it.
     data: Vec<u8>,
-    left: usize,
+    pending: usize,
     error: Option<MediumError>,
 }
 
@@ -131,7 +131,7 @@ impl Pieces {
 
     /// Submits all of an I/O to one medium.
     fn pass(&mut self, tag: Tag, medium: usize, command: Command, data: Vec<u8>) {
-        let job = self.jobs.insert(Job { tag, data: Vec::new(), left: 1, error: None });
+        let job = self.jobs.insert(Job { tag, data: Vec::new(), pending: 1, error: None });
         self.give(job, Share::Whole, medium, command, data);
     }
 
@@ -142,9 +142,9 @@ impl Pieces {
 
     /// Submits the same to every medium.
     fn give_all(&mut self, tag: Tag, command: Command, data: Vec<u8>) {
-        let left = self.media.len();
-        let job = self.jobs.insert(Job { tag, data, left, error: None });
-        for medium in 0..left {
+        let pending = self.media.len();
+        let job = self.jobs.insert(Job { tag, data, pending, error: None });
+        for medium in 0..pending {
             self.give(job, Share::Other, medium, command, Vec::new());
         }
     }
@@ -158,8 +158,8 @@ impl Pieces {
             let command = Command { offset: command.offset - origin, ..command };
             return self.pass(tag, medium, command, data);
         }
-        let left = last - first + 1;
-        let job = self.jobs.insert(Job { tag, data, left, error: None });
+        let pending = last - first + 1;
+        let job = self.jobs.insert(Job { tag, data, pending, error: None });
         for number in first..=last {
             let span = self.spans[number];
             let (from, to) = (span.start.max(command.offset), span.end.min(end));
@@ -215,8 +215,8 @@ impl Pieces {
             if let Err(error) = result {
                 job.error.get_or_insert(error);
             }
-            job.left -= 1;
-            if job.left == 0 {
+            job.pending -= 1;
+            if job.pending == 0 {
                 let Job { tag, data, error, .. } = self.jobs.remove(number);
                 done.push(Finished { tag, result: error.map_or(Ok(()), Err), data });
             }

@@ -33,7 +33,7 @@ const FILE: types::Fixed = types::Fixed(0);
 pub(crate) fn polled(backing: Backing) -> Result<Box<dyn HostMedium>, OpenError> {
     let path = std::path::PathBuf::from(&*backing.label);
     let backing = Arc::new(backing);
-    let os = |source| OpenError::Os { path, what: "wait for its I/Os", source };
+    let os = |source| OpenError::Os { path, action: "wait for its I/Os", source };
     let workers = Workers::with_bell(Arc::clone(&backing)).map_err(os)?;
     Ok(match start(&backing) {
         Ok(ring) => Box::new(Uring::new(backing, ring, workers)),

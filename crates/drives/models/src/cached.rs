@@ -128,10 +128,10 @@ impl<L: Latency> Latency for Cached<L> {
         let full = self.full.max(1);
         Some(match self.drained_at.saturating_sub(now) {
             0 => "the cache is empty".to_owned(),
-            left => format!(
+            remaining => format!(
                 "the cache is written out until {} ns: it is {:.1} % full",
                 self.drained_at,
-                100.0 * left.min(full) as f64 / full as f64
+                100.0 * remaining.min(full) as f64 / full as f64
             ),
         })
     }
@@ -237,8 +237,8 @@ mod tests {
         let mut model = cached(20_000, true);
         assert_eq!(model.waiting(0).unwrap(), "the cache is empty");
         model.latency(0, &write(10_000));
-        let told = model.waiting(1_000).unwrap();
-        assert_eq!(told, "the cache is written out until 11000 ns: it is 50.0 % full");
+        let description = model.waiting(1_000).unwrap();
+        assert_eq!(description, "the cache is written out until 11000 ns: it is 50.0 % full");
         assert_eq!(model.waiting(11_000).unwrap(), "the cache is empty");
     }
 
@@ -277,11 +277,11 @@ mod tests {
                 free_at = out;
                 // Data not written out at the end of the write fits, a byte a ns.
                 let end = now + model.latency(now, &write(length));
-                let left = |at: u64| -> u64 {
+                let unwritten = |at: u64| -> u64 {
                     held.iter().map(|&(out, length)| out.saturating_sub(at).min(length)).sum()
                 };
-                prop_assert!(end >= arrived && left(end) <= size, "{} of {size}", left(end));
-                prop_assert!(end == arrived || left(end - 1) > size, "it waited for nothing");
+                prop_assert!(end >= arrived && unwritten(end) <= size, "{} of {size}", unwritten(end));
+                prop_assert!(end == arrived || unwritten(end - 1) > size, "it waited for nothing");
             }
         }
     }

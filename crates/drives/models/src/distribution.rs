@@ -28,7 +28,7 @@ pub(crate) struct Distribution {
 }
 
 impl Distribution {
-    /// Makes one of (percentile, ns) pairs that ascend and of which there is at least one. Below
+    /// Makes one of (percentile, ns) pairs that ascend, at least one. Below
     /// the first and above the last the latency is constant.
     pub(crate) fn of_percentiles(points: &[(f64, f64)], interpolation: Interpolation) -> Self {
         let log = interpolation == Interpolation::Log;
@@ -41,7 +41,7 @@ impl Distribution {
         }
     }
 
-    /// Makes one of ascending samples (ns) of which there is at least one.
+    /// Makes one of ascending samples (ns), at least one.
     pub(crate) fn of_samples(sorted: &[Nanos], interpolation: Interpolation) -> Self {
         let last = sorted.len().saturating_sub(1).max(1) as f64;
         let points: Vec<_> = sorted

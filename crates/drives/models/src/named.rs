@@ -49,10 +49,10 @@ impl NamedModel {
         (self.make)()
     }
 
-    /// Its figures and its link, for display.
+    /// Returns the drive's figures and its link, for display.
     pub fn sheet(&self) -> impl Iterator<Item = (&'static str, Cow<'static, str>)> {
         let link = self.link.map(|link| ("link", link.to_string().into()));
-        self.figures.iter().map(|&(what, much)| (what, much.into())).chain(link)
+        self.figures.iter().map(|&(title, figure)| (title, figure.into())).chain(link)
     }
 }
 

@@ -87,11 +87,11 @@ impl Model for Parted {
     }
 
     fn waiting(&self, now: Nanos) -> Option<String> {
-        let told = (1..).zip(self.models()).filter_map(|(number, model)| {
+        let waits = (1..).zip(self.models()).filter_map(|(number, model)| {
             model.waiting(now).map(|waiting| format!("part {number}: {waiting}"))
         });
-        let told: Vec<String> = told.collect();
-        (!told.is_empty()).then(|| told.join("; "))
+        let waits: Vec<String> = waits.collect();
+        (!waits.is_empty()).then(|| waits.join("; "))
     }
 
     fn health(&self) -> Health {
@@ -148,11 +148,11 @@ mod tests {
 
     fn models(word: &str) -> Vec<Part> {
         let spec: ModelSpec = serde_json::from_str(word).unwrap();
-        let of = |((start, end), seed): ((u64, u64), u64)| {
+        let built = |((start, end), seed): ((u64, u64), u64)| {
             let context = BuildContext { seed, capacity: end - start, path: 0 };
             (start, spec.build(&context).unwrap())
         };
-        STARTS.into_iter().zip(ENDS).zip(seeds(7)).map(of).collect()
+        STARTS.into_iter().zip(ENDS).zip(seeds(7)).map(built).collect()
     }
 
     proptest! {

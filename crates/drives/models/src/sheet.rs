@@ -42,7 +42,7 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// Of a named model as it is kept, where that is of the same parameters; else driven now.
+    /// Returns the kept sheet of a named model with the same parameters; else measures it.
     ///
     /// # Errors
     /// [`BuildError`] if it cannot be built.

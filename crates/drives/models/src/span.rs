@@ -164,12 +164,12 @@ mod tests {
     fn draws_cover_the_span_evenly_and_stay_inside() {
         let mut random = Random::new(1);
         let span = Span::between(10, 19);
-        let mut seen = [0u32; 10];
+        let mut counts = [0u32; 10];
         for _ in 0..100_000 {
-            seen[(span.sample(&mut random) - 10) as usize] += 1;
+            counts[(span.sample(&mut random) - 10) as usize] += 1;
         }
         // Ten standard deviations of a binomial around 10,000.
-        assert!(seen.iter().all(|&n| (9_000..11_000).contains(&n)), "{seen:?}");
+        assert!(counts.iter().all(|&n| (9_000..11_000).contains(&n)), "{counts:?}");
         let all = Span::between(0, u64::MAX);
         assert_ne!(all.sample(&mut random), all.sample(&mut random));
         assert!((0..1000).map(|_| random.unit()).all(|u| (0.0..1.0).contains(&u)));

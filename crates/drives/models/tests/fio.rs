@@ -25,7 +25,7 @@ const LISTS: [Option<&str>; 7] = [
     Some("1:2:3:5:10:20:30:40:45:50:55:60:70:80:90:95:97:98:99:99.9"),
 ];
 
-/// Of which time fio keeps percentiles.
+/// Options that choose the times of which fio keeps percentiles.
 const TIMES: [&str; 3] = ["", "lat_percentiles=1", "clat_percentiles=0\nlat_percentiles=1"];
 
 /// Kinds of jobs.

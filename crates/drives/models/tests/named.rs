@@ -83,11 +83,11 @@ fn dcpmm_gives_back_table_2() {
         let (mut latencies, _) = run(model.as_mut(), Read, 4096, (2_000_000, 1), path);
         latencies.iter_mut().for_each(|latency| *latency += path);
         for (percent, ns) in TABLE_2 {
-            let seen = percentile(&mut latencies, percent);
-            let error = seen as f64 / ns as f64 - 1.0;
+            let measured = percentile(&mut latencies, percent);
+            let error = measured as f64 / ns as f64 - 1.0;
             // 200 samples lie above p99.99: their own spread is some 7 %.
             let allowed = if percent > 99.9 { 0.08 } else { 0.01 };
-            assert!(error.abs() < allowed, "p{percent}: {seen} for {ns}");
+            assert!(error.abs() < allowed, "p{percent}: {measured} for {ns}");
         }
         let (min, max) = (latencies[0], latencies[latencies.len() - 1]);
         assert!((1614..1640).contains(&min) && (10048..=170_885).contains(&max), "{min} {max}");
@@ -140,11 +140,11 @@ fn rated_drives_meet_their_data_sheets() {
                 let mut model = build(named.name, 0);
                 run(model.as_mut(), operation, length, (count, depth), 0)
             };
-            let near = |value: f64, wanted: f64, what: &str| {
+            let near = |value: f64, wanted: f64, subject: &str| {
                 let error = value / wanted - 1.0;
                 assert!(
                     error.abs() < 0.01,
-                    "{} {operation:?} {what}: {value} {wanted}",
+                    "{} {operation:?} {subject}: {value} {wanted}",
                     named.name
                 );
             };
@@ -184,8 +184,8 @@ fn rated_drives_meet_their_data_sheets() {
 }
 
 /// A figure of a drive's sheet, as a number in the unit that follows it.
-fn figure(named: &NamedModel, what: &str, unit: &str) -> Option<f64> {
-    let (_, text) = named.figures.iter().find(|(name, _)| *name == what)?;
+fn figure(named: &NamedModel, title: &str, unit: &str) -> Option<f64> {
+    let (_, text) = named.figures.iter().find(|(name, _)| *name == title)?;
     let (number, rest) = text.split_once(' ')?;
     (rest == unit).then(|| number.parse().ok())?
 }
@@ -197,7 +197,7 @@ fn ceiling(named: &NamedModel, operation: Operation) -> Option<(f64, f64)> {
         Read => ["sequential read", "read bandwidth", "sustained rate", "read peak rate"],
         _ => ["sequential write", "write bandwidth", "sustained rate", "read peak rate"],
     };
-    let own = sheet.into_iter().find_map(|what| figure(named, what, "MB/s"));
+    let own = sheet.into_iter().find_map(|title| figure(named, title, "MB/s"));
     let interface = named.figures.iter().find(|(name, _)| *name == "interface");
     let interface = interface.map(|(_, word)| match *word {
         "SATA 3 Gb/s" => 300.0,
@@ -270,16 +270,16 @@ fn sustained_write(named: &NamedModel) -> [f64; 3] {
 /// A drive with an SLC cache against its published curve, each figure to 10 %.
 fn follows_its_curve(name: &str) {
     let named = NAMED.iter().find(|named| named.name == name).unwrap();
-    let seen = sustained_write(named);
+    let measured = sustained_write(named);
     let published = [
         ("sequential write", "MB/s"),
         ("sequential write, cache full", "MB/s"),
         ("SLC cache, empty drive", "GB"),
     ];
-    for ((what, unit), seen) in published.into_iter().zip(seen) {
-        let wanted = figure(named, what, unit).unwrap();
-        println!("{name}: {what}: {seen:.1} {unit}, published {wanted}");
-        assert!((seen / wanted - 1.0).abs() < 0.1, "{name}: {what}: {seen} for {wanted}");
+    for ((title, unit), measured) in published.into_iter().zip(measured) {
+        let wanted = figure(named, title, unit).unwrap();
+        println!("{name}: {title}: {measured:.1} {unit}, published {wanted}");
+        assert!((measured / wanted - 1.0).abs() < 0.1, "{name}: {title}: {measured} for {wanted}");
     }
 }
 
@@ -358,10 +358,10 @@ fn no_named_drive_exceeds_its_sheet() {
             }
             // A sheet's bandwidth is that of large commands in order.
             let stated = ["sequential", "sustained rate", "read peak rate"];
-            let stated = stated.into_iter().find_map(|what| {
-                let what =
-                    if what == "sequential" { format!("{what} {name}") } else { what.into() };
-                figure(named, &what, "MB/s").filter(|_| operation == Read || what.ends_with(name))
+            let stated = stated.into_iter().find_map(|title| {
+                let title =
+                    if title == "sequential" { format!("{title} {name}") } else { title.into() };
+                figure(named, &title, "MB/s").filter(|_| operation == Read || title.ends_with(name))
             });
             if let Some(stated) = stated {
                 let reached = rate(true, 131_072, 32) * 131_072.0 / 1e6;

@@ -248,7 +248,7 @@ pub struct EccError {
 }
 
 impl Ecc {
-    /// Whether pages of so many bytes can be corrected like that.
+    /// Checks that pages of so many bytes can be corrected so.
     ///
     /// # Errors
     /// [`EccError`] names the first value that cannot work, and the nearest that does.
@@ -402,9 +402,9 @@ mod tests {
         let good = ecc(&[(72, 1.0, 0, 0)]);
         assert_eq!(good.check(16_384), Ok(()));
         let says = |ecc: Ecc, page| ecc.check(page).unwrap_err().to_string();
-        let of = |codeword| Ecc { codeword, ..good.clone() };
-        assert!(says(of(0), 4_096).contains("nearest that works is 1"));
-        assert!(says(of(3_000), 4_096).contains("nearest that works is 2048"));
+        let with_codeword = |codeword| Ecc { codeword, ..good.clone() };
+        assert!(says(with_codeword(0), 4_096).contains("nearest that works is 1"));
+        assert!(says(with_codeword(3_000), 4_096).contains("nearest that works is 2048"));
         assert!(says(ecc(&[]), 4_096).contains("`ecc.steps` = 0 steps"));
         assert!(says(ecc(&[(9_000, 1.0, 0, 0)]), 4_096).contains("nearest that works is 8192"));
         assert!(says(ecc(&[(9, 1.5, 0, 0)]), 4_096).contains("`ecc.steps.errors` = 1.5"));

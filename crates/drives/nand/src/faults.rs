@@ -204,7 +204,7 @@ impl Faults {
         self.rules.is_empty()
     }
 
-    /// Whether each rule can apply to such an array.
+    /// Checks that each rule can apply to such an array.
     ///
     /// # Errors
     /// [`FaultError`] names the first value that cannot work, and the nearest

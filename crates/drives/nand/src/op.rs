@@ -91,13 +91,13 @@ impl Breakdown {
         self.queue + self.cell + self.register + self.channel + self.gc
     }
 
-    /// The parts of its last `last` ns: an operation waits first, and works at its end.
+    /// Returns the parts of the last `last` ns: an operation waits first, and works at its end.
     #[must_use]
     pub fn ending(&self, last: Nanos) -> Self {
-        let mut left = last;
+        let mut remaining = last;
         let mut take = |part: Nanos| {
-            let taken = part.min(left);
-            left -= taken;
+            let taken = part.min(remaining);
+            remaining -= taken;
             taken
         };
         let [cell, channel, register] = [self.cell, self.channel, self.register].map(&mut take);

@@ -96,7 +96,7 @@ impl Array {
         if this.held > 0 {
             return (gc != NONE).then_some(Priority::Gc as usize);
         }
-        // Mostly there is no more than one class.
+        // Mostly one class.
         match (read != NONE, write != NONE, gc != NONE) {
             (false, false, false) => return None,
             (true, false, false) => return Some(Priority::Read as usize),

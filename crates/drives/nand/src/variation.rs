@@ -117,7 +117,7 @@ fn scaled(time: Nanos, scale: f64) -> Nanos {
 }
 
 impl Variation {
-    /// Whether an array can be like that.
+    /// Checks that an array can vary so.
     ///
     /// # Errors
     /// [`VariationError`] names the first value that cannot work, and the
@@ -212,16 +212,18 @@ mod tests {
     #[test]
     fn spreads_are_those_asked_for_and_stay_with_their_place() {
         let time = 100_000;
-        let of =
+        let time_of =
             |variation: Variation, place, number| variation.time(seeds(9), place, number, time);
         let page = Variation { page: 0.1, ..Variation::default() };
         let drawn: Vec<_> = (0..20_000)
-            .map(|page_number| of(page, CellAddress { page: Some(page_number), ..PLACE }, 1) as f64)
+            .map(|page_number| {
+                time_of(page, CellAddress { page: Some(page_number), ..PLACE }, 1) as f64
+            })
             .collect();
         let (mean, spread) = deviation(&drawn);
         assert!((mean / 1e5 - 1.0).abs() < 5.0 * 0.1 / 20_000f64.sqrt(), "{mean}");
         assert!((spread / 1e4 - 1.0).abs() < 5.0 / (2.0 * 20_000f64).sqrt() * 1.0, "{spread}");
-        assert_eq!(of(page, PLACE, 1), of(page, PLACE, 2));
+        assert_eq!(time_of(page, PLACE, 1), time_of(page, PLACE, 2));
 
         // All pages of a chip share the chip's part, all of a block the block's.
         let chip = Variation { chip: 0.1, ..Variation::default() };
@@ -229,11 +231,11 @@ mod tests {
         let other_page = CellAddress { page: Some(4), ..PLACE };
         let other_block = CellAddress { block: 78, ..PLACE };
         let other_chip = CellAddress { lun: 2, ..PLACE };
-        assert_eq!(of(chip, PLACE, 0), of(chip, other_block, 0));
-        assert_ne!(of(chip, PLACE, 0), of(chip, other_chip, 0));
-        assert_eq!(of(block, PLACE, 0), of(block, other_page, 0));
-        assert_ne!(of(block, PLACE, 0), of(block, other_block, 0));
-        assert_ne!(of(page, PLACE, 0), of(page, other_page, 0));
+        assert_eq!(time_of(chip, PLACE, 0), time_of(chip, other_block, 0));
+        assert_ne!(time_of(chip, PLACE, 0), time_of(chip, other_chip, 0));
+        assert_eq!(time_of(block, PLACE, 0), time_of(block, other_page, 0));
+        assert_ne!(time_of(block, PLACE, 0), time_of(block, other_block, 0));
+        assert_ne!(time_of(page, PLACE, 0), time_of(page, other_page, 0));
         assert_eq!(Variation::default().time(seeds(9), PLACE, 3, time), time);
     }
 

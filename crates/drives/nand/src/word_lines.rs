@@ -150,12 +150,12 @@ mod tests {
         assert_eq!(array.next_event(), None);
         let mut array = self::array();
         (0..12).for_each(|page| array.submit(0, program(1, page)));
-        let told = ends(&mut array, 100_000);
+        let ended = ends(&mut array, 100_000);
         // Coarse passes of the three are queued before the first fine one, and the last word line's
         // pass comes as the block is full.
         let expected = |line: u64, at| (0..4).map(move |page| (at, 4 * line + page, OpStatus::Ok));
         let all = expected(0, 6_000).chain(expected(1, 9_000)).chain(expected(2, 12_000));
-        assert_eq!(told, all.collect::<Vec<_>>());
+        assert_eq!(ended, all.collect::<Vec<_>>());
         assert_eq!((array.fine_passes(), array.in_flight()), (3, 0));
     }
 
@@ -169,8 +169,8 @@ mod tests {
             }
             let now = if late { 5_000 } else { 0 };
             array.close_lines(now, PageAddress { plane: PlaneId(0), block: 1, page: 3 });
-            let told: Vec<_> = ends(&mut array, 100_000).iter().map(|end| end.0).collect();
-            assert_eq!(told, [now.max(1_000) + 3_000; 4], "{late}");
+            let ended: Vec<_> = ends(&mut array, 100_000).iter().map(|end| end.0).collect();
+            assert_eq!(ended, [now.max(1_000) + 3_000; 4], "{late}");
             // The next word line waits for its neighbour again.
             array.submit(100_000, program(1, 4));
             assert_eq!(array.pop(200_000), None);
@@ -184,11 +184,11 @@ mod tests {
         rule.place.pages = Some(5..6);
         array.inject(rule);
         (0..8).for_each(|page| array.submit(0, program(1, page)));
-        let told = ends(&mut array, 100_000);
+        let ended = ends(&mut array, 100_000);
         let failed: Vec<u64> =
-            told.iter().filter(|end| end.2 == OpStatus::ProgramFailed).map(|end| end.1).collect();
+            ended.iter().filter(|end| end.2 == OpStatus::ProgramFailed).map(|end| end.1).collect();
         assert_eq!(failed, [4, 5, 6, 7]);
-        assert_eq!((told.len(), array.in_flight()), (8, 0));
+        assert_eq!((ended.len(), array.in_flight()), (8, 0));
     }
 
     #[test]

@@ -127,8 +127,8 @@ impl fmt::Debug for Verifier {
 }
 
 impl Verifier {
-    /// Of a queue of the host with the name `host`, at the subsystem with the name `subsystem`.
-    /// `groups`: those that are taken, in the order in which they are preferred.
+    /// Makes the verifier of a queue of the host with the name `host`, at the subsystem with the
+    /// name `subsystem`. `groups`: those that are taken, in the order in which they are preferred.
     pub fn new(secrets: Arc<Secrets>, groups: Arc<[Group]>, host: &str, subsystem: &str) -> Self {
         Self {
             secrets,
@@ -377,7 +377,7 @@ impl Response<'_> {
     fn parts(&self) -> [&[u8]; 8] {
         let [own, other] = self.names;
         let Self { challenge, sequence, transaction, role, .. } = self;
-        // Behind the transaction the secure channel, of which there is none.
+        // Behind the transaction the secure channel: none.
         let channel: &[u8] = &[0];
         let end: &[u8] = &[0];
         [

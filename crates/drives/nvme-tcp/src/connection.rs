@@ -189,7 +189,7 @@ impl Connection {
         }
     }
 
-    /// Ends it, for `fault` if there is one.
+    /// Ends the connection, for `fault` if any.
     pub fn end(&mut self, fault: Option<Fault>, arena: &mut Arena) {
         if self.has_ended() {
             return;
@@ -200,9 +200,9 @@ impl Connection {
             header[2..6].copy_from_slice(&information.to_le_bytes());
             // The header of the PDU at fault, as its data.
             let at_fault = &self.input[..self.input.len().min(pdu::MAX_TERMINATION - DATA)];
-            let of = (kind::CONTROLLER_TERMINATION, 0);
+            let kind_and_flags = (kind::CONTROLLER_TERMINATION, 0);
             let start = self.output.len();
-            put(&mut self.output, of, &header, at_fault, Digests::default(), 4);
+            put(&mut self.output, kind_and_flags, &header, at_fault, Digests::default(), 4);
             // Such a PDU has no data offset.
             self.output[start + 3] = 0;
         }
@@ -355,8 +355,8 @@ impl Connection {
         let mut response = [0; pdu::IC - COMMON];
         response[3] = digests & 3;
         response[4..8].copy_from_slice(&MAX_HOST_DATA.to_le_bytes());
-        let of = (kind::IC_RESPONSE, 0);
-        put(&mut self.output, of, &response, &[], Digests::default(), 4);
+        let kind_and_flags = (kind::IC_RESPONSE, 0);
+        put(&mut self.output, kind_and_flags, &response, &[], Digests::default(), 4);
         self.digests = Digests { header: digests & 1 != 0, data: digests & 2 != 0 };
         Ok(())
     }
@@ -373,8 +373,9 @@ impl Connection {
             (false, _) => Err((CapsuleFault::Damaged.field(), 0)),
             (true, Err(_)) => Err((CapsuleFault::BlockLength.field(), 0)),
             (true, Ok(data)) => {
-                let made = Connect::parse(command, data)
-                    .and_then(|connect| self.make_queue(shared, &connect).map(|of| (connect, of)));
+                let made = Connect::parse(command, data).and_then(|connect| {
+                    self.make_queue(shared, &connect).map(|queue| (connect, queue))
+                });
                 made.map_err(|error: ConnectError| (error.field(), error.result()))
             }
         };
@@ -446,10 +447,12 @@ impl Connection {
         Digests { data: false, ..self.digests }
     }
 
-    /// A command capsule of a queue.
+    /// Takes a command capsule of a queue.
     fn command(&mut self, shared: &mut Shared, header: &Header, raw: &[u8]) -> Result<(), Fault> {
-        let State::Connected(of) = self.state else { return Err(Fault::Sequence(header.kind)) };
-        if self.commands.len() >= of.size.into() {
+        let State::Connected(connected) = self.state else {
+            return Err(Fault::Sequence(header.kind));
+        };
+        if self.commands.len() >= connected.size.into() {
             return Err(Fault::TooMany);
         }
         let (data, intact) = self.data(header, raw);
@@ -490,10 +493,10 @@ impl Connection {
             damaged: false,
         };
         if let Some(fault) = refused {
-            if let Some(mut controller) = shared.subsystem.controller(of.controller) {
-                controller.pass(&*shared.arena, of.queue, cid, Err(fault));
+            if let Some(mut controller) = shared.subsystem.controller(connected.controller) {
+                controller.pass(&*shared.arena, connected.queue, cid, Err(fault));
             }
-            // It has no data, whatever it said.
+            // A refused command has no data, whatever its length.
             command.length = 0;
             command.stage = Stage::Submitted;
             self.commands.insert(command);
@@ -537,8 +540,8 @@ impl Connection {
             header[..2].copy_from_slice(&command.cid.to_le_bytes());
             header[2..4].copy_from_slice(&(index as u16).to_le_bytes());
             header[8..12].copy_from_slice(&(command.length as u32).to_le_bytes());
-            let of = (kind::READY_TO_TRANSFER, 0);
-            put(&mut self.output, of, &header, &[], digests, 4);
+            let kind_and_flags = (kind::READY_TO_TRANSFER, 0);
+            put(&mut self.output, kind_and_flags, &header, &[], digests, 4);
         }
     }
 
@@ -579,13 +582,15 @@ impl Connection {
 
     /// Hands a command whose data has come to the controller.
     fn submit(&mut self, shared: &mut Shared, index: usize) {
-        let State::Connected(of) = self.state else { return };
+        let State::Connected(connected) = self.state else { return };
         let Some(command) = self.commands.get_mut(index) else { return };
         command.stage = Stage::Submitted;
-        let Some(mut controller) = shared.subsystem.controller(of.controller) else { return };
+        let Some(mut controller) = shared.subsystem.controller(connected.controller) else {
+            return;
+        };
         if command.damaged {
             let cid = command.cid;
-            controller.pass(&*shared.arena, of.queue, cid, Err(CapsuleFault::Damaged));
+            controller.pass(&*shared.arena, connected.queue, cid, Err(CapsuleFault::Damaged));
             return;
         }
         let verifier = self.verifier.as_mut().filter(|_| is_authentication(&command.raw));
@@ -601,7 +606,7 @@ impl Connection {
                 return;
             }
             let outcome = outcome.map(|_| ());
-            controller.pass(&*shared.arena, of.queue, command.cid, outcome);
+            controller.pass(&*shared.arena, connected.queue, command.cid, outcome);
             return;
         }
         // A plain data block, in the arena.
@@ -609,7 +614,7 @@ impl Connection {
         command.raw[24..32].copy_from_slice(&address.to_le_bytes());
         command.raw[32..36].copy_from_slice(&(command.length as u32).to_le_bytes());
         command.raw[36..40].fill(0);
-        if !controller.submit(&*shared.arena, of.queue, command.raw) {
+        if !controller.submit(&*shared.arena, connected.queue, command.raw) {
             // A reset has taken the queue away meanwhile: its owner ends the connection.
             self.finish(shared.arena, index);
         }
@@ -620,25 +625,27 @@ impl Connection {
         self.computing.map(|(power, _)| power)
     }
 
-    /// Goes on with the power that its verifier waits for.
+    /// Goes on with the power that the verifier waits for.
     pub fn computed(&mut self, shared: &mut Shared, power: Computed, now: Nanos) {
         let Some((_, cid)) = self.computing.take() else { return };
         self.opened = now;
-        let State::Connected(of) = self.state else { return };
+        let State::Connected(connected) = self.state else { return };
         if let Some(verifier) = &mut self.verifier {
             verifier.computed(power);
         }
-        if let Some(mut controller) = shared.subsystem.controller(of.controller) {
-            controller.pass(&*shared.arena, of.queue, cid, Ok(()));
+        if let Some(mut controller) = shared.subsystem.controller(connected.controller) {
+            controller.pass(&*shared.arena, connected.queue, cid, Ok(()));
         }
     }
 
     /// Turns the completions of its queue into PDUs, and begins the commands that waited for their
     /// room.
     pub fn collect(&mut self, shared: &mut Shared) {
-        let State::Connected(of) = self.state else { return };
+        let State::Connected(connected) = self.state else { return };
         let mut any = false;
-        while let Some(entry) = completion(shared.subsystem.controller(of.controller), of.queue) {
+        while let Some(entry) =
+            completion(shared.subsystem.controller(connected.controller), connected.queue)
+        {
             any = true;
             let cid = u16::from_le_bytes([entry[12], entry[13]]);
             let ended = |command: &Command| command.cid == cid && command.stage == Stage::Submitted;
@@ -658,8 +665,8 @@ impl Connection {
                 header[..2].copy_from_slice(&cid.to_le_bytes());
                 header[8..12].copy_from_slice(&(data.len() as u32).to_le_bytes());
                 let success = if silent { flag::SUCCESS } else { 0 };
-                let of = (kind::CONTROLLER_DATA, flag::LAST | success);
-                put(&mut self.output, of, &header, data, self.digests, self.alignment);
+                let kind_and_flags = (kind::CONTROLLER_DATA, flag::LAST | success);
+                put(&mut self.output, kind_and_flags, &header, data, self.digests, self.alignment);
             }
             self.finish(shared.arena, index);
             if !silent {

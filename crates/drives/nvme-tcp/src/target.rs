@@ -127,7 +127,7 @@ impl Target {
         }
     }
 
-    /// The connection is no more: its queue ends, and with the admin queue its controller.
+    /// Closes a connection: its queue ends, and with the admin queue its controller.
     pub fn close(&mut self, id: ConnectionId) {
         if let Some(mut connection) = self.connections.try_remove(id.0) {
             if let Some((authentication, power)) =
@@ -135,17 +135,17 @@ impl Target {
             {
                 authentication.forget(power);
             }
-            connection.connected().into_iter().for_each(|of| self.end_queue(of));
+            connection.connected().into_iter().for_each(|connected| self.end_queue(connected));
             connection.end(None, &mut self.arena);
         }
     }
 
     /// Ends a queue whose connection has ended, and with the admin queue its controller.
-    fn end_queue(&mut self, of: Connected) {
-        match of.queue {
-            0 => self.remove_controller(of.controller, None),
+    fn end_queue(&mut self, connected: Connected) {
+        match connected.queue {
+            0 => self.remove_controller(connected.controller, None),
             queue => {
-                if let Some(mut controller) = self.subsystem.controller(of.controller) {
+                if let Some(mut controller) = self.subsystem.controller(connected.controller) {
                     controller.disconnect(queue);
                 }
             }
@@ -156,7 +156,7 @@ impl Target {
     fn remove_controller(&mut self, id: ControllerId, fault: Option<Fault>) {
         self.subsystem.remove_controller(id);
         for (_, connection) in &mut self.connections {
-            if connection.connected().is_some_and(|of| of.controller == id) {
+            if connection.connected().is_some_and(|connected| connected.controller == id) {
                 connection.end(fault.clone(), &mut self.arena);
             }
         }
@@ -166,18 +166,18 @@ impl Target {
     /// [`Target::set_health`] is to be called.
     pub fn is_admin(&self, id: ConnectionId) -> bool {
         let connected = self.connections.get(id.0).and_then(Connection::connected);
-        connected.is_some_and(|of| of.queue == 0)
+        connected.is_some_and(|connected| connected.queue == 0)
     }
 
     /// Returns whether the connection carries an I/O queue.
     pub fn carries_io(&self, id: ConnectionId) -> bool {
         let connected = self.connections.get(id.0).and_then(Connection::connected);
-        connected.is_some_and(|of| of.queue != 0)
+        connected.is_some_and(|connected| connected.queue != 0)
     }
 
     /// Returns whether more bytes of the host are to be taken now: not if it does not take ours.
     pub fn wants_input(&self, id: ConnectionId) -> bool {
-        self.connections.get(id.0).is_some_and(|of| of.output().len() < MAX_OUTPUT)
+        self.connections.get(id.0).is_some_and(|connection| connection.output().len() < MAX_OUTPUT)
     }
 
     /// Takes bytes of a host.
@@ -187,10 +187,10 @@ impl Target {
         let Self { subsystem, arena, hosts, .. } = self;
         connection.receive(&mut Shared { subsystem, arena, hosts }, bytes);
         if connection.has_ended() {
-            before.into_iter().for_each(|of| self.end_queue(of));
+            before.into_iter().for_each(|connected| self.end_queue(connected));
         }
         // Only an admin queue resets its controller.
-        if before.is_some_and(|of| of.queue == 0) {
+        if before.is_some_and(|connected| connected.queue == 0) {
             self.end_lost_queues();
         }
     }
@@ -199,9 +199,9 @@ impl Target {
     fn end_lost_queues(&mut self) {
         let Self { subsystem, arena, connections, .. } = self;
         for (_, connection) in connections {
-            let Some(of) = connection.connected() else { continue };
-            let controller = subsystem.controller(of.controller);
-            if !controller.is_some_and(|controller| controller.has_queue(of.queue)) {
+            let Some(connected) = connection.connected() else { continue };
+            let controller = subsystem.controller(connected.controller);
+            if !controller.is_some_and(|controller| controller.has_queue(connected.queue)) {
                 connection.end(None, arena);
             }
         }
@@ -223,7 +223,7 @@ impl Target {
                 connection.end(Some(Fault::Idle), arena);
             }
         }
-        ended.into_iter().for_each(|of| self.end_queue(of));
+        ended.into_iter().for_each(|connected| self.end_queue(connected));
     }
 
     /// Returns the time at which [`Target::set_time`] is to be called at the latest.
@@ -251,7 +251,7 @@ impl Target {
             connection.collect(&mut Shared { subsystem, arena, hosts });
             ended.extend(before.filter(|_| connection.has_ended()));
         }
-        ended.into_iter().for_each(|of| self.end_queue(of));
+        ended.into_iter().for_each(|connected| self.end_queue(connected));
     }
 
     /// The bytes that a connection has to send.

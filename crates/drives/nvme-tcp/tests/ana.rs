@@ -43,8 +43,11 @@ fn a_path_that_does_not_reach_the_namespace_refuses_its_commands() {
     assert_eq!(page[540], 128, "MNAN, without which Linux refuses ANA");
     let (_, page) = admin.admin_read(&mut bench, (IDENTIFY, 1), 0, 4096);
     assert_eq!(page[92], 1, "ANAGRPID");
-    let of = log(&mut bench, &mut admin, 0);
-    assert_eq!((of[0], of[8], of[16], of[20], of[32], of[48]), (0, 1, 1, 1, 1, 1));
+    let ana_log = log(&mut bench, &mut admin, 0);
+    assert_eq!(
+        (ana_log[0], ana_log[8], ana_log[16], ana_log[20], ana_log[32], ana_log[48]),
+        (0, 1, 1, 1, 1, 1)
+    );
 
     let refused = [
         (AnaState::Inaccessible, 0x302),
@@ -57,11 +60,11 @@ fn a_path_that_does_not_reach_the_namespace_refuses_its_commands() {
         assert_eq!(other.read(&mut bench, 0, 512).0.status, status);
         assert_eq!(other_admin.command(&mut bench, entry(0x80, 0, 1), &[]).0.status, status);
         assert_eq!(io.write(&mut bench, 0, &[2; 512]).status, 0, "the other path");
-        let of = log(&mut bench, &mut other_admin, 0);
-        assert_eq!((of[0], of[24], of[32]), (changes, changes, state as u8));
+        let ana_log = log(&mut bench, &mut other_admin, 0);
+        assert_eq!((ana_log[0], ana_log[24], ana_log[32]), (changes, changes, state as u8));
     }
-    let of = log(&mut bench, &mut other_admin, 1);
-    assert_eq!((of[20], of[48]), (0, 0), "groups only");
+    let ana_log = log(&mut bench, &mut other_admin, 1);
+    assert_eq!((ana_log[20], ana_log[48]), (0, 0), "groups only");
     assert_eq!(log(&mut bench, &mut admin, 0)[0], 0, "nothing has changed on the other path");
     bench.target.set_ana(2, AnaState::NonOptimized);
     assert_eq!(other.write(&mut bench, 0, &[3; 512]).status, 0);

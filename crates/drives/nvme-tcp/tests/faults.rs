@@ -23,9 +23,10 @@ fn a_host_that_wants_tls_is_told_what_is_missing() {
     let mut bench = Bench::new();
     let mut host = Host::unopened(&mut bench);
     // A ClientHello of 512 bytes: a record of type handshake, whose version is that of TLS 1.0.
-    let (fault, told) = ends_with(&mut bench, &mut host, &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]);
+    let (fault, termination) =
+        ends_with(&mut bench, &mut host, &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]);
     assert!(fault.contains("`--tls`") && fault.contains("does not encrypt"), "{fault}");
-    assert_eq!(told, None, "it would not understand a termination request");
+    assert_eq!(termination, None, "it would not understand a termination request");
 }
 
 #[test]
@@ -59,9 +60,9 @@ fn every_fault_has_a_name_and_ends_its_connection_only() {
     for (wanted, status, breaks) in cases {
         let (admin, mut host, _) = with_queue(&mut bench, 0);
         let raw = breaks(&mut host, &mut bench);
-        let (fault, told) = ends_with(&mut bench, &mut host, &raw);
+        let (fault, termination) = ends_with(&mut bench, &mut host, &raw);
         assert!(fault.contains(wanted), "{fault}, not {wanted}");
-        assert_eq!(told, Some(status), "{wanted}");
+        assert_eq!(termination, Some(status), "{wanted}");
         bench.target.close(admin.id);
         assert_eq!(witness.write(&mut bench, 1, &[4; 512]).status, 0);
         assert_eq!(bench.target.in_flight(), 0);

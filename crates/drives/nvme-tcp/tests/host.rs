@@ -191,9 +191,9 @@ fn discovery_names_the_address_by_which_the_host_has_come() {
             |raw: &[u8]| String::from_utf8_lossy(raw).trim_end_matches([' ', '\0']).to_owned();
         (entry[1], text(&entry[512..768]), text(&entry[32..64]))
     };
-    let said: Vec<_> = log.chunks(1024).skip(1).map(address).collect();
+    let addresses: Vec<_> = log.chunks(1024).skip(1).map(address).collect();
     let expected = [("192.0.2.7", "4420"), ("192.0.2.7", "4421"), ("192.0.2.1", "4422")];
-    assert_eq!(said, expected.map(|(ip, port)| (1, ip.to_owned(), port.to_owned())));
+    assert_eq!(addresses, expected.map(|(ip, port)| (1, ip.to_owned(), port.to_owned())));
 }
 
 #[test]

@@ -20,13 +20,13 @@ pub enum AnaState {
     /// Commands are carried out.
     #[default]
     Optimized = 1,
-    /// They are carried out, and another path is better.
+    /// Commands are carried out, and another path is better.
     NonOptimized = 2,
-    /// They are refused, for now.
+    /// Commands are refused, for now.
     Inaccessible = 3,
-    /// They are refused for good.
+    /// Commands are refused for good.
     PersistentLoss = 4,
-    /// They are refused, as the state is about to change.
+    /// Commands are refused, as the state is about to change.
     Change = 15,
 }
 

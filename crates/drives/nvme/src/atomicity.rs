@@ -35,19 +35,19 @@ impl Atomicity {
         if namespace.metadata.is_some() {
             // Its units begin with it (`stasis_block::AtomicUnits`).
             let unit = PowerLoss::new(CacheKind::default(), unit).for_blocks(block).atomic_unit;
-            let told = unit > block && unit <= MAX_UNIT;
-            return told.then_some(Self { unit: unit / block, offset: 0 });
+            let is_promised = unit > block && unit <= MAX_UNIT;
+            return is_promised.then_some(Self { unit: unit / block, offset: 0 });
         }
         let unit = PowerLoss::new(CacheKind::default(), unit).for_blocks(block).atomic_unit;
         let offset = (unit - namespace.start % unit) % unit;
-        let told = unit > block
+        let is_promised = unit > block
             && unit <= MAX_UNIT
             && unit.is_multiple_of(block)
             && offset.is_multiple_of(block);
-        told.then_some(Self { unit: unit / block, offset: offset / block })
+        is_promised.then_some(Self { unit: unit / block, offset: offset / block })
     }
 
-    /// Returns whether blocks, of which there is one at least, lie within one unit.
+    /// Returns whether blocks, at least one, lie within one unit.
     pub fn holds(self, lba: u64, blocks: u64) -> bool {
         // The part before the first whole unit counts as one.
         let unit_of = |lba: u64| lba.saturating_add(self.unit - self.offset) / self.unit;
@@ -61,26 +61,26 @@ mod tests {
 
     #[test]
     fn units_are_told_in_blocks_from_where_they_begin() {
-        let of = |start, block, unit| {
+        let promised = |start, block, unit| {
             let namespace = Namespace { start, ..Namespace::new(1000, block) };
-            Atomicity::of(&namespace, unit).map(|of| (of.unit, of.offset))
+            Atomicity::of(&namespace, unit).map(|atomicity| (atomicity.unit, atomicity.offset))
         };
-        assert_eq!(of(0, 512, 512), None, "a block is what every drive promises");
-        assert_eq!(of(0, 4096, 4096), None);
-        assert_eq!(of(0, 4096, 512), None);
-        assert_eq!(of(0, 512, 4096), Some((8, 0)));
-        assert_eq!(of(4096, 512, 16384), Some((32, 24)));
-        assert_eq!(of(4096, 4096, 16384), Some((4, 3)));
-        assert_eq!(of(1024, 4096, 16384), None, "no block begins a unit");
-        assert_eq!(of(0, 512, 1 << 30), None, "more than the field holds");
-        assert_eq!(of(0, 4096, 6144), Some((3, 0)), "units of whole blocks");
+        assert_eq!(promised(0, 512, 512), None, "a block is what every drive promises");
+        assert_eq!(promised(0, 4096, 4096), None);
+        assert_eq!(promised(0, 4096, 512), None);
+        assert_eq!(promised(0, 512, 4096), Some((8, 0)));
+        assert_eq!(promised(4096, 512, 16384), Some((32, 24)));
+        assert_eq!(promised(4096, 4096, 16384), Some((4, 3)));
+        assert_eq!(promised(1024, 4096, 16384), None, "no block begins a unit");
+        assert_eq!(promised(0, 512, 1 << 30), None, "more than the field holds");
+        assert_eq!(promised(0, 4096, 6144), Some((3, 0)), "units of whole blocks");
         let metadata = Some(crate::Metadata::new(8));
         let namespace = Namespace { start: 512, metadata, ..Namespace::new(1000, 4096) };
         assert_eq!(Atomicity::of(&namespace, 16384), Some(Atomicity { unit: 4, offset: 0 }));
         assert_eq!(Atomicity::of(&namespace, 4096), None);
-        let of = Atomicity { unit: 4, offset: 3 };
-        let held: Vec<_> = (0..8).filter(|&lba| of.holds(lba, 2)).collect();
+        let atomicity = Atomicity { unit: 4, offset: 3 };
+        let held: Vec<_> = (0..8).filter(|&lba| atomicity.holds(lba, 2)).collect();
         assert_eq!(held, [0, 1, 3, 4, 5, 7]);
-        assert!(of.holds(3, 4) && !of.holds(3, 5) && !of.holds(2, 2));
+        assert!(atomicity.holds(3, 4) && !atomicity.holds(3, 5) && !atomicity.holds(2, 2));
     }
 }

@@ -101,8 +101,8 @@ impl Attachments {
         match host {
             None => {
                 self.common.set(nsid, on);
-                self.by_host.values_mut().for_each(|of| {
-                    of.set(nsid, on);
+                self.by_host.values_mut().for_each(|granted| {
+                    granted.set(nsid, on);
                 });
             }
             Some(host) => {
@@ -112,7 +112,7 @@ impl Attachments {
         }
     }
 
-    /// A controller of a host begins, with what is granted to it.
+    /// Begins a controller of a host, with the namespaces granted to it.
     pub fn begin(&mut self, controller: ControllerId, host: Option<&str>) {
         let mut namespaces = self.granted(host);
         for nsid in 1..=self.count {
@@ -123,15 +123,15 @@ impl Attachments {
             }
         }
         let host = host.map(str::to_owned);
-        if let Some(of) = self.controllers.get_mut(controller.index()) {
-            *of = Some(Attached { host, namespaces });
+        if let Some(attached) = self.controllers.get_mut(controller.index()) {
+            *attached = Some(Attached { host, namespaces });
         }
     }
 
-    /// A controller is no more.
+    /// Ends a controller.
     pub fn end(&mut self, controller: ControllerId) {
-        if let Some(of) = self.controllers.get_mut(controller.index()) {
-            *of = None;
+        if let Some(attached) = self.controllers.get_mut(controller.index()) {
+            *attached = None;
         }
     }
 
@@ -141,17 +141,17 @@ impl Attachments {
 
     /// Returns whether a controller is of the host of this NQN.
     pub fn is_of_host(&self, controller: ControllerId, host: &str) -> bool {
-        self.attached(controller).is_some_and(|of| of.host.as_deref() == Some(host))
+        self.attached(controller).is_some_and(|attached| attached.host.as_deref() == Some(host))
     }
 
     /// Returns whether two controllers have one host.
     pub fn is_of_same_host(&self, one: ControllerId, other: ControllerId) -> bool {
-        let host = self.attached(other).and_then(|of| of.host.as_deref());
+        let host = self.attached(other).and_then(|attached| attached.host.as_deref());
         one == other || host.is_some_and(|host| self.is_of_host(one, host))
     }
 
     fn of(&self, controller: ControllerId) -> NamespaceSet {
-        self.attached(controller).map_or_else(NamespaceSet::default, |of| of.namespaces)
+        self.attached(controller).map_or_else(NamespaceSet::default, |attached| attached.namespaces)
     }
 
     /// Returns whether a namespace is attached to a controller.
@@ -167,7 +167,7 @@ impl Attachments {
     /// The controllers for I/O, in order.
     pub fn controllers(&self) -> impl Iterator<Item = ControllerId> + '_ {
         let all = (0..).zip(&self.controllers);
-        all.filter_map(|(id, of)| of.as_ref().map(|_| ControllerId(id)))
+        all.filter_map(|(id, attached)| attached.as_ref().map(|_| ControllerId(id)))
     }
 
     /// Returns whether a namespace is attached to any controller.
@@ -198,13 +198,13 @@ impl Attachments {
         self.grant(host.filter(|_| !shared), nsid, true);
     }
 
-    /// A namespace is deleted.
+    /// Deletes a namespace.
     pub fn delete(&mut self, nsid: u32) {
         self.grant(None, nsid, false);
         self.private.set(nsid, false);
         self.detached.set(nsid, false);
-        for of in self.controllers.iter_mut().flatten() {
-            of.namespaces.set(nsid, false);
+        for attached in self.controllers.iter_mut().flatten() {
+            attached.namespaces.set(nsid, false);
         }
     }
 
@@ -214,8 +214,8 @@ impl Attachments {
         if on && self.is_private(nsid) && self.is_attached(nsid) {
             return false;
         }
-        let of = self.controllers.get_mut(controller.index()).and_then(Option::as_mut);
-        of.is_some_and(|of| of.namespaces.set(nsid, on))
+        let attached = self.controllers.get_mut(controller.index()).and_then(Option::as_mut);
+        attached.is_some_and(|attached| attached.namespaces.set(nsid, on))
     }
 }
 
@@ -225,27 +225,31 @@ mod tests {
 
     #[test]
     fn controllers_begin_with_what_is_granted_to_their_host() {
-        let mut of = Attachments::new(3);
+        let mut attachments = Attachments::new(3);
         let (one, other) = (ControllerId(1), ControllerId(2));
-        of.begin(one, Some("one"));
-        of.grant(Some("other"), 2, false);
-        of.begin(other, Some("other"));
-        assert_eq!(of.namespaces(one).collect::<Vec<_>>(), [1, 2, 3]);
-        assert_eq!(of.namespaces(other).collect::<Vec<_>>(), [1, 3]);
-        of.grant(None, 3, false);
-        assert!(!of.is_granted(Some("other"), 3) && !of.is_granted(None, 3));
-        assert!(of.has(one, 3), "what is attached stays until it is detached");
-        assert!(of.set(one, 3, false) && !of.set(one, 3, false));
-        assert_eq!(of.controllers().collect::<Vec<_>>(), [one, other]);
-        of.end(one);
-        assert!(!of.has(one, 1) && !of.set(one, 1, true), "it is no more");
-        assert_eq!(of.controllers().collect::<Vec<_>>(), [other]);
+        attachments.begin(one, Some("one"));
+        attachments.grant(Some("other"), 2, false);
+        attachments.begin(other, Some("other"));
+        assert_eq!(attachments.namespaces(one).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(attachments.namespaces(other).collect::<Vec<_>>(), [1, 3]);
+        attachments.grant(None, 3, false);
+        assert!(!attachments.is_granted(Some("other"), 3) && !attachments.is_granted(None, 3));
+        assert!(attachments.has(one, 3), "what is attached stays until it is detached");
+        assert!(attachments.set(one, 3, false) && !attachments.set(one, 3, false));
+        assert_eq!(attachments.controllers().collect::<Vec<_>>(), [one, other]);
+        attachments.end(one);
+        assert!(!attachments.has(one, 1) && !attachments.set(one, 1, true), "an ended controller");
+        assert_eq!(attachments.controllers().collect::<Vec<_>>(), [other]);
     }
 
     #[test]
     fn as_many_namespaces_as_there_can_be() {
-        let of = Attachments::new(MAX_NAMESPACES as u32);
-        assert!(of.is_granted(None, 128) && !of.is_granted(None, 129) && !of.is_granted(None, 0));
+        let attachments = Attachments::new(MAX_NAMESPACES as u32);
+        assert!(
+            attachments.is_granted(None, 128)
+                && !attachments.is_granted(None, 129)
+                && !attachments.is_granted(None, 0)
+        );
         assert!(!Attachments::new(0).is_granted(None, 1));
     }
 }

@@ -26,7 +26,7 @@ impl Buffers {
         self.pool.take(length)
     }
 
-    /// The same of a request that may be without data.
+    /// Takes a buffer for a request that may be without data.
     pub fn take_for(&mut self, length: usize) -> Vec<u8> {
         match length {
             0 => Vec::new(),

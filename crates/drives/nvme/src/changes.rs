@@ -14,7 +14,7 @@ const KEPT: usize = 256;
 pub enum Change {
     /// Its Identify data.
     Namespace(u32),
-    /// It was attached to a controller, or detached.
+    /// A namespace was attached to a controller, or detached.
     Attachment(ControllerId, u32),
     /// Zones have changed by themselves.
     Zones(u32),
@@ -73,9 +73,9 @@ impl Changes {
         self.count
     }
 
-    /// Those after the first `seen`; `None` if some of them are no longer kept.
-    pub fn since(&self, seen: u64) -> Option<impl Iterator<Item = Change> + '_> {
-        let new = usize::try_from(self.count - seen.min(self.count)).ok()?;
+    /// Returns the changes after the first `reported`; `None` if some of them are no longer kept.
+    pub fn since(&self, reported: u64) -> Option<impl Iterator<Item = Change> + '_> {
+        let new = usize::try_from(self.count - reported.min(self.count)).ok()?;
         let skipped = self.list.len().checked_sub(new)?;
         Some(self.list.iter().skip(skipped).copied())
     }
@@ -89,7 +89,7 @@ mod tests {
     fn each_reader_gets_what_it_has_not_seen() {
         let mut changes = Changes::default();
         (1..=300).for_each(|nsid| changes.add(Change::Namespace(nsid)));
-        let since = |seen| changes.since(seen).map(Iterator::collect::<Vec<_>>);
+        let since = |reported| changes.since(reported).map(Iterator::collect::<Vec<_>>);
         assert_eq!(since(300), Some(vec![]));
         assert_eq!(since(298), Some(vec![Change::Namespace(299), Change::Namespace(300)]));
         assert_eq!(since(44).map(|all| all.len()), Some(256));

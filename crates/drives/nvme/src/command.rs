@@ -14,7 +14,7 @@ pub const FUSE: u8 = 0x03;
 /// PSDT in the flags: 0 for PRPs, 1 and 2 for SGLs, which differ in where
 /// metadata is only.
 pub const PSDT: u8 = 0xc0;
-/// The same: metadata by an SGL.
+/// PSDT: data and metadata by SGLs.
 pub const METADATA_SGL: u8 = 0x80;
 
 /// A command of a host.

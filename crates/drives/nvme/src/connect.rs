@@ -107,7 +107,7 @@ impl Connect {
     /// Parses a command capsule and its data.
     ///
     /// # Errors
-    /// It is no Connect, or its format or one of its names is invalid.
+    /// The command is no Connect, or its format or one of its names is invalid.
     pub fn parse(raw: &[u8; 64], data: &[u8; CONNECT_DATA]) -> Result<Self, ConnectError> {
         const NO_FLOW_CONTROL: u32 = 1 << 2;
         let command = SubmissionEntry::parse(ControllerId::PCIE, 0, raw);
@@ -184,7 +184,11 @@ impl Subsystem {
             }
             _ if host.transport != Transport::Fabrics || discovery => return Err(unknown),
             queue if queue > pairs => return Err(ConnectError::command(QUEUE)),
-            _ if host.connected.as_ref().is_none_or(|of| of.nqn != connect.host.nqn) => {
+            _ if host
+                .connected
+                .as_ref()
+                .is_none_or(|connected| connected.nqn != connect.host.nqn) =>
+            {
                 return Err(ConnectError::data(field::HOST));
             }
             _ if host.connected.as_ref() != Some(&connect.host) => {

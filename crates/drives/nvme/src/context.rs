@@ -50,7 +50,7 @@ pub struct ControllerMut<'a> {
     pub(crate) chunk_notifications: &'a mut Notifications,
     /// True if no other controller is enabled.
     pub(crate) alone: bool,
-    /// The commands that there are.
+    /// The supported commands.
     pub(crate) commands: &'static Commands,
 }
 
@@ -113,7 +113,7 @@ impl ControllerMut<'_> {
         }
     }
 
-    /// Goes on with scans for which there may be room now.
+    /// Goes on with the scans that waited for room.
     pub(crate) fn go_on_scans(&mut self, memory: &dyn Memory) {
         // A scan asks the drive, or ends: each once at most.
         for _ in 0..MAX_SCANS {
@@ -125,7 +125,7 @@ impl ControllerMut<'_> {
         }
     }
 
-    /// Goes on with a format for which there may be room now.
+    /// Goes on with a format that waited for room.
     pub(crate) fn go_on_formatting(&mut self, memory: &dyn Memory) {
         self.formatting.go_on(self.io, self.host, memory);
     }
@@ -136,13 +136,13 @@ impl ControllerMut<'_> {
         self.host.check_warnings(memory, asked);
     }
 
-    /// Reports what has changed of the namespaces.
+    /// Reports the changes of the namespaces.
     pub(crate) fn report_changes(&mut self, memory: &dyn Memory) {
         let Io { changes, attachments, reservations, .. } = &*self.io;
         if self.host.seen_changes != changes.count() {
             let features = self.io.features(self.host.id);
-            let of = (features, reservations.host_of(self.host.id));
-            self.host.report_changes(memory, changes, of, attachments);
+            let audience = (features, reservations.host_of(self.host.id));
+            self.host.report_changes(memory, changes, audience, attachments);
         }
     }
 }

@@ -56,16 +56,17 @@ impl MediaPart {
     }
 }
 
-/// The parts of a drive with such namespaces, in order: none if it has no endurance groups.
+/// Returns the parts of a drive with these namespaces, in order: none if it has no endurance
+/// groups.
 fn parts(namespaces: &[Namespace]) -> Vec<MediaPart> {
     let mut parts: Vec<MediaPart> = Vec::new();
-    for of in namespaces.iter().filter(|of| of.endurance_group != 0) {
-        let end = of.start.saturating_add(of.bytes());
-        match parts.last_mut().filter(|part| part.is_of(of)) {
+    for namespace in namespaces.iter().filter(|namespace| namespace.endurance_group != 0) {
+        let end = namespace.start.saturating_add(namespace.bytes());
+        match parts.last_mut().filter(|part| part.is_of(namespace)) {
             Some(part) => part.end = end,
             None => {
-                let (group, set) = (of.endurance_group, of.nvm_set);
-                parts.push(MediaPart { group, set, start: of.start, end });
+                let (group, set) = (namespace.endurance_group, namespace.nvm_set);
+                parts.push(MediaPart { group, set, start: namespace.start, end });
             }
         }
     }
@@ -127,7 +128,7 @@ impl Config {
                     "endurance group {id} places data, and so does the drive: leave one"
                 ));
             }
-            if !self.namespaces.iter().any(|of| of.endurance_group == id) {
+            if !self.namespaces.iter().any(|namespace| namespace.endurance_group == id) {
                 return wrong(format!("no namespace is in endurance group {id}"));
             }
         }
@@ -135,8 +136,8 @@ impl Config {
             return wrong("data placement is of each endurance group where there are some".into());
         }
         let has_sets = self.has_sets();
-        for (index, of) in self.namespaces.iter().enumerate() {
-            let Namespace { endurance_group, nvm_set, .. } = *of;
+        for (index, namespace) in self.namespaces.iter().enumerate() {
+            let Namespace { endurance_group, nvm_set, .. } = *namespace;
             let known = groups.iter().any(|group| group.id == endurance_group);
             if known == groups.is_empty() || !known && endurance_group != 0 {
                 return wrong(format!(
@@ -151,7 +152,7 @@ impl Config {
                     index + 1
                 ));
             }
-            if known && of.ocssd.is_some() {
+            if known && namespace.ocssd.is_some() {
                 return wrong("a drive with chunks has no endurance groups".into());
             }
         }
@@ -163,10 +164,10 @@ impl Config {
             };
             if parts[..index].iter().any(|other| again(&other)) {
                 let MediaPart { group, set, .. } = part;
-                let what = if has_sets { "NVM set" } else { "endurance group" };
+                let kind = if has_sets { "NVM set" } else { "endurance group" };
                 let number = if has_sets { set } else { group };
                 return wrong(format!(
-                    "the namespaces of {what} {number} must lie one behind the other, in one \
+                    "the namespaces of {kind} {number} must lie one behind the other, in one \
                      endurance group"
                 ));
             }

@@ -36,7 +36,7 @@ mod kind {
     pub const TELEMETRY: u8 = 0x0c;
     pub const THERMAL: u8 = 0x0d;
 
-    /// Those that there are.
+    /// All kinds of logged events.
     pub const ALL: [u8; 12] = [
         SMART,
         FIRMWARE_COMMIT,
@@ -178,7 +178,7 @@ impl Occurrence<'_> {
             }
             Self::FormatCompletion { nsid, status } => {
                 out.extend(nsid.to_le_bytes());
-                // No progress is told; whether it has failed; no more information.
+                // No progress; the failure, if any; no more information.
                 out.extend([0, u8::from(status != 0), 0, 0]);
                 out.extend(u32::from(status << 1).to_le_bytes());
             }

@@ -165,7 +165,7 @@ impl Events {
     /// The next request that can complete, and Dwords 0 and 1 of its completion.
     pub fn next(&mut self) -> Option<(u16, u64)> {
         let masked = self.masked;
-        let next = self.happened.iter().position(|of| !masked[of.kind as usize])?;
+        let next = self.happened.iter().position(|event| !masked[event.kind as usize])?;
         let cid = self.requests.pop_front()?;
         let Event { kind, information, log, nsid } = self.happened.remove(next);
         self.masked[kind as usize] = true;

@@ -182,12 +182,12 @@ impl FeaturesByController {
         Self { set: Vec::new(), default: Features::new() }
     }
 
-    /// Those of a controller.
+    /// Returns the features of a controller.
     pub fn of(&self, controller: ControllerId) -> &Features {
         self.set.get(controller.index()).unwrap_or(&self.default)
     }
 
-    /// The same, to change them.
+    /// Returns the features of a controller, to change them.
     pub fn of_mut(&mut self, controller: ControllerId) -> &mut Features {
         let index = controller.index();
         if self.set.len() <= index {
@@ -196,12 +196,12 @@ impl FeaturesByController {
         &mut self.set[index]
     }
 
-    /// A namespace is deleted.
+    /// Forgets a deleted namespace.
     pub fn forget(&mut self, nsid: u32) {
         let index = (nsid as usize).saturating_sub(1);
-        for of in &mut self.set {
-            of.set_error_recovery(index..index + 1, 0);
-            of.set_missing_keys(nsid, false);
+        for features in &mut self.set {
+            features.set_error_recovery(index..index + 1, 0);
+            features.set_missing_keys(nsid, false);
         }
     }
 

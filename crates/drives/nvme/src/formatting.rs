@@ -42,9 +42,9 @@ struct Format {
 /// The fate of the namespaces once they are erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// They have such blocks.
+    /// Gives the namespaces such blocks.
     Format(BlockFormat),
-    /// They are no more.
+    /// Deletes the namespaces.
     Delete,
 }
 
@@ -107,10 +107,10 @@ impl Formatting {
         let Some(&nsid) = format.nsids.get(format.at) else {
             return self.end(io, host, memory);
         };
-        let left = io.namespaces.capacity(nsid) - format.erased;
-        if left > 0 {
+        let rest = io.namespaces.capacity(nsid) - format.erased;
+        if rest > 0 {
             format.asked = true;
-            let erase = Command::new(format.erase, format.erased, left.min(PIECE));
+            let erase = Command::new(format.erase, format.erased, rest.min(PIECE));
             let slot = Slot {
                 purpose: Purpose::Format,
                 ..Slot::new(Owner::Format(host.id), &erase, nsid, 0)
@@ -168,8 +168,8 @@ impl Formatting {
             }
         }
         let Io { changes, attachments, .. } = &*io;
-        let of = (io.features(host.id), io.reservations.host_of(host.id));
-        host.report_changes(memory, changes, of, attachments);
+        let audience = (io.features(host.id), io.reservations.host_of(host.id));
+        host.report_changes(memory, changes, audience, attachments);
         host.post(memory, id, 0, 0);
     }
 }

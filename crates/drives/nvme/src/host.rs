@@ -290,8 +290,8 @@ impl Host {
         (features, host): (&Features, Option<HostId>),
         attachments: &Attachments,
     ) {
-        let seen = std::mem::replace(&mut self.seen_changes, changes.count());
-        match changes.since(seen) {
+        let reported = std::mem::replace(&mut self.seen_changes, changes.count());
+        match changes.since(reported) {
             Some(new) => {
                 for change in new {
                     if change.namespace().is_none_or(|nsid| attachments.has(self.id, nsid)) {
@@ -354,8 +354,8 @@ impl Host {
                     self.event(memory, Event::ACCESS_CHANGED);
                 }
             }
-            Change::Reservation(nsid, of, notice) => {
-                if host == Some(of) && self.reservations.add(notice, nsid) {
+            Change::Reservation(nsid, holder, notice) => {
+                if host == Some(holder) && self.reservations.add(notice, nsid) {
                     self.event(memory, Event::RESERVATION);
                 }
             }

@@ -51,7 +51,7 @@ impl Interrupts {
         self.release(Nanos::MAX);
     }
 
-    /// Returns whether coalescing is off for `vector`, if there is such a one.
+    /// Returns whether coalescing is off for `vector`; `None` if the vector does not exist.
     pub fn coalescing_disabled(&self, vector: u16) -> Option<bool> {
         self.vectors.get(usize::from(vector)).map(|vector| vector.coalescing_disabled)
     }

@@ -312,7 +312,7 @@ impl Io {
         self.namespaces.nsids().filter(|&nsid| self.attachments.is_detached(nsid)).collect()
     }
 
-    /// Checks that a controller has a namespace. One that there is not is the command's own to refuse.
+    /// Checks that a controller has a namespace. An unknown one is left to the command to refuse.
     ///
     /// # Errors
     /// It is not attached to the controller: an inactive one (NVMe 2.0 section 3.2.1.4).
@@ -351,23 +351,23 @@ impl Io {
         &mut self,
         memory: &dyn Memory,
         command: &SubmissionEntry,
-        what: Transfer,
+        transfer: Transfer,
     ) -> Result<Outcome, Failure> {
-        let namespace = match what {
+        let namespace = match transfer {
             Transfer::Write => self.writable_namespace(command.nsid)?,
             _ => self.namespace(command.nsid)?,
         };
         let extent = Extent::of(namespace, command)?;
-        let purpose = if what == Transfer::Compare { Use::Check } else { Use::Transfer };
+        let purpose = if transfer == Transfer::Compare { Use::Check } else { Use::Transfer };
         let passage = Passage::of(command, namespace.format(), extent.lba, purpose)?;
         let bytes = passage.map_or(extent.data, |passage| passage.bytes_for(extent.blocks));
         self.check_length(bytes)?;
-        match what {
+        match transfer {
             Transfer::Write => self.namespaces.check_writable(command.nsid, &extent)?,
             _ => self.namespaces.check_readable(command.nsid, &extent)?,
         }
         let owner = Owner::Command(command.id());
-        self.transfer_extent(memory, command, what, (&extent, passage), owner)
+        self.transfer_extent(memory, command, transfer, (&extent, passage), owner)
     }
 
     /// Returns whether a command may move so many bytes.
@@ -378,13 +378,13 @@ impl Io {
         Ok(())
     }
 
-    /// The data of a command that has been checked, to or from an extent, which has a passage where
+    /// Transfers the data of a checked command to or from an extent, which has a passage if its
     /// blocks have metadata.
     pub fn transfer_extent(
         &mut self,
         memory: &dyn Memory,
         command: &SubmissionEntry,
-        what: Transfer,
+        transfer: Transfer,
         (extent, passage): (&Extent, Option<Passage>),
         owner: Owner,
     ) -> Result<Outcome, Failure> {
@@ -402,7 +402,7 @@ impl Io {
             }
         };
         let mut data = self.buffers.take(bytes);
-        if what == Transfer::Write {
+        if transfer == Transfer::Write {
             let gathered = match passage {
                 None => stasis_block::memory::gather(memory, &segments, &mut data)
                     .map_err(Failure::from),
@@ -427,7 +427,7 @@ impl Io {
                 return Err(failure);
             }
         }
-        let stream = match what {
+        let stream = match transfer {
             Transfer::Write => match self.place(command, extent.data) {
                 Ok(stream) => stream,
                 Err(failure) => {
@@ -437,7 +437,7 @@ impl Io {
             },
             _ => 0,
         };
-        let (operation, purpose) = match what {
+        let (operation, purpose) = match transfer {
             Transfer::Read => (Operation::Read, Purpose::Deliver),
             Transfer::Write => (Operation::Write, Purpose::Deliver),
             Transfer::Compare => (Operation::Read, Purpose::Compare),
@@ -533,7 +533,7 @@ impl Io {
         tag
     }
 
-    /// The same of a request that the drive gets later.
+    /// Builds the request of a slot, without sending it.
     pub fn make_request(
         &mut self,
         queue: u16,
@@ -551,7 +551,7 @@ impl Io {
             pairs.clear();
         }
         // Inside the controller all offsets are the namespace's.
-        let start = self.namespaces.get(namespace).map_or(0, |of| of.start);
+        let start = self.namespaces.get(namespace).map_or(0, |namespace| namespace.start);
         let mut command = command;
         if command.operation != Operation::Flush {
             command.offset += start;

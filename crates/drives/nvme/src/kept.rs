@@ -369,9 +369,9 @@ fn check_namespace(kept: &Namespace, now: &Namespace) -> Result<(), StateError> 
         return differs(|one| one.ocssd.as_ref().map_or("no geometry".into(), describe_geometry));
     }
     let log = |one: &Namespace| {
-        let segment = |of: &KeyValue| Some(of.segment(one.bytes()));
+        let segment = |pairs: &KeyValue| Some(pairs.segment(one.bytes()));
         // Pages that are filled before a flush are the flash's matter.
-        one.key_value.map(|of| KeyValue { segment: segment(&of), page: None, ..of })
+        one.key_value.map(|pairs| KeyValue { segment: segment(&pairs), page: None, ..pairs })
     };
     if log(kept) != log(now) {
         let in_words = |one: &Namespace| log(one).map_or("no pairs".into(), describe_pairs);

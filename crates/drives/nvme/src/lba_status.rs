@@ -94,7 +94,7 @@ impl Scans {
         self.0.push(scan);
     }
 
-    /// That of a command.
+    /// Returns the scan of a command.
     pub fn of_mut(&mut self, id: CommandId) -> Option<&mut Scan> {
         self.0.iter_mut().find(|scan| scan.id == id)
     }

@@ -1,4 +1,4 @@
-//! The log pages that there are (NVMe 1.4 section 5.14.1).
+//! The supported log pages (NVMe 1.4 section 5.14.1).
 //!
 //! A new page is an identifier, a line in [`PAGES`], and its content in
 //! [`get_log_page`](crate::admin). The log of supported pages follows from it.

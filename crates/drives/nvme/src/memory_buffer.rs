@@ -252,9 +252,9 @@ mod tests {
         let mut buffer = MemoryBuffer::default();
         buffer.place(PLACE);
         let read = |buffer: &MemoryBuffer, address: u64| {
-            let seen = buffer.seen(Some(MIN_SIZE), &Addresses);
+            let view = buffer.seen(Some(MIN_SIZE), &Addresses);
             let mut found = [0; 8];
-            seen.memory().read(address, &mut found).ok().map(|()| u64::from_le_bytes(found))
+            view.memory().read(address, &mut found).ok().map(|()| u64::from_le_bytes(found))
         };
         let last = MIN_SIZE - 8;
         // Not enabled: there is nothing at the host's address.

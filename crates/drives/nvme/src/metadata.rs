@@ -276,9 +276,12 @@ impl Metadata {
         let format = BlockFormat { size, metadata: Some(*self) };
         let Self { size: bytes, guard, protection, .. } = *self;
         if format.number().is_none() {
-            let possible = LBA_FORMATS.iter().filter(|of| of.size == size && of.metadata > 0);
+            let possible =
+                LBA_FORMATS.iter().filter(|format| format.size == size && format.metadata > 0);
             let possible: Vec<_> = possible
-                .map(|of| format!("{} with a guard of {} bits", of.metadata, of.guard as u8))
+                .map(|format| {
+                    format!("{} with a guard of {} bits", format.metadata, format.guard as u8)
+                })
                 .collect();
             let (guard, possible) = (guard as u8, possible.join(", "));
             return Err(format!(
@@ -299,20 +302,20 @@ mod tests {
 
     #[test]
     fn formats_are_what_the_specification_allows() {
-        let mut seen = Vec::new();
+        let mut previous = Vec::new();
         for (number, format) in LBA_FORMATS.into_iter().enumerate() {
             assert_eq!(number < PLAIN_FORMATS, format.metadata == 0, "{format:?}");
             assert!(format.size >= 4096 || format.guard == Guard::Crc16, "{format:?}");
             let room = format.metadata == 0 || format.metadata as usize >= format.guard.tuple();
             // A sector of metadata is its bytes again and again.
             let whole = format.metadata == 0 || 512 % format.metadata == 0;
-            assert!(room && whole && !seen.contains(&format), "{format:?}");
-            seen.push(format);
+            assert!(room && whole && !previous.contains(&format), "{format:?}");
+            previous.push(format);
             let mut metadata = Metadata::new(format.metadata.into());
             metadata.guard = format.guard;
             let metadata = (format.metadata > 0).then_some(metadata);
-            let of = BlockFormat { size: format.size, metadata };
-            assert_eq!(of.number(), Some(number as u8), "{of}");
+            let block_format = BlockFormat { size: format.size, metadata };
+            assert_eq!(block_format.number(), Some(number as u8), "{block_format}");
         }
     }
 

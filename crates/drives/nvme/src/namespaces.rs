@@ -39,7 +39,7 @@ pub struct Namespaces {
     formats: usize,
     // Number of namespaces that hosts have ever created.
     creations: u32,
-    // Changes of states that are no more.
+    // Changes of deleted namespaces.
     past_changes: u64,
     // Those that are being formatted.
     formatting: Vec<u32>,
@@ -115,12 +115,14 @@ impl NamespaceState {
 }
 
 impl Namespaces {
-    /// New ones: empty, and nothing is marked.
+    /// Builds the namespaces of a configuration: empty, and nothing is marked.
     pub fn new(config: &Config) -> Self {
         let serial = config.serial.clone();
         let made = config.namespaces.iter();
         let transfer = config.max_transfer;
-        let state = |(nsid, of)| Some(NamespaceState::new((&serial, transfer), nsid, of, None));
+        let state = |(nsid, namespace)| {
+            Some(NamespaceState::new((&serial, transfer), nsid, namespace, None))
+        };
         // Behind them those that lie in the controller's memory, and take no room of the drive.
         let part = |part| Namespace { computing: Some(part), ..Namespace::new(0, SECTOR as u32) };
         let parts = match config.programs {
@@ -128,7 +130,7 @@ impl Namespaces {
             None => Vec::new(),
         };
         let states = (1..).zip(made.clone().chain(&parts)).map(state).collect();
-        let total = made.map(|of| of.start + of.bytes()).max().unwrap_or(0);
+        let total = made.map(|namespace| namespace.start + namespace.bytes()).max().unwrap_or(0);
         let (formatting, creations, past_changes) = (Vec::new(), 0, 0);
         let step = config.atomic_unit.next_multiple_of(STEP);
         let formats = config.formats().len();
@@ -184,14 +186,16 @@ impl Namespaces {
         Some(&self.state(nsid)?.namespace)
     }
 
-    /// The identifier of the one whose bytes programs work on, if there is one.
+    /// Returns the identifier of the namespace whose bytes programs work on.
     pub fn memory_nsid(&self) -> Option<u32> {
-        self.iter().find(|(_, of)| of.computing == Some(Part::Memory)).map(|(nsid, _)| nsid)
+        self.iter()
+            .find(|(_, namespace)| namespace.computing == Some(Part::Memory))
+            .map(|(nsid, _)| nsid)
     }
 
-    /// Returns whether one has room of the drive: it does not lie in the controller's memory.
+    /// Returns whether a namespace lies on the drive, not in the controller's memory.
     pub fn is_on_drive(&self, nsid: u32) -> bool {
-        self.get(nsid).is_some_and(|of| of.computing.is_none())
+        self.get(nsid).is_some_and(|namespace| namespace.computing.is_none())
     }
 
     /// The identifiers of those that have room of the drive.
@@ -279,16 +283,16 @@ impl Namespaces {
         self.total - self.there().map(|(_, state)| state.capacity).sum::<u64>().min(self.total)
     }
 
-    /// The endurance group of one; 0 if it has none, or if there is no such namespace.
+    /// Returns the endurance group of a namespace; 0 if it has none or does not exist.
     pub fn endurance_group(&self, nsid: u32) -> u16 {
         match self.only_group {
-            0 => self.get(nsid).map_or(0, |of| of.endurance_group),
+            0 => self.get(nsid).map_or(0, |namespace| namespace.endurance_group),
             group => group,
         }
     }
 
-    /// The bytes that no namespace has of those that `of` selects.
-    pub fn unallocated_of(&self, of: impl Fn(&MediaPart) -> bool) -> u64 {
+    /// Returns the unallocated bytes in the parts that `selects` accepts.
+    pub fn unallocated_of(&self, selects: impl Fn(&MediaPart) -> bool) -> u64 {
         let is_in = |place: &Range<u64>, part: &MediaPart| {
             part.start <= place.start && place.end <= part.end
         };
@@ -300,7 +304,7 @@ impl Namespaces {
                 .sum();
             part.bytes().saturating_sub(taken)
         };
-        self.parts.iter().filter(|part| of(part)).map(free).sum()
+        self.parts.iter().filter(|part| selects(part)).map(free).sum()
     }
 
     /// Returns the number of changes of what is kept of them.
@@ -553,7 +557,7 @@ impl Namespaces {
         let past = state.changes() + 1;
         let namespace = &mut state.namespace;
         let before = namespace.format();
-        // The one format of pairs has the blocks that there are.
+        // The only format of pairs has the present blocks.
         let format = if state.pairs.is_some() { before } else { format };
         (namespace.block_size, namespace.metadata) = (format.size, format.metadata);
         namespace.blocks = state.capacity / u64::from(format.stride());
@@ -661,7 +665,7 @@ impl Namespaces {
         (start.checked_add(bytes)? <= within.end).then_some(start)
     }
 
-    /// A namespace is no more.
+    /// Removes a namespace.
     pub fn delete(&mut self, nsid: u32) {
         let index = (nsid as usize).wrapping_sub(1);
         if let Some(state) = self.states.get_mut(index).and_then(Option::take) {

@@ -71,11 +71,11 @@ impl PowerState {
         format!("{idle}{power}:{entry}:{exit}")
     }
 
-    /// Returns whether Identify can tell it.
+    /// Returns whether Identify can express it.
     fn check(&self) -> Result<(), String> {
         let Self { milliwatts, entry, exit, .. } = *self;
-        let told = milliwatts <= 6553 || milliwatts <= 655_350 && milliwatts % 10 == 0;
-        if !told {
+        let is_exact = milliwatts <= 6553 || milliwatts <= 655_350 && milliwatts % 10 == 0;
+        if !is_exact {
             let allowed = "up to 6553mW, or a multiple of 10mW up to 655350mW";
             return Err(format!("{milliwatts}mW must be {allowed}"));
         }

@@ -12,8 +12,7 @@ const PAGE: u64 = PAGE_SIZE as u64;
 /// Size of an entry of a PRP list in bytes.
 const ENTRY: usize = 8;
 
-/// Appends to `segments` where the `length` bytes of `command` are, by PRPs or
-/// by an SGL.
+/// Appends to `segments` the places of the `length` bytes of `command`, by PRPs or by an SGL.
 ///
 /// Lists are read once, a page at a time into `page`. Every list page but the
 /// first holds 511 entries of data or ends the list, so that a chain cannot
@@ -37,15 +36,15 @@ pub fn walk(
     }
     let first = length.min(PAGE_SIZE - (command.prp1 % PAGE) as usize);
     push(segments, command.prp1, first)?;
-    let mut left = length - first;
-    if left == 0 {
+    let mut rest = length - first;
+    if rest == 0 {
         return Ok(());
     }
-    if left <= PAGE_SIZE {
+    if rest <= PAGE_SIZE {
         if !command.prp2.is_multiple_of(PAGE) {
             return Err(StatusCode::InvalidPrpOffset.at(location::PRP2));
         }
-        return push(segments, command.prp2, left);
+        return push(segments, command.prp2, rest);
     }
     // Only the first list may begin inside a page, at a qword.
     let mut list = command.prp2;
@@ -54,7 +53,7 @@ pub fn walk(
     }
     loop {
         let room = (PAGE - list % PAGE) as usize / ENTRY;
-        let pages = left.div_ceil(PAGE_SIZE);
+        let pages = rest.div_ceil(PAGE_SIZE);
         // A list page too small for the rest ends in a pointer to the next.
         let chained = pages > room;
         let entries = if chained { room } else { pages };
@@ -70,9 +69,9 @@ pub fn walk(
             if chained && index == room - 1 {
                 list = address;
             } else {
-                let part = left.min(PAGE_SIZE);
+                let part = rest.min(PAGE_SIZE);
                 push(segments, address, part)?;
-                left -= part;
+                rest -= part;
             }
         }
         if !chained {

@@ -77,7 +77,7 @@ impl SubmissionQueue {
             Place::Memory(base) => {
                 memory.read(entry_address(*base, self.head, SQE_SIZE)?, &mut raw)?;
             }
-            // The caller has seen that there is one.
+            // The caller has checked that a capsule waits.
             Place::Capsules(entries) => raw = entries.pop_front().unwrap_or(raw),
         }
         self.head = next(self.head, self.size);
@@ -140,7 +140,7 @@ impl CompletionQueue {
         self.phase ^ (laps % 2 == 1)
     }
 
-    /// Writes `entry` at the tail. The caller has checked that there is room.
+    /// Writes `entry` at the tail. The caller has checked for room.
     pub fn put(
         &mut self,
         memory: &dyn Memory,

@@ -55,11 +55,11 @@ pub const CHANGES_INVENTORY: u32 = 1 << 3;
 /// [`Registered::effects`], and those of features: what it concerns (NVMe 2.0 section 5.16.1.6,
 /// Command Scope): a namespace.
 pub const OF_NAMESPACE: u32 = 1 << 20;
-/// The same: the controller.
+/// Scope: the controller.
 pub const OF_CONTROLLER: u32 = 1 << 21;
-/// The same: an endurance group.
+/// Scope: an endurance group.
 pub const OF_ENDURANCE_GROUP: u32 = 1 << 23;
-/// The same: the subsystem.
+/// Scope: the subsystem.
 pub const OF_SUBSYSTEM: u32 = 1 << 25;
 /// [`Registered::effects`]: while no other command is under way for the namespace.
 pub const ALONE: u32 = 1 << 16;
@@ -111,7 +111,7 @@ impl<Execute> Table<Execute> {
         self.commands.get(usize::from(self.by_opcode[usize::from(opcode)]).wrapping_sub(1))
     }
 
-    /// Those that a configuration announces in a command set.
+    /// Returns the commands that a configuration announces in a command set.
     pub fn announced<'a>(
         &self,
         config: &'a Config,

@@ -219,8 +219,8 @@ impl Io {
                 };
                 continue;
             };
-            let left = self.namespaces.capacity(nsid).saturating_sub(running.offset);
-            if left == 0 {
+            let rest = self.namespaces.capacity(nsid).saturating_sub(running.offset);
+            if rest == 0 {
                 (running.at, running.offset) = (running.at + 1, 0);
                 continue;
             }
@@ -230,7 +230,7 @@ impl Io {
                 Step::Erase => (self.config.erasure(), PIECE),
                 Step::Deallocate | Step::Flush => (Operation::Discard, PIECE),
             };
-            let command = Command::new(operation, running.offset, left.min(most));
+            let command = Command::new(operation, running.offset, rest.min(most));
             let inverts = dword10 & field::INVERT != 0 && running.passed % 2 == 1;
             let word = if inverts { !pattern } else { pattern };
             let bytes = if operation == Operation::Write { command.length as usize } else { 0 };

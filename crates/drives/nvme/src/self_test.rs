@@ -54,7 +54,7 @@ struct Running {
     controller: ControllerId,
     code: u8,
     /// The parts still to verify: namespace, first byte and length.
-    left: VecDeque<(u32, u64, u64)>,
+    remaining: VecDeque<(u32, u64, u64)>,
     total: u64,
     done: u64,
     /// True if the drive has a request.
@@ -120,7 +120,7 @@ impl SelfTest {
 impl Io {
     /// Begins a test of namespaces, and of the drive's health.
     pub fn begin_self_test(&mut self, controller: ControllerId, code: u8, nsids: Vec<u32>) {
-        let mut left = VecDeque::new();
+        let mut remaining = VecDeque::new();
         for nsid in nsids {
             let bytes = self.namespaces.capacity(nsid);
             let parts = match code {
@@ -129,12 +129,12 @@ impl Io {
             };
             for (offset, length) in parts {
                 let pieces = (0..length).step_by(PIECE as usize);
-                left.extend(pieces.map(|at| (nsid, offset + at, PIECE.min(length - at))));
+                remaining.extend(pieces.map(|at| (nsid, offset + at, PIECE.min(length - at))));
             }
         }
-        let total = left.iter().map(|(.., length)| length).sum();
+        let total = remaining.iter().map(|(.., length)| length).sum();
         let (done, asked) = (0, false);
-        self.self_test.running = Some(Running { controller, code, left, total, done, asked });
+        self.self_test.running = Some(Running { controller, code, remaining, total, done, asked });
         let health = self.condition.health();
         if health.read_only || health.available_spare < crate::condition::SPARE_THRESHOLD {
             return self.end_self_test(ended::SEGMENT_FAILED, Some((SMART_CHECK, None)));
@@ -147,7 +147,7 @@ impl Io {
         let Some(running) = self.self_test.running.as_mut().filter(|running| !running.asked) else {
             return;
         };
-        let Some(&(nsid, offset, length)) = running.left.front() else {
+        let Some(&(nsid, offset, length)) = running.remaining.front() else {
             return self.end_self_test(ended::WELL, None);
         };
         if let Some(lba) = self.namespaces.first_marked(nsid, offset, length) {
@@ -163,17 +163,17 @@ impl Io {
         }
     }
 
-    /// The drive has verified a piece, or found a byte that cannot be read.
+    /// Handles the drive's answer: it has verified a piece, or found a byte that cannot be read.
     pub fn self_test_piece_done(&mut self, slot: &Slot, status: Status, failed_at: u64) {
-        // One that was aborted since has no piece under way; nor has a later one this piece.
+        // An aborted test has no piece under way; nor has a later test this piece.
         let Some(running) = self.self_test.running.as_mut().filter(|running| running.asked) else {
             return;
         };
-        if running.left.front() != Some(&(slot.nsid, slot.offset, slot.length)) {
+        if running.remaining.front() != Some(&(slot.nsid, slot.offset, slot.length)) {
             return;
         }
         running.asked = false;
-        running.left.pop_front();
+        running.remaining.pop_front();
         running.done += slot.length;
         if status != Status::Ok {
             self.namespaces.note_unreadable(slot.nsid, slot.offset + failed_at);
@@ -202,9 +202,10 @@ impl Io {
         self.self_test.abort(self.statistics.powered_on, ended::BY_RESET, which);
     }
 
-    /// Namespaces are about to be erased: a test of one of them ends by `how`.
+    /// Ends a test of one of the namespaces about to be erased, by `how`.
     pub fn erasing_ends_self_test(&mut self, nsids: &[u32], how: u8) {
-        let which = |running: &Running| running.left.iter().any(|(of, ..)| nsids.contains(of));
+        let which =
+            |running: &Running| running.remaining.iter().any(|(nsid, ..)| nsids.contains(nsid));
         self.self_test.abort(self.statistics.powered_on, how, which);
     }
 }

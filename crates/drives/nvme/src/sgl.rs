@@ -24,10 +24,10 @@ mod kind {
 /// the data: Linux gives the ranges of a Dataset Management room for all that there can be.
 pub const SUPPORT: u32 = 1 | 1 << 16 | 1 << 18;
 
-/// The same of a controller that takes metadata apart: from any byte on, or by an SGL.
+/// SGL support of a controller that takes metadata apart: from any byte on, or by an SGL.
 pub const WITH_METADATA: u32 = SUPPORT | 1 << 17 | 1 << 19;
 
-/// The same of a controller on a fabric: a data block may be an offset into the capsule.
+/// SGL support of a controller on a fabric: a data block may be an offset into the capsule.
 pub const FABRICS_SUPPORT: u32 = SUPPORT | 1 << 20;
 
 struct Descriptor {
@@ -54,7 +54,7 @@ impl Descriptor {
 /// The pieces found so far.
 struct Walk<'a> {
     segments: &'a mut Vec<Segment>,
-    left: usize,
+    remaining: usize,
     to_host: bool,
 }
 
@@ -62,13 +62,13 @@ impl Walk<'_> {
     /// Adds a descriptor of data.
     fn data(&mut self, descriptor: &Descriptor) -> Result<(), Failure> {
         // A list's room beyond the data is left alone.
-        let length = (descriptor.length as usize).min(self.left);
+        let length = (descriptor.length as usize).min(self.remaining);
         let bucket = descriptor.kind == kind::BIT_BUCKET;
         // In data for the drive a bit bucket counts as empty.
         if length == 0 || bucket && !self.to_host {
             return Ok(());
         }
-        self.left -= length;
+        self.remaining -= length;
         if bucket {
             self.segments.push(Segment { address: NOWHERE, length });
             return Ok(());
@@ -76,17 +76,17 @@ impl Walk<'_> {
         push(self.segments, descriptor.address, length)
     }
 
-    /// The list has ended: it is at least as long as the data, or wrong.
+    /// Checks at the end of the list that it was at least as long as the data.
     fn end(&self) -> Result<(), Failure> {
-        match self.left {
+        match self.remaining {
             0 => Ok(()),
             _ => Err(StatusCode::DataSglLengthInvalid.at(location::PRP1)),
         }
     }
 }
 
-/// Appends to `segments` where the `length` bytes of `command` are. Lists are
-/// read once, into `page`.
+/// Appends to `segments` the places of the `length` bytes of `command`. Lists are read once, into
+/// `page`.
 pub fn walk(
     memory: &dyn Memory,
     command: &SubmissionEntry,
@@ -95,11 +95,12 @@ pub fn walk(
     segments: &mut Vec<Segment>,
 ) -> Result<(), Failure> {
     // Bit 1 of the opcode: from the controller to the host.
-    let walk = Walk { segments, left: length, to_host: command.opcode & 2 != 0 };
+    let walk = Walk { segments, remaining: length, to_host: command.opcode & 2 != 0 };
     follow(memory, Descriptor::parse(command.prp1, command.prp2)?, page, walk)
 }
 
-/// The same of the `length` bytes of metadata, whose one descriptor lies at the metadata pointer.
+/// Appends to `segments` the places of the `length` bytes of metadata, whose one descriptor lies at
+/// the metadata pointer.
 pub fn walk_metadata(
     memory: &dyn Memory,
     command: &SubmissionEntry,
@@ -112,7 +113,7 @@ pub fn walk_metadata(
     }
     let mut raw = [0; DESCRIPTOR];
     memory.read(command.mptr, &mut raw)?;
-    let walk = Walk { segments, left: length, to_host: command.opcode & 2 != 0 };
+    let walk = Walk { segments, remaining: length, to_host: command.opcode & 2 != 0 };
     follow(memory, Descriptor::parse(qword(&raw, 0), qword(&raw, 8))?, page, walk)
 }
 

@@ -129,7 +129,7 @@ impl PendingRequest for Slot {
 pub struct Group {
     /// `None` if the command no longer waits for the request.
     pub command: Option<CommandId>,
-    pub left: u32,
+    pub pending: u32,
     /// The failure of the lowest part that failed, and the block that failed.
     pub failure: Option<(u32, (StatusCode, u64))>,
     /// True if the completion names that part.
@@ -212,10 +212,10 @@ impl Slots {
 }
 
 impl Slots {
-    /// Makes a command that `left` requests belong to, at least one. With
+    /// Makes a command that `pending` requests belong to, at least one. With
     /// `tells_part` a failure's completion names the failed part.
-    pub fn insert_group(&mut self, command: CommandId, left: u32, tells_part: bool) -> usize {
-        let group = Group { command: Some(command), left, failure: None, tells_part, failed: 0 };
+    pub fn insert_group(&mut self, command: CommandId, pending: u32, tells_part: bool) -> usize {
+        let group = Group { command: Some(command), pending, failure: None, tells_part, failed: 0 };
         self.groups.insert(group)
     }
 
@@ -232,8 +232,8 @@ impl Slots {
         if let Some(failure) = failure.filter(|_| lower) {
             group.failure = Some((part, failure));
         }
-        group.left -= 1;
-        if group.left > 0 {
+        group.pending -= 1;
+        if group.pending > 0 {
             return None;
         }
         let command = group.command.take();
@@ -282,7 +282,7 @@ impl Slots {
         found.or_else(|| works().map(|(_, nsid)| nsid))
     }
 
-    /// The commands of a controller that wait for requests of a namespace.
+    /// Returns the commands of a controller that wait for requests of a namespace.
     pub fn commands_of(&self, controller: ControllerId, nsid: u32) -> Vec<CommandId> {
         let command = |slot: &Slot| match slot.owner {
             Owner::Command(id) | Owner::Telling(id) | Owner::Scan(id) => Some(id),
@@ -296,11 +296,11 @@ impl Slots {
             | Owner::SelfTest
             | Owner::Sanitize => None,
         };
-        let of = self.requests.iter().filter(|slot| slot.nsid == nsid).filter_map(command);
+        let requests = self.requests.iter().filter(|slot| slot.nsid == nsid).filter_map(command);
         let waiting = self.stores.iter().filter(|store| store.nsid == nsid);
-        let works = self.work.commands().filter(|(_, of)| *of == nsid).map(|(id, _)| id);
-        let of = of.chain(waiting.map(|store| store.command)).chain(works);
-        of.filter(|id| id.controller == controller).collect()
+        let works = self.work.commands().filter(|(_, other)| *other == nsid).map(|(id, _)| id);
+        let requests = requests.chain(waiting.map(|store| store.command)).chain(works);
+        requests.filter(|id| id.controller == controller).collect()
     }
 
     /// Makes orphans of the requests of the commands that `which` selects, and
@@ -336,8 +336,8 @@ impl Slots {
     pub fn abandon_all(&mut self, controller: ControllerId) {
         self.abandon(|id| id.controller == controller, |_| ());
         for slot in self.requests.iter_mut() {
-            if let Owner::Shutdown(of) | Owner::Format(of) = slot.owner {
-                if of == controller {
+            if let Owner::Shutdown(owner) | Owner::Format(owner) = slot.owner {
+                if owner == controller {
                     slot.owner = Owner::Orphan;
                 }
             }

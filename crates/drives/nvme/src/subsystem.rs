@@ -266,7 +266,7 @@ impl Subsystem {
         self.hosts.get(id.index())?.as_ref()
     }
 
-    /// The controllers that there are.
+    /// Returns the controllers.
     pub fn controllers(&self) -> impl Iterator<Item = ControllerId> + '_ {
         self.hosts.iter().flatten().map(|host| host.id)
     }
@@ -440,10 +440,10 @@ impl Subsystem {
     pub fn set_parts_health(&mut self, parts: &[Health]) {
         let ids: Vec<u16> = self.io.endurance.ids().collect();
         for id in ids {
-            let of = self.io.endurance.parts().iter().zip(parts);
-            let of = of.filter(|(part, _)| part.group == id).map(|(_, health)| *health);
-            // It has as little left as the worst of its sets.
-            let Some(health) = of.reduce(|one, other| one.and(&other)) else { continue };
+            let healths = self.io.endurance.parts().iter().zip(parts);
+            let healths = healths.filter(|(part, _)| part.group == id).map(|(_, health)| *health);
+            // A group is as worn as the worst of its sets.
+            let Some(health) = healths.reduce(|one, other| one.and(&other)) else { continue };
             if let Some((group, warnings)) = self.io.endurance.set_health(id, health) {
                 self.io.changes.add(Change::Endurance(group, warnings));
             }

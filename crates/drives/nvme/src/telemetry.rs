@@ -113,7 +113,7 @@ pub struct Captured<'a> {
     pub errors: String,
 }
 
-/// The areas of a capture.
+/// Returns the areas of a capture.
 pub fn areas(captured: Captured) -> [String; 3] {
     let Captured { now, statistics, condition, namespaces, in_flight, firmware, serial, errors } =
         captured;
@@ -152,16 +152,16 @@ pub fn areas(captured: Captured) -> [String; 3] {
     let mut counters: String =
         values.iter().map(|(name, value)| format!("{name} {value}\n")).collect();
     counters += &format!("firmware {}\nserial {}\n", revision.trim_end(), serial);
-    let each = namespaces.iter().map(|(nsid, of)| {
+    let each = namespaces.iter().map(|(nsid, namespace)| {
         let unreadable = namespaces.unreadable(nsid).count();
         format!(
             "namespace {nsid} start {} blocks {} block_size {} metadata {} read_only {} \
              unreadable_ranges {unreadable}\n",
-            of.start,
-            of.blocks,
-            of.block_size,
-            of.format().metadata_size(),
-            of.read_only
+            namespace.start,
+            namespace.blocks,
+            namespace.block_size,
+            namespace.format().metadata_size(),
+            namespace.read_only
         )
     });
     [counters, each.collect(), errors]

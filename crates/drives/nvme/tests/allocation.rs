@@ -45,17 +45,17 @@ fn measure(config: Config, blocks: [u32; 7]) {
             let status = if index % 50 == 7 { Status::ReadError } else { Status::Ok };
             driver.controller.complete(&driver.ram, request.tag, status, request.data);
         }
-        let mut seen = 0;
+        let mut completions = 0;
         for queue in [1, 2] {
             // `get` in `next` allocates on the driver's side.
             allocation_counter::opt_out(|| {
                 while driver.next(queue).is_some() {
-                    seen += 1;
+                    completions += 1;
                 }
                 driver.ring_head(queue);
             });
         }
-        assert_eq!(seen, 120);
+        assert_eq!(completions, 120);
         while driver.controller.pop_interrupt().is_some() {}
     };
     // Until the log has all the errors that it takes in one power cycle.

@@ -41,8 +41,8 @@ fn the_driver_hears_of_a_namespace_that_has_another_size() {
         assert_eq!(driver.reap(0)[0].result, 0x04_00_02);
         assert_eq!(driver.log(4, 4096)[..8], [1, 0, 0, 0, 0, 0, 0, 0]);
         let sizes = driver.identify(0, 1).1[..24].to_vec();
-        for of in sizes.chunks(8) {
-            assert_eq!(u64::from_le_bytes(of.try_into().unwrap()), blocks, "NSZE, NCAP, NUSE");
+        for size in sizes.chunks(8) {
+            assert_eq!(u64::from_le_bytes(size.try_into().unwrap()), blocks, "NSZE, NCAP, NUSE");
         }
         let last = |lba: u64| Sqe { nsid: 1, ..Sqe::io(1, lba, 1, DATA, 0) };
         assert_eq!(driver.io(last(blocks - 1)).status, 0);

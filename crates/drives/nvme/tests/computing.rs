@@ -548,15 +548,15 @@ fn both_namespaces_are_told_and_are_no_part_of_the_drive() {
     assert_eq!(lists(&mut driver, 7, 4), [3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     // NVM, memory, and compute.
     assert_eq!(lists(&mut driver, 0x1c, 0)[0], 0b11001);
-    let of = |driver: &mut Driver, nsid: u32, set: u32| {
+    let identify = |driver: &mut Driver, nsid: u32, set: u32| {
         let sqe =
             Sqe { opcode: 6, nsid, prp1: SCRATCH, cdw10: 5, cdw11: set << 24, ..Sqe::default() };
         (driver.admin(sqe).status, driver.ram.get(SCRATCH, 20))
     };
-    let (status, compute) = of(&mut driver, 3, 4);
+    let (status, compute) = identify(&mut driver, 3, 4);
     assert_eq!(status, 0);
     assert_eq!(compute, [16, 0, 64, 0, 2, 0, 16, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(of(&mut driver, 2, 4).0, 0x02c);
+    assert_eq!(identify(&mut driver, 2, 4).0, 0x02c);
     // The structure of blocks is of neither.
     assert_eq!(driver.identify(0, 2).0, 0x02c);
     // Format and deletion of all leave them alone, and of each are refused.
@@ -623,7 +623,7 @@ const MORE_STATUSES: [(&str, u16, u16); 3] = [
 #[test]
 fn commands_and_statuses_have_their_public_numbers() {
     let mut driver = driver();
-    let mut told = |set: u32| {
+    let mut supported_commands = |set: u32| {
         let cdw10 = 5 | (4096 / 4 - 1) << 16;
         let log = Sqe { opcode: 2, prp1: SCRATCH, cdw10, cdw14: set << 24, ..Default::default() };
         assert_eq!(driver.admin(log).status, 0);
@@ -635,9 +635,9 @@ fn commands_and_statuses_have_their_public_numbers() {
         (supported(0), supported(1024))
     };
     let numbers = |table: &[(&str, u8)]| table.iter().map(|(_, code)| *code).collect::<Vec<u8>>();
-    let (admin, memory) = told(OF_MEMORY.0);
+    let (admin, memory) = supported_commands(OF_MEMORY.0);
     assert_eq!(memory, numbers(&OF_MEMORY.1));
-    assert_eq!(told(OF_COMPUTE.0).1, numbers(&OF_COMPUTE.1));
+    assert_eq!(supported_commands(OF_COMPUTE.0).1, numbers(&OF_COMPUTE.1));
     for (name, code) in ADMIN {
         assert!(admin.contains(&code), "{name}");
     }

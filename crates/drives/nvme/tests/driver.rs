@@ -357,25 +357,28 @@ fn events_wait_for_requests_and_requests_for_events() {
     // A doorbell that is not there, then a value that cannot be.
     driver.write32(0x1000 + 8, 1);
     driver.write32(0x1000, 32);
-    let told = driver.reap(0);
-    assert_eq!(told.len(), 1, "masked until the log is read");
-    assert_eq!((told[0].cid, told[0].status, told[0].result), (cids[0], 0, 0x01_0000));
+    let completions = driver.reap(0);
+    assert_eq!(completions.len(), 1, "masked until the log is read");
+    assert_eq!(
+        (completions[0].cid, completions[0].status, completions[0].result),
+        (cids[0], 0, 0x01_0000)
+    );
     driver.log(1, 64);
     driver.write32(0x1000, 32);
     assert_eq!(driver.reap(0)[0].result, 0x01_0100);
     // The last request is aborted.
     let abort = |cid: u16| Sqe { opcode: 8, cdw10: u32::from(cid) << 16, ..Default::default() };
     driver.submit(0, abort(cids[3]));
-    let told = driver.reap(0);
-    assert_eq!((told[0].cid, told[0].status), (cids[3], 0x007));
-    assert_eq!((told[1].status, told[1].result), (0, 0));
+    let completions = driver.reap(0);
+    assert_eq!((completions[0].cid, completions[0].status), (cids[3], 0x007));
+    assert_eq!((completions[1].status, completions[1].result), (0, 0));
     assert_eq!(driver.admin(abort(cids[3])).result, 1, "nothing to abort");
     // Temperature, if asked for.
     driver.controller.set_temperature(&driver.ram, 350);
     assert!(driver.reap(0).is_empty());
     driver.submit(0, Sqe { opcode: 9, cdw10: 0x0b, cdw11: 2, ..Default::default() });
-    let told = driver.reap(0);
-    assert_eq!((told[0].cid, told[0].result), (cids[2], 0x02_0101));
+    let completions = driver.reap(0);
+    assert_eq!((completions[0].cid, completions[0].result), (cids[2], 0x02_0101));
     assert_eq!(driver.log(2, 512)[0], 2, "critical warning");
     driver.controller.set_temperature(&driver.ram, 300);
     assert_eq!(driver.set_feature(4, 1 << 20 | 301).status, 0);
@@ -407,13 +410,13 @@ fn a_reset_of_the_function_forgets_every_register() {
 fn in_flight_commands_end_with_abort_deletion_and_reset() {
     let mut driver = Driver::with_queues(config(), 2, 16);
     driver.ram.set(DATA, &[7; 4096]);
-    // Abort: the guest's memory is no more touched by the command.
+    // Abort: the command no longer touches the guest's memory.
     let cid = driver.submit(1, Sqe::io(2, 0, 8, DATA, 0));
     let request = driver.controller.pop_request().unwrap();
     let abort = u32::from(cid) << 16 | 1;
     assert_eq!(driver.admin(Sqe { opcode: 8, cdw10: abort, ..Default::default() }).result, 0);
-    let told = driver.reap(1);
-    assert_eq!((told[0].cid, told[0].status), (cid, 0x007));
+    let completions = driver.reap(1);
+    assert_eq!((completions[0].cid, completions[0].status), (cid, 0x007));
     driver.controller.complete(&driver.ram, request.tag, Status::Ok, request.data);
     assert!(driver.reap(1).is_empty());
     assert_eq!(driver.ram.get(DATA, 4096), [7; 4096]);
@@ -424,9 +427,9 @@ fn in_flight_commands_end_with_abort_deletion_and_reset() {
     let requests: Vec<_> = std::iter::from_fn(|| driver.controller.pop_request()).collect();
     assert_eq!(requests.len(), 3);
     assert_eq!(driver.admin(Sqe { opcode: 0, cdw10: 2, ..Default::default() }).status, 0);
-    let told = driver.reap(2);
+    let completions = driver.reap(2);
     assert_eq!(
-        told.iter().map(|cqe| (cqe.cid, cqe.status)).collect::<Vec<_>>(),
+        completions.iter().map(|cqe| (cqe.cid, cqe.status)).collect::<Vec<_>>(),
         [(cid, 0x008), (ranges, 0x008)]
     );
     for request in requests {
@@ -548,8 +551,8 @@ fn namespaces_tell_what_a_power_cut_does_not_tear() {
     {
         let page = driver.identify(0, nsid).1;
         assert_eq!(page[24], 2, "NSFEAT");
-        let told = page[34..46].chunks_exact(2).map(|raw| u16::from_le_bytes([raw[0], raw[1]]));
-        assert_eq!(told.collect::<Vec<_>>(), fields, "namespace {nsid}");
+        let units = page[34..46].chunks_exact(2).map(|raw| u16::from_le_bytes([raw[0], raw[1]]));
+        assert_eq!(units.collect::<Vec<_>>(), fields, "namespace {nsid}");
     }
     let mut plain = Driver::new(config());
     let page = plain.identify(0, 1).1;

@@ -79,7 +79,7 @@ fn the_controller_lists_groups_and_sets_from_each_identifier_on() {
     assert_eq!(controller[96] & (1 << 2 | 1 << 4), 1 << 2 | 1 << 4, "CTRATT");
     assert_eq!((word(&controller, 338), word(&controller, 340)), (0xfffe, 0xfffe));
     let homes: Vec<_> = (1..=5).map(|nsid| driver.identify(0, nsid).1).collect();
-    let homes: Vec<_> = homes.iter().map(|of| (word(of, 102), word(of, 100))).collect();
+    let homes: Vec<_> = homes.iter().map(|page| (word(page, 102), word(page, 100))).collect();
     assert_eq!(homes, HOMES);
     for from in 0..=0xffffu16 {
         // All that are near something, and some between.
@@ -88,20 +88,20 @@ fn the_controller_lists_groups_and_sets_from_each_identifier_on() {
         }
         let page = list(&mut driver, 0x19, from);
         let groups: Vec<u16> = [1, 2, 0xfffe].into_iter().filter(|id| *id >= from).collect();
-        let told: Vec<u16> =
+        let listed: Vec<u16> =
             (1..=usize::from(word(&page, 0))).map(|at| word(&page, at * 2)).collect();
-        assert_eq!(told, groups, "from {from}");
-        assert!(page[2 + 2 * told.len()..].iter().all(|byte| *byte == 0), "from {from}");
+        assert_eq!(listed, groups, "from {from}");
+        assert!(page[2 + 2 * listed.len()..].iter().all(|byte| *byte == 0), "from {from}");
         let page = list(&mut driver, 0x04, from);
         let sets: Vec<(u16, u16, u64)> =
             [(3, 1, EACH), (7, 1, 2 * EACH), (9, 2, EACH), (0xfffe, 0xfffe, EACH)]
                 .into_iter()
                 .filter(|set| set.0 >= from)
                 .collect();
-        let told: Vec<_> = page[128..].chunks(128).take(page[0].into()).collect();
-        let told: Vec<_> =
-            told.iter().map(|raw| (word(raw, 0), word(raw, 2), long(raw, 16))).collect();
-        assert_eq!(told, sets, "from {from}");
+        let listed: Vec<_> = page[128..].chunks(128).take(page[0].into()).collect();
+        let listed: Vec<_> =
+            listed.iter().map(|raw| (word(raw, 0), word(raw, 2), long(raw, 16))).collect();
+        assert_eq!(listed, sets, "from {from}");
     }
 }
 
@@ -143,15 +143,15 @@ fn each_group_reports_what_is_its_own() {
         Health { read_only: true, ..health(50, 140, 7) },
     ];
     driver.controller.set_parts_health(&driver.ram, &parts);
-    let of = |driver: &mut Driver, group| {
+    let statistics = |driver: &mut Driver, group| {
         let log = log_of(driver, 9, group).unwrap();
         let counts = [48, 64, 80, 96, 112, 144, 160, 176].map(|at| long(&log, at));
         ([log[0], log[3], log[4], log[5]], counts)
     };
     // Data units round up; reads, writes, errors, capacity, and what of it is free.
-    assert_eq!(of(&mut driver, 1), ([0, 80, 10, 3], [0, 1, 5, 0, 2, 0, 3 * EACH, 0]));
-    assert_eq!(of(&mut driver, 2), ([0, 100, 10, 0], [1, 1, 0, 1, 2, 1, EACH, 0]));
-    assert_eq!(of(&mut driver, 0xfffe), ([8, 50, 10, 140], [0, 0, 1, 0, 0, 0, EACH, 0]));
+    assert_eq!(statistics(&mut driver, 1), ([0, 80, 10, 3], [0, 1, 5, 0, 2, 0, 3 * EACH, 0]));
+    assert_eq!(statistics(&mut driver, 2), ([0, 100, 10, 0], [1, 1, 0, 1, 2, 1, EACH, 0]));
+    assert_eq!(statistics(&mut driver, 0xfffe), ([8, 50, 10, 140], [0, 0, 1, 0, 0, 0, EACH, 0]));
     for none in [0, 3, 0xfffd, 0xffff] {
         assert_eq!(log_of(&mut driver, 9, none), Err(INVALID_FIELD), "group {none}");
     }
@@ -182,8 +182,8 @@ fn a_group_has_an_event_of_the_warnings_that_were_asked_for() {
     let good = Health::default();
     // Group 1 has the same warning, of which nobody asked for events; FFFEh too.
     driver.controller.set_parts_health(&driver.ram, &[worn, good, worn, worn]);
-    let told = driver.reap(0);
-    assert_eq!((told.len(), told[0].result), (1, 0x0f_0602), "one event, which names the log");
+    let events = driver.reap(0);
+    assert_eq!((events.len(), events[0].result), (1, 0x0f_0602), "one event, which names the log");
     assert_eq!(aggregate(&mut driver), [2]);
     assert_eq!(aggregate(&mut driver), [2], "the log stays until the group's is read");
     log_of(&mut driver, 9, 1).unwrap();
@@ -194,8 +194,8 @@ fn a_group_has_an_event_of_the_warnings_that_were_asked_for() {
     driver.controller.set_parts_health(&driver.ram, &[worn, good, worn, worn]);
     assert!(driver.reap(0).is_empty());
     driver.submit(0, Sqe { opcode: 9, cdw10: 0x18, cdw11: 1 | 1 << 16, ..Default::default() });
-    let told: Vec<u64> = driver.reap(0).iter().map(|cqe| u64::from(cqe.result)).collect();
-    assert!(told.contains(&0x0f_0602), "{told:x?}");
+    let events: Vec<u64> = driver.reap(0).iter().map(|cqe| u64::from(cqe.result)).collect();
+    assert!(events.contains(&0x0f_0602), "{events:x?}");
     assert_eq!(aggregate(&mut driver), [1]);
 }
 
@@ -222,8 +222,8 @@ fn data_is_placed_by_the_group_of_a_namespace() {
     }
     for (group, expected) in [(1, Ok(1)), (2, Ok(0)), (0, Err(()))] {
         let cqe = driver.get_feature(0x1d, group);
-        let told = if cqe.status == 0 { Ok(cqe.result) } else { Err(()) };
-        assert_eq!(told, expected, "group {group}");
+        let enabled = if cqe.status == 0 { Ok(cqe.result) } else { Err(()) };
+        assert_eq!(enabled, expected, "group {group}");
     }
     let receive =
         |nsid| Sqe { opcode: 0x12, nsid, prp1: DATA, cdw10: 1, cdw11: 31, ..Default::default() };
@@ -300,7 +300,7 @@ fn a_new_namespace_lies_in_its_group_and_set() {
     assert_eq!(create(&mut driver, 2 * EACH, (0, 0)), Err(0x115));
     assert_eq!(create(&mut driver, EACH, (0, 0)), Ok(3));
     let homes: Vec<_> = (1..=3).map(|nsid| driver.identify(0x11, nsid).1).collect();
-    let homes: Vec<_> = homes.iter().map(|of| (word(of, 102), word(of, 100))).collect();
+    let homes: Vec<_> = homes.iter().map(|page| (word(page, 102), word(page, 100))).collect();
     assert_eq!(homes, [(1, 3), (1, 7), (2, 9)]);
     let log = log_of(&mut driver, 9, 1).unwrap();
     assert_eq!((long(&log, 160), long(&log, 176)), (3 * EACH, 0));

@@ -76,12 +76,12 @@ fn dwords(log: &[u8]) -> Vec<u32> {
     log.chunks_exact(4).map(|raw| u32::from_le_bytes(raw.try_into().unwrap())).collect()
 }
 
-/// Compares what `asked` finds out of each identifier with the table, and with the drive's own log
-/// where there is one.
+/// Compares the answer of `asked` for each identifier with the table, and with the drive's own log
+/// if it has one.
 fn compare(
     heading: &str,
     has: &str,
-    told: Option<&[u32]>,
+    log: Option<&[u32]>,
     mut asked: impl FnMut(u8) -> Option<bool>,
 ) {
     let rows = table(heading);
@@ -89,14 +89,14 @@ fn compare(
         let row = rows.get(&code);
         let expected = row.is_some_and(|row| row.is_offered(&["PCIe", has]));
         let name = row.map_or("unnamed", |row| &row.name);
-        let what = format!("{heading}: {code:02x}h, {name}, of a drive with {has}");
+        let subject = format!("{heading}: {code:02x}h, {name}, of a drive with {has}");
         if let Some(offered) = asked(code) {
-            assert_eq!(offered, expected, "{what}: its answer");
+            assert_eq!(offered, expected, "{subject}: its answer");
         }
-        if let Some(told) = told {
-            let dword = told[usize::from(code)];
-            assert_eq!(dword & 1 != 0, expected, "{what}: its log");
-            assert!(dword & 1 != 0 || dword == 0, "{what}: effects of what is not there");
+        if let Some(log) = log {
+            let dword = log[usize::from(code)];
+            assert_eq!(dword & 1 != 0, expected, "{subject}: its log");
+            assert!(dword & 1 != 0 || dword == 0, "{subject}: effects of what is not there");
         }
     }
 }
@@ -105,10 +105,10 @@ fn compare(
 fn admin_commands_are_those_of_the_table() {
     for (has, config) in drives() {
         let mut driver = Driver::new(config);
-        let told = dwords(&driver.log(5, 4096)[..1024]);
-        // The scope of each is told (NVMe 2.0 section 5.16.1.6).
-        assert!(told.iter().all(|dword| dword & 1 == 0 || dword >> 20 != 0), "{told:x?}");
-        compare("Admin commands", has, Some(&told), |opcode| {
+        let effects = dwords(&driver.log(5, 4096)[..1024]);
+        // Each has its scope (NVMe 2.0 section 5.16.1.6).
+        assert!(effects.iter().all(|dword| dword & 1 == 0 || dword >> 20 != 0), "{effects:x?}");
+        compare("Admin commands", has, Some(&effects), |opcode| {
             driver.submit(0, Sqe { opcode, nsid: 1, prp1: SCRATCH, ..Default::default() });
             while let Some(vendor) = driver.controller.pop_vendor() {
                 let refused = Err(VendorError::Opcode);
@@ -136,13 +136,13 @@ fn io_commands_are_those_of_the_table() {
             ..Default::default()
         };
         assert_eq!(driver.admin(log).status, 0);
-        let told = dwords(&driver.ram.get(SCRATCH, 4096)[1024..2048]);
-        // An Open-Channel namespace has commands of its own, which are told beside the others.
+        let effects = dwords(&driver.ram.get(SCRATCH, 4096)[1024..2048]);
+        // An Open-Channel namespace has commands of its own, listed beside the others.
         let of_pairs = has == "key-value";
         let heading =
             if of_pairs { "I/O commands of key-value namespaces" } else { "I/O commands" };
         if !chunks {
-            compare(heading, has, Some(&told), |opcode| {
+            compare(heading, has, Some(&effects), |opcode| {
                 let sqe = Sqe { opcode, ..Sqe::io(opcode, 0, 1, DATA, 0) };
                 Some(driver.io(sqe).status != ABORTED_OPCODE)
             });
@@ -150,7 +150,10 @@ fn io_commands_are_those_of_the_table() {
         }
         for opcode in 0..=255u8 {
             let answered = driver.io(Sqe::io(opcode, 0, 1, DATA, 0)).status != ABORTED_OPCODE;
-            assert!(!answered || told[usize::from(opcode)] & 1 != 0, "{opcode:02x}h is not told");
+            assert!(
+                !answered || effects[usize::from(opcode)] & 1 != 0,
+                "{opcode:02x}h is not told"
+            );
             let of_chunks = [0, 1, 2, 9, 0x90, 0x91, 0x92, 0x93].contains(&opcode);
             assert_eq!(answered, of_chunks, "{opcode:02x}h");
         }
@@ -172,8 +175,8 @@ fn io_commands_of_memory_and_compute_namespaces_are_those_of_their_tables() {
             ..Default::default()
         };
         assert_eq!(driver.admin(log).status, 0);
-        let told = dwords(&driver.ram.get(SCRATCH, 4096)[1024..2048]);
-        compare(heading, "programs", Some(&told), |opcode| {
+        let effects = dwords(&driver.ram.get(SCRATCH, 4096)[1024..2048]);
+        compare(heading, "programs", Some(&effects), |opcode| {
             driver.submit(1, Sqe { opcode, nsid, prp1: DATA, ..Default::default() });
             // Without bytes nothing is moved, and no time passes.
             let end = driver.reap(1).pop().expect("it ends at once");
@@ -186,10 +189,10 @@ fn io_commands_of_memory_and_compute_namespaces_are_those_of_their_tables() {
 fn features_are_those_of_the_table() {
     for (has, config) in drives() {
         let mut driver = Driver::new(config);
-        let told = dwords(&driver.log(0x12, 1024));
-        let scopes = told.iter().filter(|dword| *dword & 1 != 0).map(|dword| dword >> 20);
-        assert!(scopes.into_iter().all(|scope| scope.count_ones() == 1), "{told:x?}");
-        compare("Features", has, Some(&told), |identifier| {
+        let supported = dwords(&driver.log(0x12, 1024));
+        let scopes = supported.iter().filter(|dword| *dword & 1 != 0).map(|dword| dword >> 20);
+        assert!(scopes.into_iter().all(|scope| scope.count_ones() == 1), "{supported:x?}");
+        compare("Features", has, Some(&supported), |identifier| {
             let get = |select: u32| Sqe {
                 opcode: 10,
                 nsid: 1,
@@ -203,7 +206,7 @@ fn features_are_those_of_the_table() {
             assert_eq!(capabilities.status == 0, current, "{identifier:02x}h");
             if current {
                 let of_namespace = capabilities.result & 2 != 0;
-                assert_eq!(told[usize::from(identifier)] >> 20 & 1 != 0, of_namespace);
+                assert_eq!(supported[usize::from(identifier)] >> 20 & 1 != 0, of_namespace);
             }
             // The status of a missing feature is the same for reading and setting it.
             let set = Sqe { opcode: 9, nsid: 0, prp1: SCRATCH, ..get(0) };
@@ -219,8 +222,8 @@ fn features_are_those_of_the_table() {
 fn log_pages_are_those_of_the_table() {
     for (has, config) in drives() {
         let mut driver = Driver::new(config);
-        let told = dwords(&driver.log(0, 1024));
-        compare("Log pages", has, Some(&told), |identifier| {
+        let supported = dwords(&driver.log(0, 1024));
+        compare("Log pages", has, Some(&supported), |identifier| {
             let get = Sqe {
                 opcode: 2,
                 prp1: SCRATCH,

@@ -112,9 +112,10 @@ fn cases() -> Vec<Case> {
 fn smart(driver: &mut Driver) -> ([u64; 5], u64, [u64; 2]) {
     let log = driver.log(2, 512);
     let at = |at: usize| u64::from_le_bytes(log[at..at + 8].try_into().unwrap());
-    let of = driver.controller.statistics();
+    let statistics = driver.controller.statistics();
     let blocks = |bytes: u128| (bytes / 512) as u64;
-    let counts = [blocks(of.bytes_read), blocks(of.bytes_written), at(64), at(80), at(160)];
+    let counts =
+        [blocks(statistics.bytes_read), blocks(statistics.bytes_written), at(64), at(80), at(160)];
     (counts, at(176), [at(112), at(144)])
 }
 

@@ -108,15 +108,18 @@ fn a_format_waits_for_io_and_io_does_not_wait() {
     let mut requests: Vec<_> = std::iter::from_fn(|| driver.controller.pop_request()).collect();
     driver.submit(0, format(1, 1));
     assert!(driver.controller.pop_request().is_none());
-    // Meanwhile the namespace is not there for others; another one is.
+    // Meanwhile the namespace is hidden from others; another one is not.
     for (sqe, status) in [
         (Sqe::io(READ, 2, 1, DATA, 0), 0x084),
         (Sqe { opcode: 0, nsid: 1, ..Default::default() }, 0x084),
         (Sqe { opcode: 0, nsid: u32::MAX, ..Default::default() }, 0x084),
     ] {
         driver.submit(1, sqe);
-        let told = driver.reap(1);
-        assert_eq!((told.len(), told[0].status, told[0].dnr), (1, status, false));
+        let completions = driver.reap(1);
+        assert_eq!(
+            (completions.len(), completions[0].status, completions[0].dnr),
+            (1, status, false)
+        );
     }
     assert_eq!(driver.admin(format(2, 0)).status, 0x084, "one at a time");
     let first = requests.remove(0);

@@ -23,8 +23,8 @@ fn pair(driver: &Driver, lba: u64, blocks: u32, old: u8, new: u8) -> [Sqe; 2] {
     driver.ram.set(DATA, &[old; 8192]);
     driver.ram.set(DATA + 8192, &[new; 8192]);
     let list = |at: u64| if blocks > 8 { at + 4096 } else { 0 };
-    let of = |opcode, flags, at| Sqe { flags, ..Sqe::io(opcode, lba, blocks, at, list(at)) };
-    [of(COMPARE, FIRST, DATA), of(WRITE, SECOND, DATA + 8192)]
+    let command = |opcode, flags, at| Sqe { flags, ..Sqe::io(opcode, lba, blocks, at, list(at)) };
+    [command(COMPARE, FIRST, DATA), command(WRITE, SECOND, DATA + 8192)]
 }
 
 /// The statuses of commands of queue 1, in their order.

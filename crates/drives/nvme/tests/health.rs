@@ -65,8 +65,8 @@ fn each_warning_has_one_event() {
     driver.controller.set_health(&driver.ram, Health { read_only: true, ..worn });
     assert!(driver.reap(0).is_empty());
     driver.submit(0, Sqe { opcode: 2, cdw10: 127 << 16 | 2, prp1: SCRATCH, ..Default::default() });
-    let told = driver.reap(0);
-    assert_eq!((told.len(), told[0].result), (2, 0x02_0001), "reliability");
+    let completions = driver.reap(0);
+    assert_eq!((completions.len(), completions[0].result), (2, 0x02_0001), "reliability");
     assert_eq!(driver.log(2, 512)[0], 9);
     // A warning that persists is not reported again.
     driver.controller.set_health(&driver.ram, Health { percentage_used: 1, ..worn });
@@ -106,17 +106,17 @@ fn a_changed_namespace_is_told() {
     let event = driver.submit(0, EVENT);
     driver.submit(0, Sqe { cdw10: 0, ..format });
     driver.serve();
-    let told = driver.reap(0);
-    assert_eq!((told[0].cid, told[0].result), (event, 0x04_0002));
-    assert_eq!(told.len(), 2);
+    let completions = driver.reap(0);
+    assert_eq!((completions[0].cid, completions[0].result), (event, 0x04_0002));
+    assert_eq!(completions.len(), 2);
     // A notice while the last one's log is unread is reported after the log is read.
     driver.submit(0, EVENT);
     driver.submit(0, format);
     driver.serve();
     assert_eq!(driver.reap(0).len(), 1, "the format only");
     driver.submit(0, Sqe { opcode: 2, cdw10: 1023 << 16 | 4, prp1: SCRATCH, ..Default::default() });
-    let told = driver.reap(0);
-    assert_eq!((told.len(), told[0].result), (2, 0x04_0002));
+    let completions = driver.reap(0);
+    assert_eq!((completions.len(), completions[0].result), (2, 0x04_0002));
     // A format that changes no Identify data is not reported.
     driver.log(4, 4096);
     driver.submit(0, EVENT);

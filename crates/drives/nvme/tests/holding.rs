@@ -63,9 +63,9 @@ fn commands_that_wait_for_a_held_completion_go_on_after_it() {
         let state = driver.controller.kept_state();
         assert_eq!(driver.next(1), None);
         driver.controller.release(&driver.ram);
-        let seen = driver.reap(1);
-        assert!(seen.iter().all(|cqe| cqe.status == 0));
-        done.extend(seen);
+        let completions = driver.reap(1);
+        assert!(completions.iter().all(|cqe| cqe.status == 0));
+        done.extend(completions);
         if done.len() < 5 {
             assert!(!state.namespaces[0].zones.is_empty(), "no zone is reset before it is kept");
         }
@@ -85,13 +85,13 @@ fn a_full_queue_is_not_waited_for() {
     assert!(driver.controller.is_holding());
     driver.controller.release(&driver.ram);
     assert!(!driver.controller.is_holding(), "there is no room");
-    let mut seen = driver.reap(1).len();
+    let mut completions = driver.reap(1).len();
     while driver.controller.is_holding() {
         driver.controller.release(&driver.ram);
         driver.serve();
-        seen += driver.reap(1).len();
+        completions += driver.reap(1).len();
     }
-    assert_eq!(seen, 4);
+    assert_eq!(completions, 4);
 }
 
 #[test]

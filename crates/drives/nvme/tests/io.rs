@@ -53,16 +53,16 @@ impl Layout {
 
     fn pieces(&self) -> Vec<(u64, usize)> {
         let mut pieces = Vec::new();
-        let (mut left, mut offset) = (self.length(), self.first_offset);
+        let (mut remaining, mut offset) = (self.length(), self.first_offset);
         for page in &self.pages {
-            let length = left.min((PAGE - offset) as usize);
+            let length = remaining.min((PAGE - offset) as usize);
             if length == 0 {
                 break;
             }
             pieces.push((DATA + page * PAGE + offset, length));
-            (left, offset) = (left - length, 0);
+            (remaining, offset) = (remaining - length, 0);
         }
-        assert_eq!(left, 0);
+        assert_eq!(remaining, 0);
         pieces
     }
 
@@ -180,7 +180,7 @@ proptest! {
             driver.configure_shadow();
         }
         let mut expected = Vec::new();
-        let mut seen = Vec::new();
+        let mut cids = Vec::new();
         for round in 0..6 {
             for index in 0..12 {
                 // Good commands and ones that fail at once.
@@ -192,19 +192,19 @@ proptest! {
                 driver.controller.poll_shadow(&driver.ram);
             }
             let mut takes = taken.iter();
-            while seen.len() < expected.len() {
+            while cids.len() < expected.len() {
                 driver.serve();
-                let before = seen.len();
+                let before = cids.len();
                 for _ in 0..*takes.next().unwrap() {
-                    seen.extend(driver.next(1).map(|cqe| cqe.cid));
+                    cids.extend(driver.next(1).map(|cqe| cqe.cid));
                 }
-                prop_assert!(seen.len() > before, "a completion is there");
+                prop_assert!(cids.len() > before, "a completion is there");
                 driver.ring_head(1);
             }
             prop_assert!(driver.next(1).is_none());
         }
-        seen.sort();
-        prop_assert_eq!(seen, expected);
+        cids.sort();
+        prop_assert_eq!(cids, expected);
         prop_assert_eq!(driver.controller.in_flight(), 0);
     }
 }
@@ -395,8 +395,8 @@ fn interrupts_follow_their_queues() {
     driver.serve();
     assert_eq!(driver.interrupts(), [3, 64]);
     assert_eq!(driver.reap(3).len(), 1);
-    let told = driver.reap(2);
-    assert_eq!((told[0].sq_id, told[0].sq_head, told[1].sq_head), (2, 2, 2));
+    let completions = driver.reap(2);
+    assert_eq!((completions[0].sq_id, completions[0].sq_head, completions[1].sq_head), (2, 2, 2));
 }
 
 #[test]
@@ -522,9 +522,9 @@ fn no_command_is_begun_while_a_completion_waits() {
     let other = Sqe { cid: 10, nsid: 9, ..Default::default() };
     driver.ram.set(driver.pairs[1].sq + 9 * 64, &other.to_bytes());
     for cid in 1..=20 {
-        let told = driver.reap(1);
-        assert_eq!((told.len(), told[0].cid, told[0].sq_head), (1, cid, cid));
-        assert_eq!(told[0].status, if cid == 10 { 0x002 } else { 0x001 });
+        let completions = driver.reap(1);
+        assert_eq!((completions.len(), completions[0].cid, completions[0].sq_head), (1, cid, cid));
+        assert_eq!(completions[0].status, if cid == 10 { 0x002 } else { 0x001 });
     }
 }
 
@@ -538,7 +538,7 @@ fn memory_that_goes_away_fails_the_controller() {
         (|driver| driver.write32(0x1008, 1), SHADOW as usize),
         (|driver| driver.controller.poll_shadow(&driver.ram), SHADOW as usize),
     ];
-    for (index, (act, left)) in losses.into_iter().enumerate() {
+    for (index, (act, bytes)) in losses.into_iter().enumerate() {
         let mut driver = Driver::with_queues(config(), 1, 8);
         if index == 1 {
             driver.submit(1, Sqe { opcode: 0, nsid: 1, ..Default::default() });
@@ -549,7 +549,7 @@ fn memory_that_goes_away_fails_the_controller() {
             driver.configure_shadow();
             driver.shadow = None;
         }
-        driver.ram.bytes.borrow_mut().truncate(left);
+        driver.ram.bytes.borrow_mut().truncate(bytes);
         act(&mut driver);
         assert!(driver.controller.has_failed(), "case {index}");
         assert_eq!(driver.read32(0x1c), 3);

@@ -77,7 +77,7 @@ fn zones_go_on_where_they_were() {
         let raw = &raw[64 * (index + 1)..];
         (raw[1] >> 4, raw[2], u64::from_le_bytes(raw[24..32].try_into().unwrap()))
     };
-    let seen: Vec<_> = (0..9).map(zone).collect();
+    let restored: Vec<_> = (0..9).map(zone).collect();
     let full = (0xe, 0, u64::MAX);
     let expected = [
         (4, 0, 1),
@@ -90,7 +90,7 @@ fn zones_go_on_where_they_were() {
         full,
         (0xd, 0, u64::MAX),
     ];
-    assert_eq!(seen, expected, "open zones are closed, or empty where nothing is in them");
+    assert_eq!(restored, expected, "open zones are closed, or empty where nothing is in them");
     // Written data is read, and writes continue where they ended.
     driver.ram.set(DATA, &[0; 4096]);
     done(&mut driver, Sqe::io(READ, 0, 1, DATA, 0));
@@ -153,19 +153,19 @@ fn placement_goes_on_counting() {
     let fdp = Placement::Fdp { reclaim_groups: 1, handles: 2, reclaim_unit: 64 << 10 };
     let config = Config { placement: fdp, ..config() };
     let mut driver = Driver::with_queues(config.clone(), 1, 8);
-    let told = |written, erased| Health {
+    let health = |written, erased| Health {
         media_bytes_written: written,
         media_bytes_erased: erased,
         ..Health::default()
     };
-    driver.controller.set_health(&driver.ram, told(1 << 20, 1 << 20));
+    driver.controller.set_health(&driver.ram, health(1 << 20, 1 << 20));
     let write = Sqe::io(WRITE, 0, 8, DATA, 0);
     done(&mut driver, Sqe { cdw12: write.cdw12 | 2 << 20, cdw13: 1 << 16, ..write });
-    driver.controller.set_health(&driver.ram, told((1 << 20) + 8192, (1 << 20) + 65536));
+    driver.controller.set_health(&driver.ram, health((1 << 20) + 8192, (1 << 20) + 65536));
     let mut driver = driver.power_cycle(config.clone());
     done(&mut driver, write);
-    driver.controller.set_health(&driver.ram, told(1 << 20, 1 << 20));
-    driver.controller.set_health(&driver.ram, told((1 << 20) + 4096, (1 << 20) + 65536));
+    driver.controller.set_health(&driver.ram, health(1 << 20, 1 << 20));
+    driver.controller.set_health(&driver.ram, health((1 << 20) + 4096, (1 << 20) + 65536));
     let log = |driver: &mut Driver, page: u32| {
         let sqe =
             Sqe { opcode: 2, nsid: u32::MAX, prp1: SCRATCH, cdw11: 1 << 16, ..Sqe::default() };
@@ -271,12 +271,12 @@ fn what_was_left_to_a_default_is_no_difference() {
         let namespace = Namespace { zoned: Some(zones), ..Namespace::new(1024, 4096) };
         Config { namespaces: vec![namespace], ..config() }
     };
-    let (left, said) =
+    let (implicit, explicit) =
         (Zones::new(1 << 18), Zones { capacity: Some(1 << 18), ..Zones::new(1 << 18) });
-    KeptState::as_made(&with(left.clone())).check(&with(said.clone())).unwrap();
-    KeptState::as_made(&with(said)).check(&with(left.clone())).unwrap();
-    let less = Zones { capacity: Some(1 << 17), ..left.clone() };
-    let error = KeptState::as_made(&with(less)).check(&with(left)).unwrap_err().to_string();
+    KeptState::as_made(&with(implicit.clone())).check(&with(explicit.clone())).unwrap();
+    KeptState::as_made(&with(explicit)).check(&with(implicit.clone())).unwrap();
+    let less = Zones { capacity: Some(1 << 17), ..implicit.clone() };
+    let error = KeptState::as_made(&with(less)).check(&with(implicit)).unwrap_err().to_string();
     assert!(error.contains("zones of 256KiB with a capacity of 128KiB"), "{error}");
 }
 

@@ -56,8 +56,9 @@ fn driver() -> Driver {
 /// The same with memory for one page of the index, of 11.
 fn indexed() -> Driver {
     let mut config = pairs(1000);
-    let of = &mut config.namespaces[PAIRS as usize - 1];
-    of.key_value = of.key_value.map(|log| KeyValue { index_cache: Some(4096), ..log });
+    let namespace = &mut config.namespaces[PAIRS as usize - 1];
+    namespace.key_value =
+        namespace.key_value.map(|log| KeyValue { index_cache: Some(4096), ..log });
     Driver::with_queues(config, 2, 64)
 }
 
@@ -237,8 +238,8 @@ fn a_condition_holds_when_the_store_takes_effect() {
         (0..2).map(|_| driver.submit(1, command(STORE, b"k", 512, MUST_NOT_EXIST))).collect();
     driver.serve();
     let ends = driver.reap(1);
-    let of = |cid: u16| ends.iter().find(|end| end.cid == cid).unwrap().status;
-    assert_eq!((of(both[0]), of(both[1])), (0, KEY_EXISTS));
+    let status = |cid: u16| ends.iter().find(|end| end.cid == cid).unwrap().status;
+    assert_eq!((status(both[0]), status(both[1])), (0, KEY_EXISTS));
 }
 
 #[test]
@@ -484,7 +485,8 @@ fn a_segment_is_not_discarded_before_the_cache_is_flushed() {
             });
             assert_eq!(driver.reap(1)[0].status, 0, "{number}");
         }
-        let discards = driver.asked.iter().filter(|of| of.operation == Operation::Discard).count();
+        let discards =
+            driver.asked.iter().filter(|command| command.operation == Operation::Discard).count();
         assert_eq!(discards > 3, flushes, "{discards}");
         for number in 191..200u32 {
             let found = retrieve(&mut driver, &[(number % 9) as u8], 8192).unwrap();
@@ -525,8 +527,8 @@ fn pages_of_the_index_are_read_and_written() {
     }
     // Values are shorter.
     let pages = |operation| {
-        let of = |asked: &&Command| asked.operation == operation && asked.length == 4096;
-        driver.asked.iter().filter(of).collect::<Vec<_>>()
+        let page_commands = |asked: &&Command| asked.operation == operation && asked.length == 4096;
+        driver.asked.iter().filter(page_commands).collect::<Vec<_>>()
     };
     let (read, written) = (pages(Operation::Read), pages(Operation::Write));
     assert!(read.len() > 300 && written.len() > 200, "{}, {}", read.len(), written.len());
@@ -597,7 +599,8 @@ fn stores_wait_for_room() {
         last = driver.submit(1, command(STORE, &[number], MAX_VALUE, 0));
         held.extend(std::iter::from_fn(|| driver.controller.pop_request()));
     }
-    let writes = held.iter().filter(|of| of.command.operation == Operation::Write).count();
+    let writes =
+        held.iter().filter(|request| request.command.operation == Operation::Write).count();
     assert!((1..30).contains(&writes), "{writes} of 30");
     assert_eq!(driver.reap(1), []);
     let abort = Sqe { opcode: 8, cdw10: u32::from(last) << 16 | 1, ..Default::default() };
@@ -623,11 +626,13 @@ fn configurations_and_states_are_checked() {
         change(&mut config.namespaces[1]);
         Controller::new(config).unwrap_err()
     };
-    let both = wrong(|of| of.zoned = Some(Zones::new(64 << 10)));
+    let both = wrong(|namespace| namespace.zoned = Some(Zones::new(64 << 10)));
     assert_eq!(both, ConfigError::Both { nsid: 2 });
-    let none = wrong(|of| of.key_value = Some(KeyValue { max_keys: 0, ..KeyValue::default() }));
+    let none = wrong(|namespace| {
+        namespace.key_value = Some(KeyValue { max_keys: 0, ..KeyValue::default() })
+    });
     assert_eq!(none, ConfigError::KeyValue { nsid: 2, error: KeyValueError::Keys(0) });
-    let few = wrong(|of| of.key_value = Some(KeyValue::default()));
+    let few = wrong(|namespace| namespace.key_value = Some(KeyValue::default()));
     assert!(few.to_string().contains("are 1 segments of 1048576"), "{few}");
 
     let kept = KeptState::as_made(&pairs(10));
@@ -644,8 +649,9 @@ fn configurations_and_states_are_checked() {
 fn pairs_outlive_the_controller() {
     let with_index = || {
         let mut config = pairs(1000);
-        let of = &mut config.namespaces[PAIRS as usize - 1];
-        of.key_value = of.key_value.map(|log| KeyValue { index_cache: Some(4096), ..log });
+        let namespace = &mut config.namespaces[PAIRS as usize - 1];
+        namespace.key_value =
+            namespace.key_value.map(|log| KeyValue { index_cache: Some(4096), ..log });
         config
     };
     for config in [pairs(1000), with_index()] {
@@ -680,19 +686,21 @@ fn pairs_outlive_the_controller() {
             Controller::with_state(config.clone(), &state).unwrap_err().to_string()
         };
         for change in [
-            (|of| of.pairs[1].0 = of.pairs[0].0.clone()) as fn(&mut stasis_nvme::KeptPairs),
-            |of| of.pairs[0].1 = u64::MAX / 512 * 512,
-            |of| of.pairs[0].2 = u32::MAX,
-            |of| of.free.push(99),
-            |of| of.open[0] = Some((0, 1)),
+            (|kept_pairs| kept_pairs.pairs[1].0 = kept_pairs.pairs[0].0.clone())
+                as fn(&mut stasis_nvme::KeptPairs),
+            |kept_pairs| kept_pairs.pairs[0].1 = u64::MAX / 512 * 512,
+            |kept_pairs| kept_pairs.pairs[0].2 = u32::MAX,
+            |kept_pairs| kept_pairs.free.push(99),
+            |kept_pairs| kept_pairs.open[0] = Some((0, 1)),
         ] {
-            let told = damaged(change);
-            assert!(told.starts_with("the state is damaged: namespace 2: "), "{told}");
+            let error = damaged(change);
+            assert!(error.starts_with("the state is damaged: namespace 2: "), "{error}");
         }
         // Another description is refused by name.
         let mut other = config.clone();
-        let of = &mut other.namespaces[PAIRS as usize - 1];
-        of.key_value = of.key_value.map(|log| KeyValue { segment: Some(SEGMENT / 2), ..log });
+        let namespace = &mut other.namespaces[PAIRS as usize - 1];
+        namespace.key_value =
+            namespace.key_value.map(|log| KeyValue { segment: Some(SEGMENT / 2), ..log });
         let error = Controller::with_state(other, &state).unwrap_err().to_string();
         assert!(error.contains("segments of 64KiB") && error.contains("of 32KiB"), "{error}");
     }
@@ -769,12 +777,12 @@ proptest! {
                 }
             }
         }
-        let copies = driver.asked.iter().filter(|of| of.operation == Operation::Copy).count();
+        let copies = driver.asked.iter().filter(|command| command.operation == Operation::Copy).count();
         prop_assert!(copies > 50, "{copies} copies");
         // Everything is durable before a segment goes.
         let of_collection = [Operation::Copy, Operation::Flush, Operation::Discard];
-        let asked = driver.asked.iter().map(|of| of.operation);
-        let asked: Vec<_> = asked.filter(|of| of_collection.contains(of)).collect();
+        let asked = driver.asked.iter().map(|command| command.operation);
+        let asked: Vec<_> = asked.filter(|command| of_collection.contains(command)).collect();
         let discards = asked.windows(2).filter(|pair| pair[1] == Operation::Discard);
         prop_assert!(discards.clone().all(|pair| pair[0] == Operation::Flush));
         prop_assert!(discards.count() > 5);

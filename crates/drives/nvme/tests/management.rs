@@ -88,9 +88,9 @@ fn a_namespace_is_created_attached_used_and_deleted() {
     driver.submit(0, Sqe { opcode: 0x0c, ..Default::default() });
     driver.submit(0, Sqe { opcode: MANAGEMENT, nsid: 2, cdw10: 1, ..Default::default() });
     driver.serve();
-    let told = driver.reap(0);
-    assert_eq!(told.len(), 2, "the event and the command");
-    assert!(told.iter().any(|cqe| cqe.result == 0x04_00_02), "Namespace Attribute Changed");
+    let completions = driver.reap(0);
+    assert_eq!(completions.len(), 2, "the event and the command");
+    assert!(completions.iter().any(|cqe| cqe.result == 0x04_00_02), "Namespace Attribute Changed");
     assert_eq!(driver.log(4, 4096)[..8], [2, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!((listed(&mut driver, 2), listed(&mut driver, 0x10)), (vec![1, 3], vec![1, 3]));
     assert_eq!(capacity(&mut driver), (TOTAL, 1 << 20));
@@ -263,28 +263,28 @@ proptest! {
                 Step::Attach(nsid, on) => {
                     let expected = match model.get_mut(&nsid) {
                         None => 0x002,
-                        Some(of) if of.2 == on => if on { 0x118 } else { 0x11a },
-                        Some(of) => { of.2 = on; 0 }
+                        Some(modelled) if modelled.2 == on => if on { 0x118 } else { 0x11a },
+                        Some(modelled) => { modelled.2 = on; 0 }
                     };
                     prop_assert_eq!(attach(&mut driver, nsid, on), expected);
                 }
                 Step::Write(nsid, value) => {
                     driver.ram.set(DATA, &[value; 4096]);
-                    let Some(of) = model.get_mut(&nsid) else { continue };
-                    let status = driver.io(transfer(WRITE, nsid, of.0 / of.1 - 1)).status;
-                    prop_assert_eq!(status, if of.2 { 0 } else { 0x002 });
-                    if of.2 {
-                        of.3 = value;
+                    let Some(modelled) = model.get_mut(&nsid) else { continue };
+                    let status = driver.io(transfer(WRITE, nsid, modelled.0 / modelled.1 - 1)).status;
+                    prop_assert_eq!(status, if modelled.2 { 0 } else { 0x002 });
+                    if modelled.2 {
+                        modelled.3 = value;
                     }
                 }
                 Step::PowerCycle => driver = driver.power_cycle(three()),
             }
-            let used: u64 = model.values().map(|of| of.0).sum();
+            let used: u64 = model.values().map(|modelled| modelled.0).sum();
             prop_assert_eq!(capacity(&mut driver), (TOTAL, TOTAL - used));
             let all: Vec<u32> = model.keys().copied().collect();
             prop_assert_eq!(listed(&mut driver, 0x10), all);
             let attached: Vec<u32> =
-                model.iter().filter(|(_, of)| of.2).map(|(nsid, _)| *nsid).collect();
+                model.iter().filter(|(_, modelled)| modelled.2).map(|(nsid, _)| *nsid).collect();
             prop_assert_eq!(listed(&mut driver, 2), attached);
             for (&nsid, &(bytes, size, attached, value)) in &model {
                 if attached {

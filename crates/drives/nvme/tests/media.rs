@@ -51,8 +51,8 @@ fn identify_tells_of_the_commands() {
         assert_eq!(id[80], 127);
     }
     let effects = driver.log(5, 4096);
-    let of = |opcode: u8| effects[1024 + usize::from(opcode) * 4];
-    assert_eq!([UNCORRECTABLE, COMPARE, VERIFY, COPY].map(of), [3, 1, 1, 3]);
+    let effect = |opcode: u8| effects[1024 + usize::from(opcode) * 4];
+    assert_eq!([UNCORRECTABLE, COMPARE, VERIFY, COPY].map(effect), [3, 1, 1, 3]);
 }
 
 #[test]

@@ -122,11 +122,11 @@ fn the_geometry_is_told() {
     assert_eq!(id[0..8], 512u64.to_le_bytes(), "all addresses");
     assert_eq!(id[8..16], 384u64.to_le_bytes(), "those that exist");
     let mut plain = Driver::new(config());
-    let mut told = plain.controller.pop_vendor();
-    assert!(told.is_none());
+    let mut request = plain.controller.pop_vendor();
+    assert!(request.is_none());
     plain.submit(0, geometry);
-    told = plain.controller.pop_vendor();
-    assert!(told.is_some(), "elsewhere it is the drive's own");
+    request = plain.controller.pop_vendor();
+    assert!(request.is_some(), "elsewhere it is the drive's own");
 }
 
 #[test]
@@ -327,8 +327,8 @@ fn what_the_medium_loses_is_told() {
     lbas.extend(sectors(0, 1, 0, 0..3));
     let sqe = vector(&driver, WRITE, &lbas);
     assert_eq!(fail(&mut driver, sqe, 1, Status::WriteError), (0x2f1, 0b11_1000));
-    let told = driver.reap(0);
-    assert_eq!((told[0].result, told[0].high), (0xd0_0007, 1), "log D0h");
+    let events = driver.reap(0);
+    assert_eq!((events[0].result, events[0].high), (0xd0_0007, 1), "log D0h");
     assert_eq!(chunk(&mut driver, 0, 0, 0), (OPEN, 0, 3));
     assert_eq!(chunk(&mut driver, 0, 1, 0), (CLOSED, 0, 0), "closed early");
     let sqe = vector(&driver, READ, &sectors(0, 0, 0, 1..3));

@@ -212,7 +212,7 @@ fn log(driver: &mut Driver, identifier: u32, length: u32) -> Vec<u8> {
     driver.ram.get(SCRATCH, length as usize)
 }
 
-/// By placement identifier and handle, blocks that there is room for.
+/// Room in blocks, by placement identifier and handle.
 fn units(driver: &mut Driver) -> Vec<(u64, u64, u64)> {
     let sqe = Sqe {
         opcode: MANAGEMENT_RECEIVE,
@@ -305,7 +305,7 @@ fn writes_go_where_their_identifier_says() {
 #[test]
 fn statistics_count_what_host_and_medium_wrote() {
     let mut driver = fdp();
-    let told = |bytes| Health { media_bytes_written: bytes, ..Health::default() };
+    let health = |bytes| Health { media_bytes_written: bytes, ..Health::default() };
     for _ in 0..3 {
         assert_eq!(stream(&mut driver, write(2, 1, 16)), Ok(1));
     }
@@ -316,9 +316,9 @@ fn statistics_count_what_host_and_medium_wrote() {
     assert_eq!(counts(&mut driver), (24 << 10, 24 << 10), "a drive without an inside");
     // Bytes that a drive had written before are not the host's.
     let mut driver = fdp();
-    driver.controller.set_health(&driver.ram, told(1 << 30));
+    driver.controller.set_health(&driver.ram, health(1 << 30));
     assert_eq!(stream(&mut driver, write(2, 1, 16)), Ok(1));
-    driver.controller.set_health(&driver.ram, told((1 << 30) + 12288));
+    driver.controller.set_health(&driver.ram, health((1 << 30) + 12288));
     assert_eq!(counts(&mut driver), (8 << 10, 12288));
     let group = log(&mut driver, 0x09, 512);
     assert_eq!((group[3], number::<8>(&group, 80)), (100, 2), "units of 10^9 bytes");
@@ -371,19 +371,26 @@ fn events_are_logged_if_asked_for() {
     }
     assert_eq!(update(&mut driver, &[0x8001, 2]), 0);
     assert_eq!(stream(&mut driver, write(2, 3, 16)), Ok(0), "no such handle: the first");
-    let told = events(&mut driver);
-    assert_eq!(told.len(), 2);
-    assert_eq!((told[0][0], told[0][1], number::<2>(&told[0], 2)), (0, 7, 0x8001));
-    assert_eq!((number::<8>(&told[0], 4), number::<4>(&told[0], 12)), (5, 1), "time, namespace");
-    assert_eq!((number::<2>(&told[0], 32), told[0][34]), (1, 1), "group and handle");
-    assert_eq!((told[1][0], told[1][1], number::<2>(&told[1], 2)), (3, 3, 3));
+    let logged = events(&mut driver);
+    assert_eq!(logged.len(), 2);
+    assert_eq!((logged[0][0], logged[0][1], number::<2>(&logged[0], 2)), (0, 7, 0x8001));
+    assert_eq!(
+        (number::<8>(&logged[0], 4), number::<4>(&logged[0], 12)),
+        (5, 1),
+        "time, namespace"
+    );
+    assert_eq!((number::<2>(&logged[0], 32), logged[0][34]), (1, 1), "group and handle");
+    assert_eq!((logged[1][0], logged[1][1], number::<2>(&logged[1], 2)), (3, 3, 3));
     assert_eq!(number::<4>(&log(&mut driver, 0x23, 64), 0), 0, "none of the controller's");
     // The log keeps the last 63.
     for index in 0..70 {
         assert_eq!(stream(&mut driver, write(2, 100 + index, 1)), Ok(0));
     }
-    let told = events(&mut driver);
-    assert_eq!((told.len(), number::<2>(&told[0], 2), number::<2>(&told[62], 2)), (63, 107, 169));
+    let logged = events(&mut driver);
+    assert_eq!(
+        (logged.len(), number::<2>(&logged[0], 2), number::<2>(&logged[62], 2)),
+        (63, 107, 169)
+    );
 
     // Nothing is done by halves.
     assert_eq!(stream(&mut driver, write(2, 2, 16)), Ok(2));

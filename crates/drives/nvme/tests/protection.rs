@@ -173,9 +173,9 @@ fn metadata_goes_with_its_block() {
             driver.ram.set(address, &[0xee; 2048]);
         }
         assert_eq!(driver.io(io(READ, 6, 2, 0)).status, 0);
-        let seen = driver.ram.get(DATA, 2 * step as usize);
-        assert_eq!((seen[0], seen[511], seen[step as usize]), (2, 2, 3));
-        let metadata = if extended { seen[512..520].to_vec() } else { driver.ram.get(APART, 8) };
+        let blocks = driver.ram.get(DATA, 2 * step as usize);
+        assert_eq!((blocks[0], blocks[511], blocks[step as usize]), (2, 2, 3));
+        let metadata = if extended { blocks[512..520].to_vec() } else { driver.ram.get(APART, 8) };
         assert_eq!(metadata, [0xa1; 8]);
         let behind = driver.ram.get(if extended { DATA + 2 * step } else { APART + 16 }, 8);
         assert_eq!(behind, [0xee; 8], "nothing behind the last block");

@@ -50,7 +50,7 @@ fn end(driver: &mut Driver, mut request: Request, status: Status) {
 
 #[test]
 fn each_action_leaves_nothing_of_any_namespace() {
-    for (dword10, pattern, left) in [
+    for (dword10, pattern, expected_word) in [
         (BLOCK_ERASE, 0, 0u32),
         (CRYPTO_ERASE, 0, 0),
         (OVERWRITE | 1 << 4, 0xdead_beef, 0xdead_beef),
@@ -67,13 +67,14 @@ fn each_action_leaves_nothing_of_any_namespace() {
         let passes = if dword10 & 7 == OVERWRITE { dword10 as u16 >> 4 & 15 } else { 0 };
         assert_eq!(log(&mut driver), (0xffff, 1, passes, true, dword10));
         let mut words = driver.disk[..5 << 20].chunks_exact(4);
-        assert!(words.all(|word| word == left.to_le_bytes()), "{dword10:#x}");
+        assert!(words.all(|word| word == expected_word.to_le_bytes()), "{dword10:#x}");
         assert!(driver.disk[5 << 20..].iter().all(|&byte| byte == 7), "beyond the namespaces");
         // Blocks that were overwritten are deallocated, unless they are to stay.
-        let discarded = driver.asked.iter().filter(|of| of.operation == Operation::Discard);
+        let discarded =
+            driver.asked.iter().filter(|command| command.operation == Operation::Discard);
         let deallocates = dword10 & 7 == OVERWRITE && dword10 & NO_DEALLOCATE == 0;
         let expected = if deallocates { 5 << 20 } else { 0 };
-        assert_eq!(discarded.map(|of| of.length).sum::<u64>(), expected);
+        assert_eq!(discarded.map(|command| command.length).sum::<u64>(), expected);
         // A host writes: not all is erased any more.
         assert_eq!(driver.io(Sqe::io(1, 0, 1, DATA, 0)).status, 0);
         assert!(!log(&mut driver).3);

@@ -90,27 +90,30 @@ mod firmware {
         let mut driver = Driver::new(config());
         let id = driver.identify(1, 0).1;
         assert_eq!((id[256] & 4, id[260], id[319]), (4, 1 | 3 << 1 | 1 << 4, 0xff));
-        let of = |first: &str, second: &str, third: &str| {
+        let revisions = |first: &str, second: &str, third: &str| {
             [first.to_owned(), second.to_owned(), third.to_owned()]
         };
-        assert_eq!(slots(&mut driver), (1, of("1.0", "", ""), "1.0".into()));
+        assert_eq!(slots(&mut driver), (1, revisions("1.0", "", ""), "1.0".into()));
         // Not of whole pages, as `nvme fw-download` sends it.
         download(&mut driver, &image("2.0-beta", 10_004));
         assert_eq!(commit(&mut driver, 1, 2), 0);
-        assert_eq!(slots(&mut driver), (1 | 2 << 4, of("1.0", "2.0-beta", ""), "1.0".into()));
+        assert_eq!(
+            slots(&mut driver),
+            (1 | 2 << 4, revisions("1.0", "2.0-beta", ""), "1.0".into())
+        );
         driver.disable();
         driver.enable();
-        assert_eq!(slots(&mut driver), (2, of("1.0", "2.0-beta", ""), "2.0-beta".into()));
+        assert_eq!(slots(&mut driver), (2, revisions("1.0", "2.0-beta", ""), "2.0-beta".into()));
         // Slot 0: one that is free, and without activation.
         download(&mut driver, &image("3", 4096));
         assert_eq!(commit(&mut driver, 0, 0), 0);
-        assert_eq!(slots(&mut driver), (2, of("1.0", "2.0-beta", "3"), "2.0-beta".into()));
+        assert_eq!(slots(&mut driver), (2, revisions("1.0", "2.0-beta", "3"), "2.0-beta".into()));
         // Back to the drive's own, and that is kept without power.
         assert_eq!(commit(&mut driver, 2, 1), 0);
         assert_eq!(slots(&mut driver).0, 2 | 1 << 4);
         let state = power_cycle(&mut driver, config());
         assert!(!state.is_as_made());
-        assert_eq!(slots(&mut driver), (1, of("1.0", "2.0-beta", "3"), "1.0".into()));
+        assert_eq!(slots(&mut driver), (1, revisions("1.0", "2.0-beta", "3"), "1.0".into()));
     }
 
     #[test]
@@ -227,12 +230,12 @@ mod power {
         assert_eq!((id[263], id[265]), (3, 1), "NPSS and APSTA");
         let descriptor = |number: usize| &id[2048 + 32 * number..2048 + 32 * number + 32];
         assert_eq!((word(descriptor(0), 0), descriptor(0)[3]), (800, 0));
-        let of = |number: usize| {
+        let fields = |number: usize| {
             let raw = descriptor(number);
             (word(raw, 0), raw[3], dword(raw, 4), dword(raw, 8))
         };
-        assert_eq!(of(2), (5, 2, 2_000, 1_500), "50 mW");
-        assert_eq!(of(3), (50, 3, 5_000, 9_000), "5 mW, in units of 0.1 mW");
+        assert_eq!(fields(2), (5, 2, 2_000, 1_500), "50 mW");
+        assert_eq!(fields(3), (50, 3, 5_000, 9_000), "5 mW, in units of 0.1 mW");
         // Linux's table: deeper after longer.
         let table = transitions([(2, 100), (2, 100), (3, 2000), (0, 0)]);
         assert_eq!(set_transitions(&mut driver, &table, 1), 0);
@@ -379,7 +382,7 @@ mod telemetry {
             "firmware 1.0",
             "media_errors 0",
         ] {
-            assert!(areas[0].lines().any(|of| of == line), "{line}: {}", areas[0]);
+            assert!(areas[0].lines().any(|area_line| area_line == line), "{line}: {}", areas[0]);
         }
         assert!(
             areas[1].starts_with("namespace 1 start 0 blocks 8192 block_size 512"),
@@ -399,8 +402,8 @@ mod telemetry {
         let event = driver.submit(0, Sqe { opcode: 0x0c, ..Default::default() });
         assert_eq!(get(&mut driver, 8, 0, 512).1[382..384], [0, 0]);
         fail_read(&mut driver, 5);
-        let told = driver.reap(0);
-        assert_eq!((told[0].cid, told[0].result), (event, TELEMETRY_CHANGED));
+        let events = driver.reap(0);
+        assert_eq!((events[0].cid, events[0].result), (event, TELEMETRY_CHANGED));
         // A second failure does not replace what nobody has read.
         fail_read(&mut driver, 6);
         let retained = get(&mut driver, 8 | 1 << 15, 0, 512).1;
@@ -533,11 +536,11 @@ mod events {
         assert_eq!(driver.admin(create).status, 0);
         let (_, events) = read(&mut driver);
         assert_eq!(kinds(&events), [6, 6, 4, 1]);
-        let of = |data: &[u8]| {
+        let change = |data: &[u8]| {
             (dword(data, 0), long(data, 8), long(data, 24), data[32], dword(data, 44))
         };
-        assert_eq!(of(&events[1].1), (1, BLOCKS, BLOCKS, 0, 1), "deleted");
-        assert_eq!(of(&events[0].1), (0, 64, 64, 1, 1), "created");
+        assert_eq!(change(&events[1].1), (1, BLOCKS, BLOCKS, 0, 1), "deleted");
+        assert_eq!(change(&events[0].1), (0, 64, 64, 1, 1), "created");
         // Admin queues where there is no memory.
         driver.disable();
         driver.write64(0x28, 1 << 40);
@@ -653,11 +656,11 @@ mod blocks {
         // Blocks that are read well, or written, are good.
         assert_eq!(driver.io(Sqe::io(READ, 100, 1, DATA, 0)).status, 0);
         assert_eq!(driver.io(Sqe::io(1, 10, 6, DATA, 0)).status, 0);
-        let left = (true, vec![(16, 1), (500, 1), (2011, 1)]);
-        assert_eq!(list(&mut driver, known, &[]), left);
+        let remaining = (true, vec![(16, 1), (500, 1), (2011, 1)]);
+        assert_eq!(list(&mut driver, known, &[]), remaining);
         assert_eq!(
             list(&mut driver, command(SCAN, 0, 0, 1024), &[]),
-            left,
+            remaining,
             "they are not asked for"
         );
     }

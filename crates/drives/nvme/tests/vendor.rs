@@ -103,8 +103,11 @@ fn late_answers_are_dropped() {
     for cid in cids {
         let abort = Sqe { opcode: 8, cdw10: u32::from(cid) << 16, ..Default::default() };
         driver.submit(0, abort);
-        let told = driver.reap(0);
-        assert_eq!((told[0].cid, told[0].status, told[1].result), (cid, 0x007, 0));
+        let completions = driver.reap(0);
+        assert_eq!(
+            (completions[0].cid, completions[0].status, completions[1].result),
+            (cid, 0x007, 0)
+        );
     }
     assert!(driver.controller.pop_vendor().is_none(), "the second never gets there");
     driver.submit(0, vendor(TO_HOST, 16));

@@ -65,25 +65,25 @@ fn report(driver: &mut Driver, lba: u64, dwords: u32, specific: u32) -> (u64, Ve
     assert_eq!(driver.io(sqe).status, 0);
     let raw = driver.ram.get(DATA, 4096);
     let word = |at: usize| u64::from_le_bytes(raw[at..at + 8].try_into().unwrap());
-    let mut seen = Vec::new();
+    let mut listed = Vec::new();
     for at in (64..raw.len() - 63).step_by(64) {
         if raw[at] == 0 {
             break;
         }
         assert_eq!(raw[at], 2);
-        seen.push(Seen {
+        listed.push(Seen {
             state: raw[at + 1] >> 4,
             attributes: raw[at + 2],
             pointer: word(at + 24),
         });
     }
-    (word(0), seen)
+    (word(0), listed)
 }
 
 /// State and write pointer of one zone.
 fn zone(driver: &mut Driver, index: u64) -> (u8, u64) {
-    let (_, seen) = report(driver, index * SIZE, 32, 1 << 16);
-    (seen[0].state, seen[0].pointer)
+    let (_, listed) = report(driver, index * SIZE, 32, 1 << 16);
+    (listed[0].state, listed[0].pointer)
 }
 
 /// Identify of a structure of a command set: status and data.
@@ -301,8 +301,9 @@ fn appends_tell_where_they_went() {
         let status = if index == 0 { Status::WriteError } else { Status::Ok };
         driver.controller.complete(&driver.ram, request.tag, status, request.data);
     }
-    let told: Vec<_> = driver.reap(1).iter().map(|cqe| (cqe.cid, cqe.status, cqe.result)).collect();
-    assert_eq!(told, [(cids[2], 0x280, 0), (cids[1], 0, 2), (cids[0], 0, 0)]);
+    let completions: Vec<_> =
+        driver.reap(1).iter().map(|cqe| (cqe.cid, cqe.status, cqe.result)).collect();
+    assert_eq!(completions, [(cids[2], 0x280, 0), (cids[1], 0, 2), (cids[0], 0, 0)]);
 }
 
 #[test]
@@ -431,8 +432,8 @@ fn actions_on_all_zones_concern_those_they_can() {
         assert_eq!(driver.io(send(CLOSE, 2 * SIZE)).status, 0);
     };
     let states = |driver: &mut Driver| -> Vec<u8> {
-        let (_, seen) = report(driver, 0, 1024, 0);
-        seen[..4].iter().map(|zone| zone.state).collect()
+        let (_, listed) = report(driver, 0, 1024, 0);
+        listed[..4].iter().map(|zone| zone.state).collect()
     };
     break_zone(&mut driver, 3 * SIZE);
     prepare(&mut driver);
@@ -459,15 +460,15 @@ fn reports_are_partial_or_count_all() {
         assert_eq!(driver.io(send(OPEN, zone * SIZE)).status, 0);
     }
     let header = 16;
-    let (count, seen) = report(&mut driver, 0, header + 2 * 16, 0);
-    assert_eq!((count, seen.len()), (ZONES, 2));
-    let (count, seen) = report(&mut driver, 0, header + 2 * 16, 1 << 16);
-    assert_eq!((count, seen.len()), (2, 2));
-    let (count, seen) = report(&mut driver, 2 * SIZE + 1, 1024, 3 << 8);
-    assert_eq!((count, seen.len()), (2, 2), "explicitly open, from the zone of the address on");
-    assert_eq!(seen[0].pointer, 3 * SIZE);
-    let (count, seen) = report(&mut driver, 0, 1, 0);
-    assert!(seen.is_empty() && count & 0xffff_ffff == ZONES, "half of the header");
+    let (count, listed) = report(&mut driver, 0, header + 2 * 16, 0);
+    assert_eq!((count, listed.len()), (ZONES, 2));
+    let (count, listed) = report(&mut driver, 0, header + 2 * 16, 1 << 16);
+    assert_eq!((count, listed.len()), (2, 2));
+    let (count, listed) = report(&mut driver, 2 * SIZE + 1, 1024, 3 << 8);
+    assert_eq!((count, listed.len()), (2, 2), "explicitly open, from the zone of the address on");
+    assert_eq!(listed[0].pointer, 3 * SIZE);
+    let (count, listed) = report(&mut driver, 0, 1, 0);
+    assert!(listed.is_empty() && count & 0xffff_ffff == ZONES, "half of the header");
     for (sqe, status) in [
         (Sqe { cdw12: 15, cdw13: 8 << 8, ..Sqe::io(RECEIVE, 0, 1, DATA, 0) }, 0x002),
         (Sqe { cdw12: 15, cdw13: 2, ..Sqe::io(RECEIVE, 0, 1, DATA, 0) }, 0x002),
@@ -485,8 +486,8 @@ fn open_and_active_zones_are_limited() {
     let limits = Zones { max_open: Some(2), max_active: Some(3), ..zones() };
     let mut driver = driver_with(limits);
     let states = |driver: &mut Driver| -> Vec<u8> {
-        let (_, seen) = report(driver, 0, 1024, 0);
-        seen[..5].iter().map(|zone| zone.state).collect()
+        let (_, listed) = report(driver, 0, 1024, 0);
+        listed[..5].iter().map(|zone| zone.state).collect()
     };
     for zone in 0..3 {
         assert_eq!(driver.io(io(WRITE, zone * SIZE, 1)).status, 0);
@@ -534,8 +535,8 @@ fn extensions_stay_until_the_reset() {
     assert_eq!(raw[128..192], [0; 64]);
     assert_eq!(raw[256..320], [0xab; 64]);
     assert_eq!(driver.io(send(RESET, SIZE)).status, 0);
-    let (_, seen) = report(&mut driver, SIZE, 32, 1 << 16);
-    assert_eq!(seen[0], Seen { state: 1, attributes: 0, pointer: SIZE });
+    let (_, listed) = report(&mut driver, SIZE, 32, 1 << 16);
+    assert_eq!(listed[0], Seen { state: 1, attributes: 0, pointer: SIZE });
 }
 
 #[test]
@@ -547,8 +548,8 @@ fn random_write_areas_move_with_what_is_written() {
     assert_eq!(driver.io(send(OPEN | ZRWAA, SIZE)).status, 0x1b7, "there is one only");
     assert_eq!(driver.io(io(WRITE, 2 * SIZE, 1)).status, 0);
     assert_eq!(driver.io(send(OPEN | ZRWAA, 2 * SIZE)).status, 0x1b6, "not empty");
-    let (_, seen) = report(&mut driver, 0, 32, 1 << 16);
-    assert_eq!(seen[0], Seen { state: 3, attributes: 8, pointer: 0 });
+    let (_, listed) = report(&mut driver, 0, 32, 1 << 16);
+    assert_eq!(listed[0], Seen { state: 3, attributes: 8, pointer: 0 });
     let pointer = |driver: &mut Driver| zone(driver, 0).1;
     for (lba, blocks, status, after) in [
         (5, 3, 0, 0),
@@ -595,8 +596,8 @@ fn zones_that_change_by_themselves_are_told() {
     assert_eq!(driver.set_feature(0x0b, 1 << 27).status, 0);
     assert_eq!(driver.get_feature(0x0b, 0).result, 1 << 27);
     break_zone(&mut driver, 3 * SIZE);
-    let told = driver.reap(0);
-    assert_eq!((told[0].result, told[0].high), (0xbf_ef02, 1), "log BFh of namespace 1");
+    let events = driver.reap(0);
+    assert_eq!((events[0].result, events[0].high), (0xbf_ef02, 1), "log BFh of namespace 1");
     let log = |driver: &mut Driver, nsid| {
         let sqe =
             Sqe { opcode: 2, nsid, prp1: SCRATCH, cdw10: 1023 << 16 | 0xbf, ..Default::default() };

@@ -135,7 +135,7 @@ impl Both {
     fn step(&mut self, step: &Step, value: u8) {
         let access = |opcode, lba, blocks| Sqe::io(opcode, lba, blocks as u32, DATA, DATA + PAGE);
         self.driver.ram.set(DATA, &[value; 5120]);
-        let (seen, expected) = match *step {
+        let (completion, expected) = match *step {
             Step::Write { zone, from_pointer, blocks, zeroes, fails } => {
                 let written = self.model.zones[zone as usize].written;
                 let lba = (zone * SIZE + written).saturating_add_signed(from_pointer);
@@ -153,39 +153,43 @@ impl Both {
                     self.model.fail_write(at);
                     expected = Err(0x280);
                 }
-                let seen = self.io(access(0x7d, lba, blocks), fails);
+                let completion = self.io(access(0x7d, lba, blocks), fails);
                 if let Ok(at) = expected {
-                    assert_eq!((u64::from(seen.result), seen.high), (at, 0), "{step:?}");
+                    assert_eq!(
+                        (u64::from(completion.result), completion.high),
+                        (at, 0),
+                        "{step:?}"
+                    );
                 }
-                (seen, expected.map(|_| ()))
+                (completion, expected.map(|_| ()))
             }
             Step::Read { lba, blocks } => {
-                let seen = self.io(access(2, lba, blocks), false);
+                let completion = self.io(access(2, lba, blocks), false);
                 let expected = self.model.read(lba, blocks);
                 if let Ok(expected) = &expected {
                     self.compare(lba, expected);
                 }
-                (seen, expected.map(|_| ()))
+                (completion, expected.map(|_| ()))
             }
             Step::Send { zone, inside, action, all, random, fails } => {
                 let lba = zone * SIZE + inside;
                 let specific = action | u32::from(all) << 8 | u32::from(random) << 9;
-                let seen = self.io(Sqe { cdw13: specific, ..access(0x79, lba, 1) }, fails);
+                let completion = self.io(Sqe { cdw13: specific, ..access(0x79, lba, 1) }, fails);
                 let whole = all || inside == 0;
                 let expected = match whole {
                     true => self.act(zone as usize, action, all, random, fails, value),
                     false => Err(0x002),
                 };
-                (seen, expected)
+                (completion, expected)
             }
             Step::Flush { lba } => {
-                let seen = self.io(Sqe { cdw13: 0x11, ..access(0x79, lba, 1) }, false);
+                let completion = self.io(Sqe { cdw13: 0x11, ..access(0x79, lba, 1) }, false);
                 let inside = lba < ZONES * SIZE;
-                (seen, if inside { self.model.flush(lba) } else { Err(0x080) })
+                (completion, if inside { self.model.flush(lba) } else { Err(0x080) })
             }
             Step::Restart => return self.restart(),
         };
-        assert_eq!(seen.status, expected.err().unwrap_or(0), "{step:x?}");
+        assert_eq!(completion.status, expected.err().unwrap_or(0), "{step:x?}");
     }
 
     fn act(
@@ -254,8 +258,8 @@ impl Both {
                 _ => start + zone.written,
             };
             let attributes = u8::from(zone.random) << 3 | u8::from(zone.extension.is_some()) << 7;
-            let seen = (raw[1] >> 4, raw[2], word(raw, 16), word(raw, 24));
-            assert_eq!(seen, (zone.state, attributes, start, pointer), "zone {index}");
+            let reported = (raw[1] >> 4, raw[2], word(raw, 16), word(raw, 24));
+            assert_eq!(reported, (zone.state, attributes, start, pointer), "zone {index}");
             if let Some(value) = zone.extension {
                 assert_eq!(raw[64..], [value; 64], "extension {index}");
             }

@@ -115,8 +115,8 @@ pub fn check(
         budget: BUDGET,
     };
     if source.length >> header.cluster_bits >= MAX_CLUSTERS {
-        let what = "a file of more than 2^28 clusters".to_owned();
-        return Err(FormatError::Unsupported { path: path.into(), what });
+        let feature = "a file of more than 2^28 clusters".to_owned();
+        return Err(FormatError::Unsupported { path: path.into(), feature });
     }
     if let Some(format) = &header.backing_format {
         if header.backing.is_some() && !BACKING_FORMATS.contains(&format.as_str()) {
@@ -145,17 +145,17 @@ pub fn check(
 type Blocks = Vec<Option<Vec<u8>>>;
 
 impl Checker<'_> {
-    fn corrupt(&mut self, what: impl FnOnce() -> String) {
+    fn corrupt(&mut self, describe: impl FnOnce() -> String) {
         self.report.corruption_count += 1;
         if self.report.corruptions.len() < DESCRIBED {
-            self.report.corruptions.push(what());
+            self.report.corruptions.push(describe());
         }
     }
 
     fn spend(&mut self, entries: u64) -> Result<(), FormatError> {
         self.budget = self.budget.checked_sub(entries).ok_or_else(|| FormatError::Damaged {
             path: self.path.into(),
-            what: "its tables are shared more often than any disk needs".into(),
+            contradiction: "its tables are shared more often than any disk needs".into(),
         })?;
         Ok(())
     }
@@ -166,13 +166,12 @@ impl Checker<'_> {
             .map_err(|source| FormatError::Os { path: self.path.into(), source })
     }
 
-    /// Counts a use of the cluster with `offset`; `false` if it is not in the
-    /// file.
-    fn add(&mut self, offset: u64, what: &str) -> bool {
+    /// Counts a use of the cluster with `offset`; returns whether the file has it.
+    fn add(&mut self, offset: u64, name: &str) -> bool {
         let cluster = offset >> self.header.cluster_bits;
         // A cluster that was never written may begin where the file ends.
         if offset > self.source.length {
-            self.corrupt(|| format!("{what} at {offset:#x} lies behind the end of the file"));
+            self.corrupt(|| format!("{name} at {offset:#x} lies behind the end of the file"));
             return false;
         }
         let index = cluster as usize;
@@ -185,20 +184,20 @@ impl Checker<'_> {
         true
     }
 
-    fn table(&mut self, offset: u64, length: u64, what: &str) {
+    fn table(&mut self, offset: u64, length: u64, name: &str) {
         let cluster = self.header.cluster_size();
         for at in (offset..offset.saturating_add(length)).step_by(cluster as usize) {
-            if self.add(at, what) {
-                self.own(at, what);
+            if self.add(at, name) {
+                self.own(at, name);
             }
         }
     }
 
     /// Notes that a cluster holds a table used by nobody else.
-    fn own(&mut self, offset: u64, what: &str) {
+    fn own(&mut self, offset: u64, name: &str) {
         let index = (offset >> self.header.cluster_bits) as usize;
         if self.report.uses[index] > 1 {
-            self.corrupt(|| format!("{what} at {offset:#x} overlaps something else"));
+            self.corrupt(|| format!("{name} at {offset:#x} overlaps something else"));
         }
         self.metadata[index] = true;
     }
@@ -279,14 +278,16 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The flag marks a cluster that has one use, and may be changed in place.
-    fn copied(&mut self, entry: u64, blocks: &Blocks, what: &str, index: u64) {
+    /// Checks the flag of a cluster that has one use, and may be changed in place.
+    fn copied(&mut self, entry: u64, blocks: &Blocks, table: &str, index: u64) {
         if self.header.dirty() {
             return;
         }
         let refcount = self.refcount(blocks, (entry & OFFSET) >> self.header.cluster_bits);
         if (entry & COPIED != 0) != (refcount == 1) {
-            self.corrupt(|| format!("{what} {index} is {entry:#x}, with a refcount of {refcount}"));
+            self.corrupt(|| {
+                format!("{table} {index} is {entry:#x}, with a refcount of {refcount}")
+            });
         }
     }
 

@@ -18,19 +18,19 @@ pub enum FormatError {
     #[error("{}: this is no qcow2 image", .0.display())]
     NotQcow2(PathBuf),
     /// The image is of a version, or uses a feature, that is not known here.
-    #[error("{}: {what} is not supported; convert it with `qemu-img convert -O qcow2`", path.display())]
+    #[error("{}: {feature} is not supported; convert it with `qemu-img convert -O qcow2`", path.display())]
     Unsupported {
         /// The image.
         path: PathBuf,
         /// The unsupported feature.
-        what: String,
+        feature: String,
     },
     /// The image contradicts itself.
-    #[error("{}: the image is damaged: {what}", path.display())]
+    #[error("{}: the image is damaged: {contradiction}", path.display())]
     Damaged {
         /// The image.
         path: PathBuf,
         /// The first contradiction.
-        what: String,
+        contradiction: String,
     },
 }

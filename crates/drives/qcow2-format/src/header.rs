@@ -153,7 +153,7 @@ pub fn be64(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_be_bytes)
 }
 
-/// Whether a file begins as a qcow2 image does.
+/// Returns whether a file begins as a qcow2 image does.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -168,9 +168,12 @@ impl Header {
     /// A [`FormatError`] that names the field that cannot be.
     pub fn read(source: &Source, path: &Path) -> Result<Self, FormatError> {
         let os = |source| FormatError::Os { path: path.into(), source };
-        let unsupported =
-            |what: &str| FormatError::Unsupported { path: path.into(), what: what.to_owned() };
-        let damaged = |what: String| FormatError::Damaged { path: path.into(), what };
+        let unsupported = |feature: &str| FormatError::Unsupported {
+            path: path.into(),
+            feature: feature.to_owned(),
+        };
+        let damaged =
+            |contradiction: String| FormatError::Damaged { path: path.into(), contradiction };
 
         let fixed = source.bytes(0, 112).map_err(os)?;
         if layout::MAGIC.get32(&fixed) != MAGIC {
@@ -241,11 +244,11 @@ impl Header {
         damaged: &dyn Fn(String) -> FormatError,
     ) -> Result<(), FormatError> {
         let bits = self.incompatible;
-        for (bit, what) in
+        for (bit, feature) in
             [(EXTERNAL_DATA, "an external data file"), (EXTENDED_L2, "extended L2 entries")]
         {
             if bits & bit != 0 {
-                return Err(unsupported(what));
+                return Err(unsupported(feature));
             }
         }
         if bits & CORRUPT != 0 {
@@ -273,16 +276,16 @@ impl Header {
         if self.size > 1 << 56 {
             return Err(damaged(format!("a disk of {} bytes", self.size)));
         }
-        let place = |what: &str, offset: u64, bytes: u64, limit: u64| {
+        let place = |name: &str, offset: u64, bytes: u64, limit: u64| {
             let within = offset
                 .checked_add(bytes)
                 .is_some_and(|end| end <= length.next_multiple_of(cluster));
             match () {
                 () if !offset.is_multiple_of(cluster) => {
-                    Err(damaged(format!("an unaligned {what}")))
+                    Err(damaged(format!("an unaligned {name}")))
                 }
-                () if bytes > limit => Err(damaged(format!("a {what} of {bytes} bytes"))),
-                () if !within => Err(damaged(format!("a {what} behind its end"))),
+                () if bytes > limit => Err(damaged(format!("a {name} of {bytes} bytes"))),
+                () if !within => Err(damaged(format!("a {name} behind its end"))),
                 () => Ok(()),
             }
         };
@@ -311,8 +314,10 @@ impl Header {
         path: &Path,
     ) -> Result<(), FormatError> {
         let os = |source| FormatError::Os { path: path.into(), source };
-        let damaged =
-            |what: &str| FormatError::Damaged { path: path.into(), what: what.to_owned() };
+        let damaged = |contradiction: &str| FormatError::Damaged {
+            path: path.into(),
+            contradiction: contradiction.to_owned(),
+        };
         let cluster = self.cluster_size();
         if offset != 0 {
             let end = offset.checked_add(u64::from(bytes));
@@ -392,7 +397,7 @@ pub struct Snapshot {
     pub l1_entries: u32,
 }
 
-/// The internal snapshots, and how many bytes their table has.
+/// Returns the internal snapshots, and the bytes of their table.
 ///
 /// # Errors
 /// A [`FormatError`] if the table cannot be read, or contradicts itself.
@@ -402,7 +407,10 @@ pub fn snapshots(
     path: &Path,
 ) -> Result<(Vec<Snapshot>, u64), FormatError> {
     let os = |source| FormatError::Os { path: path.into(), source };
-    let damaged = |what: &str| FormatError::Damaged { path: path.into(), what: what.to_owned() };
+    let damaged = |contradiction: &str| FormatError::Damaged {
+        path: path.into(),
+        contradiction: contradiction.to_owned(),
+    };
     let mut found = Vec::new();
     if header.snapshots == 0 {
         return Ok((found, 0));

@@ -39,7 +39,7 @@ struct Cache {
 }
 
 impl Reader {
-    /// Whether a file begins as an image does.
+    /// Returns whether a file begins as an image does.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -57,8 +57,8 @@ impl Reader {
         let source = Source::new(&file).map_err(os)?;
         let header = Header::read(&source, path)?;
         if header.backing.is_some() {
-            let what = "the difference to a backing file, read alone,".to_owned();
-            return Err(FormatError::Unsupported { path: path.into(), what });
+            let feature = "the difference to a backing file, read alone,".to_owned();
+            return Err(FormatError::Unsupported { path: path.into(), feature });
         }
         let l1 = source.bytes(header.l1_offset, 8 * header.l1_entries as usize).map_err(os)?;
         let (l1, length) = (numbers(&l1), source.length);
@@ -82,8 +82,8 @@ impl Reader {
         }
         let cluster = self.header.cluster_size();
         while !into.is_empty() {
-            let left = cluster - offset % cluster;
-            let (piece, rest) = into.split_at_mut(left.min(into.len() as u64) as usize);
+            let in_cluster = cluster - offset % cluster;
+            let (piece, rest) = into.split_at_mut(in_cluster.min(into.len() as u64) as usize);
             let length = piece.len() as u64;
             self.piece(piece, offset)?;
             into = rest;

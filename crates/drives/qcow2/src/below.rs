@@ -47,10 +47,10 @@ impl<'l> Below<'l> {
         Self { lower: RefCell::new(lower), capacity }
     }
 
-    fn run(&self, command: Command, data: Vec<u8>, what: &'static str) -> io::Result<Vec<u8>> {
+    fn run(&self, command: Command, data: Vec<u8>, failure: &'static str) -> io::Result<Vec<u8>> {
         match self.lower.borrow_mut().instant(command, data) {
             (Status::Ok, data) => Ok(data),
-            _ => Err(io::Error::other(what)),
+            _ => Err(io::Error::other(failure)),
         }
     }
 }

@@ -77,9 +77,9 @@ pub fn newer_below(path: &Path) -> String {
     )
 }
 
-fn os(path: &Path, what: &'static str) -> impl FnOnce(std::io::Error) -> ImageError {
+fn os(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> ImageError {
     let path = path.to_owned();
-    move |source| ImageError::Os { path, what, source }
+    move |source| ImageError::Os { path, action, source }
 }
 
 fn open(path: &Path) -> Result<File, ImageError> {
@@ -148,7 +148,7 @@ fn backing_format(header: &Header, path: &Path) -> Result<Option<Format>, ImageE
         Some("raw" | "file" | "host_device") => Ok(Some(Format::Raw)),
         Some(other) => Err(ImageError::Unsupported {
             path: path.into(),
-            what: format!("a backing file of the format `{other}`"),
+            feature: format!("a backing file of the format `{other}`"),
         }),
     }
 }
@@ -159,7 +159,7 @@ pub(crate) fn inspect(links: Vec<Link>) -> Result<Found, ImageError> {
     inspect_with(links, examine)
 }
 
-/// The same, where `first` reads and checks the topmost file.
+/// As [`inspect`], where `first` reads and checks the topmost file.
 pub(crate) fn inspect_with(
     links: Vec<Link>,
     first: impl Fn(&Path) -> Result<Examined, ImageError>,
@@ -173,12 +173,15 @@ pub(crate) fn inspect_with(
             0 => first(&link.path)?,
             _ => examine(&link.path)?,
         };
-        if let Some(what) = report.corruptions.first() {
-            return Err(ImageError::Damaged { path: link.path.clone(), what: what.clone() });
+        if let Some(corruption) = report.corruptions.first() {
+            return Err(ImageError::Damaged {
+                path: link.path.clone(),
+                contradiction: corruption.clone(),
+            });
         }
         if header.compression != Compression::Deflate {
-            let what = "compression other than deflate".to_owned();
-            return Err(ImageError::Unsupported { path: link.path.clone(), what });
+            let feature = "compression other than deflate".to_owned();
+            return Err(ImageError::Unsupported { path: link.path.clone(), feature });
         }
         if depth > 0 && header.dirty() {
             return Err(ImageError::Dirty(link.path.clone()));

@@ -48,7 +48,7 @@ impl Default for CreateOptions {
     }
 }
 
-/// Makes an image at `path`, where there is no file yet.
+/// Makes an image at `path`, which does not exist yet.
 ///
 /// # Errors
 /// An [`ImageError`] that names the file or the value, and the remedy.
@@ -71,7 +71,7 @@ pub fn create(path: &Path, options: &CreateOptions) -> Result<(), ImageError> {
             stasis_block::units::format_size(most)
         ));
     }
-    let os = |what| move |source| ImageError::Os { path: path.into(), what, source };
+    let os = |action| move |source| ImageError::Os { path: path.into(), action, source };
     File::options().write(true).create_new(true).open(path).map_err(os("make it"))?;
     let made = write(path, options, bits, size, backing);
     if made.is_err() {
@@ -92,14 +92,14 @@ pub(crate) fn largest(cluster: u64) -> u64 {
 
 type Backing = Option<(String, String)>;
 
-/// The disk's size, and the file below as the header has it.
+/// Returns the disk's size, and the file below as the header has it.
 fn below(path: &Path, options: &CreateOptions) -> Result<(u64, Backing), ImageError> {
     let missing = || ImageError::Value("a new image needs a size, such as 10GiB".into());
     let Some((name, format)) = &options.backing else {
         return Ok((options.size.ok_or_else(missing)?, None));
     };
     let at = path.parent().unwrap_or(Path::new("")).join(name);
-    let os = |source| ImageError::Os { path: at.clone(), what: "read it", source };
+    let os = |source| ImageError::Os { path: at.clone(), action: "read it", source };
     let file = File::open(&at)
         .map_err(|_| ImageError::MissingBacking { path: path.into(), backing: at.clone() })?;
     let source = Source::new(&file).map_err(os)?;

@@ -13,12 +13,12 @@ pub enum ImageError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// A file cannot be read or written.
-    #[error("{}: cannot {what}: {source}", path.display())]
+    #[error("{}: cannot {action}: {source}", path.display())]
     Os {
         /// The file.
         path: PathBuf,
         /// The attempted action.
-        what: &'static str,
+        action: &'static str,
         /// The operating system's error.
         source: io::Error,
     },
@@ -30,20 +30,20 @@ pub enum ImageError {
     )]
     NotQcow2(PathBuf),
     /// The image is of a version, or uses a feature, that is not known here.
-    #[error("{}: {what} is not supported; convert it with `qemu-img convert -O qcow2`", path.display())]
+    #[error("{}: {feature} is not supported; convert it with `qemu-img convert -O qcow2`", path.display())]
     Unsupported {
         /// The image.
         path: PathBuf,
         /// The unsupported feature.
-        what: String,
+        feature: String,
     },
     /// The image contradicts itself.
-    #[error("{}: the image is damaged: {what}; see `stasis image check {}`", path.display(), path.display())]
+    #[error("{}: the image is damaged: {contradiction}; see `stasis image check {}`", path.display(), path.display())]
     Damaged {
         /// The image.
         path: PathBuf,
         /// The first contradiction.
-        what: String,
+        contradiction: String,
     },
     /// A backing file is missing.
     #[error(
@@ -118,10 +118,10 @@ pub enum ImageError {
 impl From<FormatError> for ImageError {
     fn from(error: FormatError) -> Self {
         match error {
-            FormatError::Os { path, source } => Self::Os { path, what: "read it", source },
+            FormatError::Os { path, source } => Self::Os { path, action: "read it", source },
             FormatError::NotQcow2(path) => Self::NotQcow2(path),
-            FormatError::Unsupported { path, what } => Self::Unsupported { path, what },
-            FormatError::Damaged { path, what } => Self::Damaged { path, what },
+            FormatError::Unsupported { path, feature } => Self::Unsupported { path, feature },
+            FormatError::Damaged { path, contradiction } => Self::Damaged { path, contradiction },
         }
     }
 }

@@ -47,7 +47,7 @@ impl<'a> Job<'a> {
             let writes = group.writes.into_iter().map(|write| self.core.submit(write));
             self.writes.extend(writes);
             if group.fresh {
-                // Nothing may point to data for which there is no room.
+                // Nothing may point to data without room.
                 finish(std::mem::take(&mut self.writes)).await?;
             }
         }

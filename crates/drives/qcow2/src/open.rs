@@ -166,8 +166,8 @@ fn find_for(
     let places: Vec<_> = medium.places().collect();
     if access != Access::Read {
         if found.header.bitmaps() {
-            let what = "a bitmap of changed blocks".to_owned();
-            return Err(ImageError::Unsupported { path: found.links[0].path.clone(), what });
+            let feature = "a bitmap of changed blocks".to_owned();
+            return Err(ImageError::Unsupported { path: found.links[0].path.clone(), feature });
         }
         if access == Access::Keep {
             if needs_recovery(&found, places[0].1) {
@@ -185,7 +185,7 @@ fn find_for(
 
 /// Length of a file in bytes.
 fn length(path: &Path) -> Result<u64, ImageError> {
-    let os = |source| ImageError::Os { path: path.to_owned(), what: "read it", source };
+    let os = |source| ImageError::Os { path: path.to_owned(), action: "read it", source };
     let file = std::fs::File::open(path).map_err(os)?;
     Ok(Source::new(&file).map_err(os)?.length)
 }
@@ -243,7 +243,7 @@ impl Files {
         if !found.header.dirty() && repair::reaches(&found.header, room) {
             return Ok(found);
         }
-        let os = |source| ImageError::Os { path: path.clone(), what: "repair it", source };
+        let os = |source| ImageError::Os { path: path.clone(), action: "repair it", source };
         repair::rewrite(&below, &found, room, (length, room)).map_err(os)?;
         Ok(inspect()?.0)
     }
@@ -411,7 +411,7 @@ impl Opening {
         }
     }
 
-    /// Marks in the image's header that there is a log.
+    /// Marks the image's header: a log exists.
     fn mark(&self, lower: &mut dyn Layer, shared: &Shared) -> Result<(), ImageError> {
         let Some(Write { offset, data }) = shared.lock().tables.log() else { return Ok(()) };
         let command = Command::new(Operation::Write, offset, data.len() as u64);
@@ -421,8 +421,8 @@ impl Opening {
         }
     }
 
-    fn failed(&self, what: &str) -> ImageError {
-        ImageError::Format { path: self.path(), source: std::io::Error::other(what) }
+    fn failed(&self, reason: &str) -> ImageError {
+        ImageError::Format { path: self.path(), source: std::io::Error::other(reason) }
     }
 
     /// Takes over the tables that have to be known from the beginning.
@@ -482,7 +482,7 @@ pub fn largest_length(links: &[Link]) -> Result<u64, ImageError> {
 pub fn make_room(links: &[Link]) -> Result<(), ImageError> {
     let found = chain::inspect(links.to_vec())?;
     let path = &found.links[0].path;
-    let os = |source| ImageError::Os { path: path.clone(), what: "enlarge it", source };
+    let os = |source| ImageError::Os { path: path.clone(), action: "enlarge it", source };
     let file = std::fs::File::options().write(true).open(path).map_err(os)?;
     let length = Source::new(&file).map_err(os)?.length;
     let room = room(&found, length, found.header.size);
@@ -502,7 +502,7 @@ pub fn make_room(links: &[Link]) -> Result<(), ImageError> {
 /// An [`ImageError`] that names the file.
 pub fn trim(path: &Path) -> Result<(), ImageError> {
     let (_, report, _) = chain::examine(path)?;
-    let os = |source| ImageError::Os { path: path.into(), what: "shorten it", source };
+    let os = |source| ImageError::Os { path: path.into(), action: "shorten it", source };
     let file = std::fs::File::options().write(true).open(path).map_err(os)?;
     let metadata = file.metadata().map_err(os)?;
     if metadata.is_file() && report.is_sound() && report.end < metadata.len() {

@@ -191,7 +191,7 @@ fn le32(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes)
 }
 
-/// Returns whether the image's header says that there is a log.
+/// Returns whether the image's header marks a log.
 pub(crate) fn is_marked(header: &Header) -> bool {
     header.autoclear & LOGGED != 0
 }
@@ -203,9 +203,9 @@ pub(crate) fn is_marked(header: &Header) -> bool {
 /// An [`ImageError`] that names the file that cannot be read or written.
 pub(crate) fn recover(image: &Path, header: &Header) -> Result<bool, ImageError> {
     let path = path_of(image);
-    let os = |path: &Path, what| {
+    let os = |path: &Path, action| {
         let path = path.to_owned();
-        move |source| ImageError::Os { path, what, source }
+        move |source| ImageError::Os { path, action, source }
     };
     let logged = is_marked(header);
     let log = match File::options().read(true).write(true).open(&path) {

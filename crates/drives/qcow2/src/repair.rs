@@ -24,7 +24,7 @@ pub(crate) fn reaches(header: &Header, room: u64) -> bool {
 /// them.
 pub(crate) fn refcounts(found: &Found, room: u64) -> Result<(), ImageError> {
     let path = &found.links[0].path;
-    let os = |source| ImageError::Os { path: path.clone(), what: "repair it", source };
+    let os = |source| ImageError::Os { path: path.clone(), action: "repair it", source };
     let file = File::options().read(true).write(true).open(path).map_err(os)?;
     let length = Source::new(&file).map_err(os)?.length;
     rewrite(&file, found, room, (length, u64::MAX)).map_err(os)

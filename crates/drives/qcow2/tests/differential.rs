@@ -425,7 +425,7 @@ fn version_2_keeps_its_header() {
     bytes[79] = 2;
     std::fs::write(&top, &bytes).unwrap();
     let (_, report, _) = check(&top).unwrap();
-    assert!(report.corruptions.iter().any(|what| what.contains("`ra`")), "{report:?}");
+    assert!(report.corruptions.iter().any(|corruption| corruption.contains("`ra`")), "{report:?}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use stasis_scheduler::{LimitSpec, QueueSpec, SchedulerSpec, KINDS};
 
 const SIZE: u64 = 8 << 20;
 
-/// When the model got each command and completed it.
+/// Times when the model got each command and completed it.
 type Times = Rc<RefCell<BTreeSet<(Nanos, Nanos)>>>;
 
 struct Noted {
@@ -42,7 +42,7 @@ impl Decorator for Noted {
     }
 }
 
-/// What is before the drive, and its faults.
+/// Limits in front of the drive, and its faults.
 fn limits() -> impl Strategy<Value = LimitSpec> {
     let rate = |rate: u64| Rate::per_second(rate << 20);
     (prop::option::of(500u32..5000), prop::option::of((1u64..200).prop_map(rate)))

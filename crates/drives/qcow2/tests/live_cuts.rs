@@ -21,17 +21,18 @@ impl Possible {
         &mut self.0[first..first + (command.length / SECTOR) as usize]
     }
 
-    /// After a power cut: the image holds one of them. Returns how many sectors had a choice.
-    fn check(&mut self, image: &mut dyn Layer, what: &str) -> usize {
+    /// Checks that the image holds a possible state after a power cut. Returns the sectors with a
+    /// choice.
+    fn check(&mut self, image: &mut dyn Layer, case: &str) -> usize {
         let choices = self.0.iter().filter(|possible| possible.len() > 1).count();
         let read = Command::new(Operation::Read, 0, DISK);
         let (status, data) = image.instant(read, vec![1; DISK as usize]);
-        assert_eq!(status, Status::Ok, "{what}");
+        assert_eq!(status, Status::Ok, "{case}");
         for (index, (sector, possible)) in data.chunks(SECTOR as usize).zip(&mut self.0).enumerate()
         {
             let value = sector[0];
-            assert!(sector.iter().all(|byte| *byte == value), "{what}: sector {index} is torn");
-            assert!(possible.contains(&value), "{what}: sector {index}: {value} of {possible:?}");
+            assert!(sector.iter().all(|byte| *byte == value), "{case}: sector {index} is torn");
+            assert!(possible.contains(&value), "{case}: sector {index}: {value} of {possible:?}");
             *possible = [value].into();
         }
         choices
@@ -79,7 +80,7 @@ fn cuts(
         let mut random = random(seed);
         let (mut now, mut tag, mut done) = (0, 0, Vec::new());
         for cut in 0..6 {
-            let what = format!("{options} {durability:?} seed {seed} cut {cut}");
+            let case = format!("{options} {durability:?} seed {seed} cut {cut}");
             let mut unflushed: Vec<(Command, u8)> = Vec::new();
             // Writes one after the other, so that the newest of a sector is known, and flushes; then
             // some that are under way at the cut.
@@ -117,9 +118,9 @@ fn cuts(
                 _ => Sampling::Random(random(u64::MAX)),
             };
             assert!(image.control().cut_power(now, sampling).is_none());
-            assert!(image.control().take_error().is_none(), "{what}");
-            assert_eq!(image.in_flight(), 0, "{what}");
-            lost += possible.check(&mut image, &what);
+            assert!(image.control().take_error().is_none(), "{case}");
+            assert_eq!(image.in_flight(), 0, "{case}");
+            lost += possible.check(&mut image, &case);
         }
         let mut last = possible.0.iter().map(|one| *one.first().unwrap());
         all.push(last.clone().collect());
@@ -179,7 +180,7 @@ fn an_image_goes_on_from_what_a_cut_has_left() {
 #[test]
 fn an_image_that_is_kept_goes_on_as_one_that_is_written() {
     for (options, seeds) in KINDS {
-        let of = |file| cuts(options, Durability::Flush, seeds.clone(), file);
-        assert!(of(File::HasRoom) == of(File::IsKept), "{options}");
+        let cuts_of = |file| cuts(options, Durability::Flush, seeds.clone(), file);
+        assert!(cuts_of(File::HasRoom) == cuts_of(File::IsKept), "{options}");
     }
 }

@@ -17,7 +17,7 @@ type Seen = Vec<bool>;
 
 struct Watched {
     lower: Drive,
-    seen: Rc<RefCell<Seen>>,
+    urgencies: Rc<RefCell<Seen>>,
 }
 
 impl Decorator for Watched {
@@ -30,7 +30,7 @@ impl Decorator for Watched {
     }
 
     fn submit(&mut self, now: Nanos, request: Request) {
-        self.seen.borrow_mut().push(request.urgent);
+        self.urgencies.borrow_mut().push(request.urgent);
         Layer::submit(&mut self.lower, now, request);
     }
 }
@@ -41,22 +41,22 @@ fn an_urgent_read_is_urgent_below() {
     let path = name(&folder, "d.qcow2");
     create(&path, &CreateOptions { size: Some(8 << 20), ..CreateOptions::default() }).unwrap();
     let (opening, medium) = open_files(&path, true, &options()).unwrap();
-    let seen = Rc::<RefCell<Seen>>::default();
+    let urgencies = Rc::<RefCell<Seen>>::default();
     let drive = Drive::new(0, "d".into(), Latencies::new(1), medium);
-    let watched = Watched { lower: drive, seen: Rc::clone(&seen) };
+    let watched = Watched { lower: drive, urgencies: Rc::clone(&urgencies) };
     let image = opening.open(Box::new(watched), settings(Durability::Flush)).unwrap();
     let mut driver = Driver::new(image);
     driver.write(4 << 20, vec![7; 4096]);
     driver.flush();
-    assert!(!seen.borrow().contains(&true), "nothing was urgent");
-    seen.borrow_mut().clear();
+    assert!(!urgencies.borrow().contains(&true), "nothing was urgent");
+    urgencies.borrow_mut().clear();
 
     let read = Command::new(Operation::Read, 4 << 20, 4096);
     let urgent = Request { urgent: true, ..Request::new(1_000, read, vec![0; 4096]) };
     driver.layer.submit(driver.now, urgent);
     assert_eq!(driver.wait(1_000).data, vec![7; 4096]);
-    assert_eq!(*seen.borrow(), [true]);
+    assert_eq!(*urgencies.borrow(), [true]);
     // It holds for one command.
     driver.run(read, vec![0; 4096]);
-    assert_eq!(*seen.borrow(), [true, false]);
+    assert_eq!(*urgencies.borrow(), [true, false]);
 }

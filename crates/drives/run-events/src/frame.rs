@@ -125,7 +125,7 @@ pub fn encode(event: &RunEvent, out: &mut Vec<u8>) {
     }
 }
 
-/// The longest cut of `text` that is no more than `limit` bytes and whole.
+/// Returns the longest beginning of `text` of at most `limit` bytes that ends between characters.
 fn floor_char_boundary(text: &str, limit: usize) -> usize {
     let mut cut = text.len().min(limit);
     while !text.is_char_boundary(cut) {
@@ -264,7 +264,7 @@ mod tests {
         });
         let span = (any::<[u32; 3]>(), any::<u16>(), any::<[u64; 4]>(), any::<[u8; 4]>()).prop_map(
             |([track, block, page], lane, [begin, end, number, bytes], words)| {
-                let [what, step, cause, purpose] = words.map(usize::from);
+                let [activity, step, cause, purpose] = words.map(usize::from);
                 let purpose = Purpose::ALL[purpose % Purpose::ALL.len()];
                 let whom = Whom { purpose, number: bytes, commands: page };
                 Span {
@@ -276,7 +276,7 @@ mod tests {
                     page,
                     bytes,
                     whom,
-                    ..Span::new(track, What::ALL[what % What::ALL.len()], begin, end)
+                    ..Span::new(track, What::ALL[activity % What::ALL.len()], begin, end)
                 }
             },
         );
@@ -355,12 +355,12 @@ mod tests {
             let mut stream = Vec::new();
             for event in &all { encode(event, &mut stream); }
             let mut decoder = Decoder::new();
-            let mut seen = Vec::new();
+            let mut decoded = Vec::new();
             for bytes in stream.chunks(piece) {
                 decoder.push(bytes);
-                while let Some(event) = decoder.next_event().unwrap() { seen.push(event); }
+                while let Some(event) = decoder.next_event().unwrap() { decoded.push(event); }
             }
-            prop_assert_eq!(seen, all);
+            prop_assert_eq!(decoded, all);
         }
 
         #[test]

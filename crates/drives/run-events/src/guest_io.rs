@@ -105,7 +105,7 @@ pub struct GuestIo {
 
 /// Bytes of a thread's name (Linux, TASK_COMM_LEN).
 pub const THREAD_NAME: usize = 16;
-/// For a time that there is not.
+/// Stands for a missing time.
 const NEVER: u64 = u64::MAX;
 /// Bytes before the frames.
 const HEAD: usize = 2 + 8 + 1 + THREAD_NAME + 7 * 8 + 2;

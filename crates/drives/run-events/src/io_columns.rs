@@ -277,13 +277,13 @@ impl IoRecord {
         Command { operation, offset, length: bytes, fua, source, stream, priority }
     }
 
-    /// When the model got its command, as far as the layers' times tell (ns).
+    /// Returns the time when the model got its command, as far as the layers' times tell (ns).
     pub fn model_begin(&self) -> Nanos {
         let before = self.image.saturating_add(self.limited).saturating_add(self.scheduled);
         self.submit.saturating_add(before)
     }
 
-    /// When the model completed its command, likewise (ns).
+    /// Returns the time when the model completed its command, likewise (ns).
     pub fn model_end(&self) -> Nanos {
         self.target.saturating_sub(self.fault)
     }

@@ -5,7 +5,7 @@ use stasis_block::clock::Nanos;
 
 use crate::KernelPlaces;
 
-/// The samples to take of a run, and the other times that are told without taking any.
+/// The samples to take of a run, and the other times that are reported without samples.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileJob {
     /// Virtual time between two samples of a processor (ns), at least 1; None for none.

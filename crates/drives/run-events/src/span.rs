@@ -7,7 +7,7 @@ pub(crate) const ENCODED: usize = 70;
 
 /// Appends a span.
 pub(crate) fn encode(span: &Span, out: &mut Vec<u8>) {
-    let &Span { track, lane, what, step, cause, begin, end, number, .. } = span;
+    let &Span { track, lane, activity, step, cause, begin, end, number, .. } = span;
     let &Span { block, page, bytes, offset, whom, .. } = span;
     for field in [begin, end, number, bytes, offset, whom.number] {
         out.extend_from_slice(&field.to_le_bytes());
@@ -16,7 +16,7 @@ pub(crate) fn encode(span: &Span, out: &mut Vec<u8>) {
         out.extend_from_slice(&field.to_le_bytes());
     }
     out.extend_from_slice(&lane.to_le_bytes());
-    out.extend_from_slice(&[what as u8, step as u8, cause as u8, whom.purpose as u8]);
+    out.extend_from_slice(&[activity as u8, step as u8, cause as u8, whom.purpose as u8]);
 }
 
 /// The span of these bytes; `None` if a number in it names nothing.
@@ -32,7 +32,7 @@ pub(crate) fn decode(bytes: &[u8; ENCODED]) -> Option<Span> {
     Some(Span {
         track: word(0),
         lane: u16::from_le_bytes([bytes[64], bytes[65]]),
-        what: What::ALL.get(usize::from(bytes[66])).copied()?,
+        activity: What::ALL.get(usize::from(bytes[66])).copied()?,
         step: Step::ALL.get(usize::from(bytes[67])).copied()?,
         cause: Cause::ALL.get(usize::from(bytes[68])).copied()?,
         begin: long(0),

@@ -34,7 +34,7 @@ struct Behind {
 struct Waiting {
     queue: QueueId,
     barrier: bool,
-    // How long it has waited for its queue's limit before (ns).
+    // Earlier wait for the queue's limit (ns).
     limited: Nanos,
 }
 
@@ -43,7 +43,7 @@ struct Waiting {
 pub struct Dispatched {
     /// Its name.
     pub tag: Tag,
-    /// How long it has waited for its queue's limit (ns).
+    /// Wait for the queue's limit (ns).
     pub limited: Nanos,
 }
 

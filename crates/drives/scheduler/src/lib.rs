@@ -97,7 +97,7 @@ pub struct QueuedRequest {
     pub urgent: bool,
     /// The priority it came with, if any: its queue's from then on.
     pub priority: Option<Priority>,
-    /// How long it has waited for its queue's limit (ns).
+    /// Wait for the queue's limit (ns).
     pub limited: Nanos,
 }
 
@@ -179,7 +179,7 @@ pub trait Scheduler: Send {
         GroupId(0)
     }
 
-    /// A new queue. A group that there is not is no group.
+    /// Makes a queue. An unknown group means none.
     fn create(&mut self, now: Nanos, spec: &QueueSpec) -> QueueId;
 
     /// The queue takes no more requests, and goes when those it has are done.

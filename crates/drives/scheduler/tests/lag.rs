@@ -97,7 +97,7 @@ impl Watch {
             // B_i (1 - phi) is the amount it may have been ahead, B phi the amount it may be behind
             // at a budget's end, B_i (1 - phi) the rest of the budget: all in parts of a sector,
             // one over the sum of all weights.
-            let share = |of: u64, weight: u64| i128::from(of) * i128::from(weight);
+            let share = |size: u64, weight: u64| i128::from(size) * i128::from(weight);
             let own = share(queue.largest, self.total - queue.weight);
             let others = share(most, queue.weight);
             let bound = if ends && at == owner { own + others } else { 2 * own + others };

@@ -140,11 +140,11 @@ proptest! {
         }).collect();
         let mut owners = vec![usize::MAX];
         let mut add = |scheduler: &mut dyn Scheduler, now, at: usize, tag: u32| {
-            let (_, _, _, what, helped) = others[at];
+            let (_, _, _, kind, helped) = others[at];
             if helped {
                 scheduler.help(now, ids[at], true);
             }
-            let command = match what {
+            let command = match kind {
                 0 => Command::flush(),
                 1 => Command::new(Operation::Read, place, 4096),
                 2 => Command::new(Operation::Write, numbers.next(1 << 30), 65_536),
@@ -241,8 +241,8 @@ proptest! {
             }
             for _ in 0..pause {
                 for tag in waiting.keys().copied().collect::<Vec<_>>() {
-                    let (reads, late, left) = waiting[&tag];
-                    if late <= now && left.is_none() {
+                    let (reads, late, overtakings) = waiting[&tag];
+                    if late <= now && overtakings.is_none() {
                         let elders = waiting.range(..tag).filter(|other| other.1.0 == reads).count();
                         // For a batch of reads one of writes at most; for one of
                         // writes, as many of reads as may starve them.
@@ -254,10 +254,10 @@ proptest! {
                 let Some(sent) = deadline.dispatch(now) else { break };
                 deadline.complete(now, sent);
                 waiting.remove(&sent);
-                for (tag, (.., left)) in &mut waiting {
-                    if let Some(left) = left {
-                        prop_assert!(*left > 0, "{tag} is overtaken again");
-                        *left -= 1;
+                for (tag, (.., overtakings)) in &mut waiting {
+                    if let Some(overtakings) = overtakings {
+                        prop_assert!(*overtakings > 0, "{tag} is overtaken again");
+                        *overtakings -= 1;
                     }
                 }
                 now += step;

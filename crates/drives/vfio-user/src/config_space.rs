@@ -40,7 +40,7 @@ impl ConfigSpace {
     /// Makes the space of a function with `vectors` MSI-X vectors, at least one.
     pub fn new(vectors: u16) -> Self {
         let (mut bytes, mut writable) = ([0; SIZE], [0; SIZE]);
-        let mut put = |at: usize, of: &[u8]| bytes[at..at + of.len()].copy_from_slice(of);
+        let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
         put(0, &stasis_nvme::VENDOR_ID.to_le_bytes());
         put(2, &DEVICE.to_le_bytes());
         put(STATUS, &[HAS_CAPABILITIES]);
@@ -56,7 +56,8 @@ impl ConfigSpace {
         // In BAR 0, which is the number in the low bits.
         put(MSIX + 4, &(TABLE as u32).to_le_bytes());
         put(MSIX + 8, &(PENDING as u32).to_le_bytes());
-        let mut allow = |at: usize, of: &[u8]| writable[at..at + of.len()].copy_from_slice(of);
+        let mut allow =
+            |at: usize, mask: &[u8]| writable[at..at + mask.len()].copy_from_slice(mask);
         allow(COMMAND, &COMMAND_BITS.to_le_bytes());
         allow(BAR, &(!(BAR0_SIZE - 1)).to_le_bytes());
         allow(LINE, &[0xff]);

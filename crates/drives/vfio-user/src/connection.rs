@@ -60,7 +60,7 @@ impl<F> Default for Connection<F> {
 }
 
 fn u16_at(raw: &[u8], at: usize) -> u16 {
-    raw.get(at..at + 2).map_or(0, |of| u16::from_le_bytes([of[0], of[1]]))
+    raw.get(at..at + 2).map_or(0, |pair| u16::from_le_bytes([pair[0], pair[1]]))
 }
 
 fn u32_at(raw: &[u8], at: usize) -> u32 {
@@ -176,7 +176,7 @@ mod tests {
         raw
     }
 
-    /// The messages of a stream that is given in pieces, and its fault.
+    /// Returns the messages of a stream that is given in pieces, and its fault.
     fn all(stream: &[u8], piece: usize) -> (Vec<Message<u8>>, Option<Fault>) {
         let mut connection = Connection::default();
         let (mut rest, mut messages) = (stream, Vec::new());
@@ -184,7 +184,7 @@ mod tests {
             let (now, later) = rest.split_at(connection.wants().min(piece).min(rest.len()));
             rest = later;
             match connection.receive(now, []) {
-                Ok(of) => messages.extend(of),
+                Ok(received) => messages.extend(received),
                 Err(fault) => return (messages, Some(fault)),
             }
         }

@@ -35,10 +35,10 @@ pub enum Handled<F> {
     Map(DmaMap, Option<F>),
     /// The carrier is to forget memory, and to answer with this.
     Unmap(DmaUnmap, Payload),
-    /// The carrier is to connect vectors that there are, or to disconnect them, and to answer with
+    /// The carrier is to connect existing vectors, or to disconnect them, and to answer with
     /// nothing.
     SetVectors(Vectors<F>),
-    /// The carrier is to signal vectors that there are, and to answer with nothing.
+    /// The carrier is to signal existing vectors, and to answer with nothing.
     Signal(Vec<u16>),
 }
 
@@ -61,16 +61,16 @@ pub struct Device {
     table: Vec<u8>,
     /// Vectors that were to be signalled while nothing was connected, a bit for each.
     pending: u128,
-    /// Doorbells as they were last seen.
-    seen: Vec<u32>,
+    /// Last values of the doorbells.
+    last: Vec<u32>,
     /// True if clients map the doorbells.
     mapped: bool,
     accesses: u64,
 }
 
 impl Device {
-    /// The device of a controller on PCIe, as after power was switched on. `mapped`: clients map the
-    /// doorbells, which the carrier looks for; otherwise each ringing is a message.
+    /// Makes the device of a controller on PCIe, as after power was switched on. `mapped`: clients
+    /// map the doorbells, which the carrier looks for; otherwise each ringing is a message.
     pub fn new(subsystem: &Subsystem, id: ControllerId, mapped: bool) -> Self {
         let vectors = subsystem.vectors();
         Self {
@@ -81,7 +81,7 @@ impl Device {
             pending: 0,
             // A pair of doorbells for each queue pair, of which there is one more than vectors of
             // I/O queues: as many as vectors.
-            seen: vec![0; 2 * usize::from(vectors)],
+            last: vec![0; 2 * usize::from(vectors)],
             mapped,
             accesses: 0,
         }
@@ -112,7 +112,7 @@ impl Device {
         self.accesses
     }
 
-    /// Everything as after power was switched on.
+    /// Resets everything, as after power was switched on.
     pub fn reset(&mut self, subsystem: &mut Subsystem, doorbells: &dyn Doorbells) {
         if let Some(mut controller) = subsystem.controller(self.id) {
             controller.reset_function();
@@ -121,9 +121,9 @@ impl Device {
         self.space.reset();
         self.table.fill(0);
         self.pending = 0;
-        for (index, seen) in self.seen.iter_mut().enumerate() {
+        for (index, last) in self.last.iter_mut().enumerate() {
             doorbells.write(index, 0);
-            *seen = 0;
+            *last = 0;
         }
     }
 
@@ -131,7 +131,7 @@ impl Device {
     /// [`Subsystem::waiting`] names them.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The reason of the refusal.
     pub fn handle<F>(
         &mut self,
         drive: &mut Drive,
@@ -163,8 +163,8 @@ impl Device {
             Request::NoVectors => Payload::new(),
             Request::Trigger(vectors) => {
                 if vectors.iter().any(|&vector| vector >= self.vectors) {
-                    let what = "vectors that there are not";
-                    return Err(Refusal::Message { command: command::SET_IRQS, what });
+                    let fault = "vectors that there are not";
+                    return Err(Refusal::Message { command: command::SET_IRQS, fault });
                 }
                 return Ok(Handled::Signal(vectors));
             }
@@ -196,8 +196,8 @@ impl Device {
         }
         let end = u32::from(vectors.start) + u32::from(vectors.count);
         if end > u32::from(there) {
-            let what = "vectors that there are not";
-            return Err(Refusal::Message { command: command::SET_IRQS, what });
+            let fault = "vectors that there are not";
+            return Err(Refusal::Message { command: command::SET_IRQS, fault });
         }
         Ok(Handled::SetVectors(vectors))
     }
@@ -217,7 +217,7 @@ impl Device {
             TABLE..PENDING => copy(&self.table, offset - TABLE, into),
             PENDING.. => copy(&self.pending.to_le_bytes(), offset - PENDING, into),
             DOORBELLS.. if self.mapped => {
-                let mut words = vec![0; self.seen.len()];
+                let mut words = vec![0; self.last.len()];
                 doorbells.read(&mut words);
                 let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
                 copy(&bytes, offset - DOORBELLS, into);
@@ -272,7 +272,7 @@ impl Device {
 
     /// Returns whether a doorbell was rung in mapped memory.
     pub fn is_rung(&self, subsystem: &Subsystem, doorbells: &dyn Doorbells) -> bool {
-        self.is_polled(subsystem) && doorbells.differ(&self.seen)
+        self.is_polled(subsystem) && doorbells.differ(&self.last)
     }
 
     /// Looks for the doorbells that were rung in mapped memory, and fetches the commands that they
@@ -287,11 +287,11 @@ impl Device {
             return false;
         }
         let mut now = [0; 2 * MAX_PAIRS];
-        let words = self.seen.len().min(now.len());
+        let words = self.last.len().min(now.len());
         doorbells.read(&mut now[..words]);
         let mut any = false;
         for (index, &value) in now[..words].iter().enumerate() {
-            if std::mem::replace(&mut self.seen[index], value) != value {
+            if std::mem::replace(&mut self.last[index], value) != value {
                 any = true;
                 let offset = DOORBELLS + 4 * index as u64;
                 self.register(drive, memory, offset, &value.to_le_bytes());
@@ -306,9 +306,9 @@ impl Device {
         let Some(mut controller) = subsystem.controller(self.id) else { return };
         while let Some(offset) = controller.pop_stale_doorbell() {
             let index = (offset - DOORBELLS) as usize / 4;
-            if let Some(seen) = self.seen.get_mut(index) {
-                if *seen != 0 {
-                    doorbells.clear(index, std::mem::take(seen));
+            if let Some(last) = self.last.get_mut(index) {
+                if *last != 0 {
+                    doorbells.clear(index, std::mem::take(last));
                 }
             }
         }

@@ -5,12 +5,12 @@ pub trait Doorbells {
     /// Reads the first words, as many as there is room for; later accesses to memory come after.
     fn read(&self, into: &mut [u32]);
 
-    /// Returns whether the first words differ from `seen`.
-    fn differ(&self, seen: &[u32]) -> bool;
+    /// Returns whether the first words differ from `known`.
+    fn differ(&self, known: &[u32]) -> bool;
 
     /// Writes a word.
     fn write(&self, index: usize, value: u32);
 
-    /// Writes 0 to a word, unless it is another one than `seen` by now.
-    fn clear(&self, index: usize, seen: u32);
+    /// Writes 0 to a word, unless its value is no longer `expected`.
+    fn clear(&self, index: usize, expected: u32);
 }

@@ -20,21 +20,21 @@ pub enum Fault {
     Descriptors,
 }
 
-/// Why a request is refused. The client gets an errno.
+/// Reason of a refused request. The client gets an errno.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A command that there is not.
+    /// An unknown command.
     #[error("command {0} is not supported")]
     Command(u16),
     /// A message whose length or fields contradict each other.
-    #[error("command {command}: {what}")]
+    #[error("command {command}: {fault}")]
     Message {
         /// The command.
         command: u16,
         /// Its fault.
-        what: &'static str,
+        fault: &'static str,
     },
-    /// A region or kind of interrupt that there is not.
+    /// A missing region or kind of interrupt.
     #[error("command {command}: index {index}, which there is not")]
     Index {
         /// The command.

@@ -13,8 +13,8 @@ pub type Payload = Vec<u8>;
 /// descriptors may be lower.
 pub const MAX_PIECES: usize = 64;
 
-fn words(of: &[u32]) -> Payload {
-    of.iter().flat_map(|word| word.to_le_bytes()).collect()
+fn words(numbers: &[u32]) -> Payload {
+    numbers.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
 /// The version of the protocol, 0.0, and of the capabilities that the client proposed those that

@@ -114,8 +114,8 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    fn refusal(&self, what: &'static str) -> Refusal {
-        Refusal::Message { command: self.command, what }
+    fn refusal(&self, fault: &'static str) -> Refusal {
+        Refusal::Message { command: self.command, fault }
     }
 
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {

@@ -207,7 +207,7 @@ impl<D: VirtioDevice> Pci<D> {
         put(18, &(self.queues.len() as u16).to_le_bytes());
         put(20, &[self.status(), self.generation]);
         put(22, &self.queue_select.to_le_bytes());
-        // A queue that there is not has size 0 (section 4.1.5.1.3).
+        // A missing queue has size 0 (section 4.1.5.1.3).
         if let Some(queue) = self.queues.get(usize::from(self.queue_select)) {
             put(24, &queue.size.to_le_bytes());
             put(26, &queue.vector.to_le_bytes());

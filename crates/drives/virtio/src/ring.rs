@@ -51,7 +51,7 @@ pub enum Fault {
     /// More entries made available than the queue has.
     #[error("the guest's driver made {0} requests available, more than its queue has room for")]
     Available(u16),
-    /// The number of a descriptor that there is not.
+    /// The number of a missing descriptor.
     #[error("the guest's driver named descriptor {0}, which its table does not have")]
     Descriptor(u16),
     /// A chain that loops, or has too many descriptors.

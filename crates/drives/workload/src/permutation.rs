@@ -60,9 +60,9 @@ mod tests {
         #[test]
         fn permutations_reach_everything_once(count in 1u64..3000, seed: u64) {
             let permutation = Permutation::new(count, seed);
-            let mut seen: Vec<_> = (0..count).map(|index| permutation.of(index)).collect();
-            seen.sort_unstable();
-            prop_assert_eq!(seen, (0..count).collect::<Vec<_>>());
+            let mut places: Vec<_> = (0..count).map(|index| permutation.of(index)).collect();
+            places.sort_unstable();
+            prop_assert_eq!(places, (0..count).collect::<Vec<_>>());
         }
 
         #[test]

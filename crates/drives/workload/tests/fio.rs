@@ -128,7 +128,7 @@ const CASES: &[(&str, Agree)] = &[
         Exactly,
     ),
     ("rw=write size=256k ioengine=libaio iodepth=8 iodepth_batch_complete_min=0", Exactly),
-    // What was written is read again.
+    // Written data is read again.
     ("rw=write size=256k verify=crc32c", Exactly),
     ("rw=write size=256k bs=16k verify=md5 loops=2", Exactly),
     ("rw=write size=256k bs=16k verify=md5 end_fsync=1", Exactly),
@@ -212,14 +212,14 @@ fn options_make_the_same_ios() {
     let theirs = in_fio(&text);
     let mut wrong = Vec::new();
     for (index, (options, agree)) in CASES.iter().enumerate() {
-        let told = match here(&job(index, options), 10_000) {
+        let difference = match here(&job(index, options), 10_000) {
             Err(error) => Some(error),
             Ok(ours) => {
                 let name = name(index);
                 differ(&theirs[&name], ours.get(&name).map_or(&[], Vec::as_slice), *agree)
             }
         };
-        wrong.extend(told.map(|told| format!("== {options}\n{told}")));
+        wrong.extend(difference.map(|difference| format!("== {options}\n{difference}")));
     }
     assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), CASES.len(), wrong.join("\n"));
 }
@@ -251,11 +251,11 @@ fn several_files_are_served_alike() {
     ] {
         let text = section("s", options);
         let theirs = in_fio_on_files(&text, u64::next_multiple_of(largest, 64 << 10));
-        let told = match here(&text, 10_000) {
+        let difference = match here(&text, 10_000) {
             Err(error) => Some(error),
             Ok(ours) => differ(&theirs["s"], &ours["s"], agree),
         };
-        wrong.extend(told.map(|told| format!("== {options}\n{told}")));
+        wrong.extend(difference.map(|difference| format!("== {options}\n{difference}")));
     }
     for named in [
         "[n]\nfilename=n.0:n.1\nrw=write\nsize=256k\n",
@@ -271,8 +271,10 @@ fn several_files_are_served_alike() {
         // The same file more than once is one drive.
         let distance = if named.contains("n.1") { 192 << 10 } else { 0 };
         let (theirs, ours) = (in_fio_on_files(named, distance), here(named, 10_000).unwrap());
-        wrong
-            .extend(differ(&theirs["n"], &ours["n"], Exactly).map(|told| format!("{named}{told}")));
+        wrong.extend(
+            differ(&theirs["n"], &ours["n"], Exactly)
+                .map(|difference| format!("{named}{difference}")),
+        );
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -337,10 +339,10 @@ fn jobs_follow_and_end_each_other() {
     ] {
         let (theirs, ours) = (in_fio(&text), here(&text, 10_000).unwrap());
         for name in ["a", "b"] {
-            let of =
+            let ios_of_job =
                 |jobs: &BTreeMap<String, Vec<Access>>| jobs.get(name).cloned().unwrap_or_default();
-            let theirs = of(&theirs);
-            assert_eq!(differ(&theirs, &of(&ours), AsSet), None, "{name}: {text}");
+            let theirs = ios_of_job(&theirs);
+            assert_eq!(differ(&theirs, &ios_of_job(&ours), AsSet), None, "{name}: {text}");
         }
     }
 }

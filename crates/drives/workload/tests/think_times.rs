@@ -23,11 +23,11 @@ fn replayed(
     latency: impl Fn(u64) -> u64,
 ) -> (Vec<(u64, u64)>, Placed) {
     let mut replay = Replay::new(reader, options).unwrap();
-    let (mut seen, mut flying) = (Vec::new(), BTreeSet::new());
+    let (mut submissions, mut flying) = (Vec::new(), BTreeSet::new());
     let mut ios = BTreeMap::new();
     loop {
         match (replay.next_at(), flying.first().copied()) {
-            (None, None) => return (seen, replay.placed()),
+            (None, None) => return (submissions, replay.placed()),
             (next, Some((end, number))) if next.is_none_or(|next| end <= next) => {
                 flying.pop_first();
                 replay.complete(end, &ios[&number], Fate::Done);
@@ -36,7 +36,7 @@ fn replayed(
                 let at = next.unwrap();
                 let io = replay.take().unwrap().unwrap();
                 let sector = io.command.offset / 512;
-                seen.push((sector, at));
+                submissions.push((sector, at));
                 flying.insert((at + latency(sector), io.number));
                 ios.insert(io.number, io);
             }
@@ -99,8 +99,8 @@ fn formats_with_response_times_are_one_process() {
 10600,hm,1,Read,102400,4096,500
 10700,hm,1,Write,153600,4096,200
 ";
-    let (seen, _) = replayed(of_text(MSR), OPTIONS, |_| 7_000);
-    assert_eq!(seen, [(100, 0), (200, 17_000), (300, 27_000)]);
+    let (submissions, _) = replayed(of_text(MSR), OPTIONS, |_| 7_000);
+    assert_eq!(submissions, [(100, 0), (200, 17_000), (300, 27_000)]);
 }
 
 #[test]
@@ -135,8 +135,8 @@ fn completions_that_another_processor_saw_count() {
     let second = event(8, READ, 41_000, 8, 0, 1);
     let files = [("t.blktrace.0", first), ("t.blktrace.1", second)]
         .map(|(name, bytes)| (name.to_owned(), &*Box::leak(bytes.into_boxed_slice())));
-    let (seen, _) = replayed(Merged::new(files, None).unwrap(), OPTIONS, |_| 3_000);
-    assert_eq!(seen, [(8, 0), (16, 23_000)]);
+    let (submissions, _) = replayed(Merged::new(files, None).unwrap(), OPTIONS, |_| 3_000);
+    assert_eq!(submissions, [(8, 0), (16, 23_000)]);
 }
 
 proptest! {
@@ -161,16 +161,16 @@ proptest! {
             .map(|(at, _, rest)| format!("8,0 0 1 0.{at:09} {rest}\n"))
             .collect();
         let text = Box::leak(text.into_boxed_str());
-        let (seen, placed) = replayed(of_text(text), OPTIONS, |sector| latencies[&sector]);
+        let (submissions, placed) = replayed(of_text(text), OPTIONS, |sector| latencies[&sector]);
         let first = raw[0].0;
         let mut at = 0;
         let expected: Vec<_> = raw.iter().enumerate().map(|(number, (gap, ..))| {
             at += gap;
             (number as u64 * 8, at - first)
         }).collect();
-        let mut seen = seen;
-        seen.sort();
-        prop_assert_eq!(seen, expected);
+        let mut submissions = submissions;
+        submissions.sort();
+        prop_assert_eq!(submissions, expected);
         prop_assert_eq!((placed.late, placed.backwards), (0, 0));
     }
 

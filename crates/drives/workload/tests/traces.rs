@@ -54,10 +54,10 @@ fn replayed(
 ) -> Result<Vec<(u64, Command)>, String> {
     let reader = Reader::new(text.as_bytes(), None).map_err(|error| error.to_string())?;
     let mut replay = Replay::new(reader, options).map_err(|error| error.to_string())?;
-    let (mut seen, mut flying) = (Vec::new(), std::collections::VecDeque::new());
+    let (mut submissions, mut flying) = (Vec::new(), std::collections::VecDeque::new());
     loop {
         match (replay.next_at(), flying.front().copied()) {
-            (None, None) => return Ok(seen),
+            (None, None) => return Ok(submissions),
             (next, Some(end)) if next.is_none_or(|next| end <= next) => {
                 flying.pop_front();
                 let command = Command::flush();
@@ -67,7 +67,7 @@ fn replayed(
             (next, _) => {
                 let at = next.unwrap();
                 if let Some(io) = replay.take().map_err(|error| error.to_string())? {
-                    seen.push((at, io.command));
+                    submissions.push((at, io.command));
                     flying.push_back(at + latency);
                 }
             }
@@ -192,13 +192,13 @@ fn blktraces_events_are_read_in_either_byte_order() {
         let bytes = events(big, 3);
         let mut reader = Reader::new(bytes.as_slice(), Some("8,16")).unwrap();
         assert_eq!(reader.format(), Format::Blktrace);
-        let mut seen = Vec::new();
+        let mut records = Vec::new();
         while let Some(record) = reader.next_record().unwrap() {
-            seen.push((record.at, record.thread, record.command));
+            records.push((record.at, record.thread, record.command));
         }
         let write = Command { fua: true, ..Command::new(Operation::Write, 64 * 512, 512) };
         let read = Command::new(Operation::Read, 4096, 4096);
-        assert_eq!(seen, [(1003, 3, read), (2003, 3, write), (3003, 3, Command::flush())]);
+        assert_eq!(records, [(1003, 3, read), (2003, 3, write), (3003, 3, Command::flush())]);
         assert_eq!(reader.left_out(), LeftOut { operations: 1, ..LeftOut::default() });
         assert_eq!(reader.bytes(), bytes.len() as u64);
         let error = Reader::new(bytes.as_slice(), Some("sda")).unwrap_err().to_string();
@@ -292,10 +292,10 @@ fn ios_come_in_the_order_of_submission() {
     assert_eq!((write.fua, write.stream, write.priority, records[1].thread), (true, 3, 7, 2));
     assert_eq!(records[3].command.source, 64 * 512);
     // The boot is left out, and times begin with the command.
-    let seen = replayed(&text, options(), 5).unwrap();
-    assert_eq!(seen.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 10, 35]);
-    let seen = replayed(&text, ReplayOptions { pace: Pace::Exact, ..options() }, 5).unwrap();
-    assert_eq!(seen.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [50, 60, 70, 95]);
+    let submissions = replayed(&text, options(), 5).unwrap();
+    assert_eq!(submissions.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 10, 35]);
+    let submissions = replayed(&text, ReplayOptions { pace: Pace::Exact, ..options() }, 5).unwrap();
+    assert_eq!(submissions.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [50, 60, 70, 95]);
 }
 
 #[test]
@@ -346,8 +346,8 @@ fn errors_name_the_line() {
 #[test]
 fn times_are_stretched_or_left() {
     let at = |pace, latency| {
-        let seen = replayed(BLKPARSE, ReplayOptions { pace, ..options() }, latency).unwrap();
-        seen.into_iter().map(|(at, _)| at).collect::<Vec<_>>()
+        let submissions = replayed(BLKPARSE, ReplayOptions { pace, ..options() }, latency).unwrap();
+        submissions.into_iter().map(|(at, _)| at).collect::<Vec<_>>()
     };
     assert_eq!(at(Pace::Open(1.0), 5), [0, 2000, 7000]);
     assert_eq!(at(Pace::Open(0.5), 5), [0, 1000, 3500]);

@@ -142,23 +142,24 @@ pub fn devices(trace: &Trace) -> Result<(Vec<Device>, Places)> {
     let (mut devices, mut places) = (Vec::new(), Places::new());
     for (index, drive) in trace.drives.iter().enumerate() {
         let Some(traced) = trace.header.drives.get(index) else { continue };
-        let (capacity, seen) = (drive.guest.capacity, &traced.device);
-        if let Some(unlike) = &seen.unlike {
+        let (capacity, device_seen) = (drive.guest.capacity, &traced.device);
+        if let Some(unlike) = &device_seen.unlike {
             bail!("drive {}: {unlike}, and no guest of a check can have such a one", traced.name);
         }
         // Traces of former versions do not record the kind of the drive.
         let mut device = Device::virtio(index, capacity);
-        if !seen.names.is_empty() {
-            device.nvme = seen.kind == DeviceKind::Nvme;
-            device.serial.clone_from(&seen.serial);
-            device.block_size = seen.block();
-            device.zones.clone_from(&seen.zones);
-            let spaces = seen.names.iter().zip(seen.namespaces(capacity));
+        if !device_seen.names.is_empty() {
+            device.nvme = device_seen.kind == DeviceKind::Nvme;
+            device.serial.clone_from(&device_seen.serial);
+            device.block_size = device_seen.block();
+            device.zones.clone_from(&device_seen.zones);
+            let spaces = device_seen.names.iter().zip(device_seen.namespaces(capacity));
             let disk =
                 |(name, (_, size)): (&String, _)| Disk { name: name.clone(), alias: None, size };
             device.disks = spaces.map(disk).collect();
         }
-        places.extend(seen.namespaces(capacity).into_iter().map(|(start, _)| (index, start)));
+        places
+            .extend(device_seen.namespaces(capacity).into_iter().map(|(start, _)| (index, start)));
         devices.push(device);
     }
     // Names that checks used for NVMe drives before their guests had NVMe.
@@ -214,15 +215,15 @@ impl Check for GuestCheck {
         }
         let mut disks = StateDisks(state, &self.devices, &self.places);
         let found = self.checker.check(&mut disks, &files, &environment);
-        let Finding { status, said, late } = found.map_err(|error| error.to_string())?;
+        let Finding { status, output, late } = found.map_err(|error| error.to_string())?;
         Ok(match status {
             _ if late => Verdict::Late(format!(
                 "the check took more than {:?}, and says nothing of the disks (`check-limit` or \
-                 --check-limit gives it longer): {said}",
+                 --check-limit gives it longer): {output}",
                 self.limit
             )),
-            Some(0) if said.lines().any(|line| line.starts_with(REPAIRED)) => {
-                Verdict::Repaired(said)
+            Some(0) if output.lines().any(|line| line.starts_with(REPAIRED)) => {
+                Verdict::Repaired(output)
             }
             Some(0) => Verdict::Sound,
             Some(status) => {
@@ -231,9 +232,9 @@ impl Check for GuestCheck {
                     true => " (a command of it is not found in the guest, or cannot be executed)",
                     false => "",
                 };
-                Verdict::Broken(format!("the check's status is {status}{not_run}: {said}{hint}"))
+                Verdict::Broken(format!("the check's status is {status}{not_run}: {output}{hint}"))
             }
-            None => Verdict::Broken(format!("the guest did not survive the check: {said}")),
+            None => Verdict::Broken(format!("the guest did not survive the check: {output}")),
         })
     }
 }
@@ -257,8 +258,11 @@ mod tests {
     #[test]
     fn a_name_that_means_another_disk_than_before_is_told() {
         let check = b"mount /dev/vda /mnt";
-        let told = other_names(check, &["nvme0n1", "vda"]).unwrap();
-        assert!(told.contains("is /dev/nvme0n1") && told.contains("names /dev/vda"), "{told}");
+        let warning = other_names(check, &["nvme0n1", "vda"]).unwrap();
+        assert!(
+            warning.contains("is /dev/nvme0n1") && warning.contains("names /dev/vda"),
+            "{warning}"
+        );
         assert_eq!(other_names(check, &["vda", "nvme0n1"]), None, "as it was");
         assert_eq!(other_names(check, &["nvme0n1", "nvme1n1"]), None, "vda is nvme0n1 still");
         assert_eq!(other_names(b"mount /dev/nvme0n1 /mnt", &["nvme0n1", "vda"]), None);

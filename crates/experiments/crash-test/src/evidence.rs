@@ -58,7 +58,7 @@ pub struct Span {
     /// the last instant that is looked at (ns).
     pub at: (Nanos, Nanos),
     /// Its description.
-    pub what: String,
+    pub description: String,
 }
 
 /// Kinds of [`Span`].
@@ -195,9 +195,9 @@ impl Evidence {
                 lost_places.push((index, lost.place));
                 let request = &log.requests[lost.place];
                 let Command { operation, offset, length, .. } = request.command;
-                let left = match lost.loss {
+                let kept = match lost.loss {
                     Loss::Whole => 0,
-                    Loss::Torn { left, of } => length / of.max(1) * left,
+                    Loss::Torn { kept, total } => length / total.max(1) * kept,
                 };
                 match lost.loss {
                     Loss::Whole => found.missing += 1,
@@ -212,7 +212,7 @@ impl Evidence {
                     length,
                     submitted: request.submit.0,
                     acknowledged: well.map(|(at, ..)| at),
-                    left,
+                    left: kept,
                     why: lost.why,
                     named: about == Some(lost.place),
                     holders: Vec::new(),
@@ -227,8 +227,8 @@ impl Evidence {
             !dropped
         });
         found.promise = named.and_then(|named| BrokenPromise::of(trace, cut.point, named));
-        let told = &trace.lines[..trace.lines.partition_point(|(when, ..)| *when <= cut.point)];
-        found.lines = told[told.len().saturating_sub(LINES)..].iter().map(Line::of).collect();
+        let lines = &trace.lines[..trace.lines.partition_point(|(when, ..)| *when <= cut.point)];
+        found.lines = lines[lines.len().saturating_sub(LINES)..].iter().map(Line::of).collect();
         let point = cut.point as usize;
         let near = point.saturating_sub(BEFORE)..(point + AFTER).min(trace.events.len());
         found.events = near.map(|index| event(trace, index, index < point)).collect();
@@ -407,8 +407,9 @@ fn course(trace: &Trace, point: CutPoint, lost: &[(usize, usize)]) -> Vec<Span> 
                 _ => SpanKind::Kept,
             };
             let end = request.end.map_or(last, |(at, ..)| at.min(last));
-            let what = format!("{}: {}", trace.header.drives[index].name, words(&request.command));
-            found.push(Span { kind, at: (request.submit.0, end), what });
+            let description =
+                format!("{}: {}", trace.header.drives[index].name, words(&request.command));
+            found.push(Span { kind, at: (request.submit.0, end), description });
         }
     }
     let lines =
@@ -416,7 +417,7 @@ fn course(trace: &Trace, point: CutPoint, lost: &[(usize, usize)]) -> Vec<Span> 
     let line = |(_, at, line): &(CutPoint, Nanos, Vec<u8>)| Span {
         kind: SpanKind::Line,
         at: (*at, *at),
-        what: line_text(line),
+        description: line_text(line),
     };
     found.extend(lines.map(line));
     found
@@ -424,7 +425,7 @@ fn course(trace: &Trace, point: CutPoint, lost: &[(usize, usize)]) -> Vec<Span> 
 
 fn event(trace: &Trace, index: usize, before: bool) -> NearEvent {
     let event = &trace.events[index];
-    let of = |drive: u16, level, place: u32| {
+    let request_of = |drive: u16, level, place: u32| {
         let name = trace.header.drives.get(usize::from(drive)).map_or("", |one| one.name.as_str());
         let below = match level {
             stasis_crash::Level::Drive => match trace.header.drives.get(usize::from(drive)) {
@@ -437,12 +438,12 @@ fn event(trace: &Trace, index: usize, before: bool) -> NearEvent {
         let command = request.map_or(String::new(), |request| words(&request.command));
         format!("{name}{below}: {command}")
     };
-    let what = match event.kind {
+    let description = match event.kind {
         EventKind::Request(drive, level, place) => {
-            format!("{} submitted", of(drive, level, place))
+            format!("{} submitted", request_of(drive, level, place))
         }
         EventKind::Completion(drive, level, place) => {
-            format!("{} ended", of(drive, level, place))
+            format!("{} ended", request_of(drive, level, place))
         }
         EventKind::Output => {
             // A line is there after the event that ended it.
@@ -454,7 +455,7 @@ fn event(trace: &Trace, index: usize, before: bool) -> NearEvent {
             }
         }
     };
-    NearEvent { at: event.at, before, what }
+    NearEvent { at: event.at, before, what: description }
 }
 
 /// A command in words.
@@ -548,9 +549,9 @@ mod tests {
         assert_eq!((promise.offset, promise.submitted, promise.promised), (4096, 10, 40));
         assert_eq!((promise.durable, promise.step.unwrap()), (false, line(50, "step 1")));
         assert_eq!(found.lines, [line(1, "step 0"), line(50, "step 1"), line(80, "step 2")]);
-        let told = |lost: &LostChange| (lost.order, lost.offset, lost.acknowledged, lost.why);
+        let fields = |lost: &LostChange| (lost.order, lost.offset, lost.acknowledged, lost.why);
         assert_eq!(
-            found.losses.iter().map(told).collect::<Vec<_>>(),
+            found.losses.iter().map(fields).collect::<Vec<_>>(),
             [(2, 8192, Some(70), LossReason::Cached), (3, 512, None, LossReason::InFlight)]
         );
         assert_eq!(found.counted(), "2 missing, 0 torn");

@@ -66,9 +66,9 @@ pub fn groups(findings: &[Finding], tells: impl Fn(&Finding) -> u8) -> Vec<Group
 }
 
 /// A text without its numbers, decimal or hexadecimal: N stands for each.
-fn cause(what: &str) -> String {
+fn cause(description: &str) -> String {
     let mut out = String::new();
-    let mut rest = what.trim().chars().peekable();
+    let mut rest = description.trim().chars().peekable();
     let mut in_word = false;
     while let Some(first) = rest.next() {
         if !first.is_ascii_digit() || in_word {
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_cause_is_a_text_without_its_numbers() {
-        for (what, expected) in [
+        for (description, expected) in [
             (
                 "byte 0x1f00: a durable write is gone: write 17",
                 "byte N: a durable write is gone: write N",
@@ -120,18 +120,18 @@ mod tests {
             ("ext4: row md5sum differs at 3.", "ext4: row md5sum differs at N."),
             ("", ""),
         ] {
-            assert_eq!(cause(what), expected);
+            assert_eq!(cause(description), expected);
         }
     }
 
     #[test]
     fn findings_of_one_cause_are_one_group() {
-        let finding = |state: u64, kind, what: &str| Finding {
+        let finding = |state: u64, kind, description: &str| Finding {
             state,
             at: 100 - state,
             drive: Some("disk".into()),
             kind,
-            what: what.into(),
+            what: description.into(),
             repeats: None,
             write: None,
             bytes: Vec::new(),
@@ -144,8 +144,8 @@ mod tests {
             finding(4, Kind::Order, "byte 0x20: gone"),
         ];
         let found = groups(&all, |_| 0);
-        let told: Vec<_> = found.iter().map(|group| (group.kind, group.count)).collect();
-        assert_eq!(told, [(Kind::Lost, 2), (Kind::Image, 1), (Kind::Order, 1)]);
+        let counts: Vec<_> = found.iter().map(|group| (group.kind, group.count)).collect();
+        assert_eq!(counts, [(Kind::Lost, 2), (Kind::Image, 1), (Kind::Order, 1)]);
         assert_eq!((found[0].cause.as_str(), found[0].example), ("byte N: gone", 1));
         assert_eq!((found[0].states.as_slice(), found[0].at), (&[1, 2][..], (98, 99)));
         let telling = groups(&all, |finding| (finding.state == 2).into());

@@ -103,9 +103,9 @@ mod tests {
     fn too_little_room_is_named() {
         let folder = std::env::temp_dir();
         assert!(enough(&folder, 0, 3).is_ok());
-        let said = enough(&folder, u64::MAX, 3).unwrap_err().to_string();
+        let message = enough(&folder, u64::MAX, 3).unwrap_err().to_string();
         for word in ["--keep-disk", "state 3", "free some", "--results"] {
-            assert!(said.contains(word), "{word}: {said}");
+            assert!(message.contains(word), "{word}: {message}");
         }
     }
 }

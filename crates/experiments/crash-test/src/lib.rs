@@ -218,7 +218,7 @@ impl CrashTest<'_> {
         inputs: &[PathBuf],
         observer: &mut dyn Observer,
     ) -> Result<()> {
-        observer.event(Event::Step { what: "reading the log", fraction: None })?;
+        observer.event(Event::Step { name: "reading the log", fraction: None })?;
         let mut results = ResultsFolder::claim(folder, inputs)?;
         let experiment = self.experiment;
         let read =
@@ -230,7 +230,7 @@ impl CrashTest<'_> {
         Ok(())
     }
 
-    /// Has what lies at the places of lost writes named in a guest.
+    /// Names in a guest what lies at the places of lost writes.
     fn name(
         &self,
         report: &mut Report,
@@ -240,7 +240,7 @@ impl CrashTest<'_> {
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let guest = made(self.experiment, stop, observer)?;
-        observer.event(Event::Step { what: "naming what is lost", fraction: None })?;
+        observer.event(Event::Step { name: "naming what is lost", fraction: None })?;
         let mut session = Session::open(trace, self.strict || self.experiment.strict)?;
         report.name(&mut session, plan, guest, stop)
     }
@@ -260,7 +260,7 @@ impl CrashTest<'_> {
             observer.event(Event::Warning(none))?;
             return Ok(Vec::new());
         };
-        observer.event(Event::Step { what: "writing the state's disk", fraction: None })?;
+        observer.event(Event::Step { name: "writing the state's disk", fraction: None })?;
         let mut session = Session::open(trace, self.strict || self.experiment.strict)?;
         let cut = plan.cut(&session.trace, state);
         let (files, remarks) = session.keep(&cut, results)?;
@@ -275,6 +275,15 @@ impl CrashTest<'_> {
         match self.state {
             Some(number) => number..number.saturating_add(1),
             None => 0..self.states.max(plan.fixed()),
+        }
+    }
+
+    /// Interval of the check. A state that is asked for is checked.
+    pub(crate) fn interval(&self) -> u64 {
+        if self.state.is_some() {
+            1
+        } else {
+            self.check_every
         }
     }
 
@@ -295,19 +304,19 @@ impl CrashTest<'_> {
         };
         let total = rounds.iter().map(Vec::len).sum::<usize>() as u64;
         let mut outcome = Outcome::default();
-        let mut told = Ok(());
+        let mut observed = Ok(());
         for cuts in &rounds {
             session.explore(cuts, &mut checks, &mut outcome, |outcome| {
                 if outcome.cuts.is_multiple_of(16) {
-                    told = counted(observer, "power cuts", outcome.cuts, total);
+                    observed = counted(observer, "power cuts", outcome.cuts, total);
                 }
-                told.is_ok() && !stop.load(Ordering::Relaxed)
+                observed.is_ok() && !stop.load(Ordering::Relaxed)
             })?;
             if outcome.stopped {
                 break;
             }
         }
-        told?;
+        observed?;
         outcome.findings.sort_by_key(|finding| (finding.at, finding.state));
         Ok((session, outcome, begun.elapsed().as_secs_f64()))
     }
@@ -329,7 +338,7 @@ impl CrashTest<'_> {
         let count = self.checkers.map_or_else(processors, usize::from).min(total.max(1));
         let first = GuestCheck::new(setup, &session.trace)?;
         let mut checks: Vec<GuestCheck> = (0..count).map(|_| first.another()).collect();
-        observer.event(Event::Step { what: "checking what nothing is lost of", fraction: None })?;
+        observer.event(Event::Step { name: "checking what nothing is lost of", fraction: None })?;
         let names = checks[0].names();
         if let Some(names) = checks[0].other_names() {
             observer.event(Event::Warning(&names))?;
@@ -341,23 +350,22 @@ impl CrashTest<'_> {
                 return Ok((session, outcome, begun.elapsed().as_secs_f64()));
             }
             controlled => {
-                if let Some((control, what)) = controlled? {
-                    bail!("{}", control_failed(control, &what, &names));
+                if let Some((control, description)) = controlled? {
+                    bail!("{}", control_failed(control, &description, &names));
                 }
             }
         }
-        let mut told = Ok(());
+        let mut observed = Ok(());
         let strict = session.is_strict();
-        // A state that is asked for is checked.
-        let check_every = if self.state.is_some() { 1 } else { self.check_every };
+        let check_every = self.interval();
         let together = Together { trace, strict, rounds: &rounds, check_every, oracle: true };
         let total = total as u64;
         let mut outcome = together::explore(&together, checks, stop, |done| {
-            if told.is_ok() {
-                told = counted(observer, "power cuts", done, total);
+            if observed.is_ok() {
+                observed = counted(observer, "power cuts", done, total);
             }
         })?;
-        told?;
+        observed?;
         let seconds = begun.elapsed().as_secs_f64();
         // Each finding alone, in a guest that has seen nothing else and has a clock of its own.
         let (mut from, mut calm) = (0, None);
@@ -374,13 +382,13 @@ impl CrashTest<'_> {
             let again = [again];
             let together =
                 Together { trace, strict, rounds: &again, check_every: 1, oracle: false };
-            let mut told = Ok(());
+            let mut observed = Ok(());
             let repeated = together::explore(&together, alone, stop, |done| {
-                if told.is_ok() {
-                    told = counted(observer, "findings repeated", done, many);
+                if observed.is_ok() {
+                    observed = counted(observer, "findings repeated", done, many);
                 }
             })?;
-            told?;
+            observed?;
             if repeated.stopped {
                 break;
             }
@@ -419,7 +427,7 @@ fn repeats(findings: &[Finding], from: &mut usize) -> Option<Vec<u64>> {
 }
 
 /// Message about a failed control, after which no state is inspected.
-fn control_failed(control: Control, what: &str, names: &str) -> String {
+fn control_failed(control: Control, description: &str, names: &str) -> String {
     let (when, hint) = match control {
         Control::Before => (
             "before the command began, with no line written",
@@ -434,14 +442,14 @@ fn control_failed(control: Control, what: &str, names: &str) -> String {
     format!(
         "the check fails on the disks as they were {when}, so no power cut was looked at: {}\n{hint}. \
          In its guest the drives are {names}, as in the tested one",
-        what.trim_end()
+        description.trim_end()
     )
 }
 
-/// Why several machines are refused.
-pub(crate) fn of_one_machine(what: &str, machines: usize) -> String {
+/// Message of the refusal of several machines.
+pub(crate) fn of_one_machine(subject: &str, machines: usize) -> String {
     format!(
-        "{what} is of one machine, and the experiment has {machines} ([[machine]]): describe one in \
+        "{subject} is of one machine, and the experiment has {machines} ([[machine]]): describe one in \
          [machine]; or let machines lose their power while the run goes on, by a [[fault]] of the \
          kind `power-cut`, and look for what was promised in a machine's command"
     )
@@ -467,11 +475,11 @@ fn ambiguity_warning(count: u64) -> String {
 
 fn counted(
     observer: &mut dyn Observer,
-    what: &'static str,
+    units: &'static str,
     done: u64,
     total: u64,
 ) -> std::io::Result<()> {
-    observer.event(Event::Counted { what, done, total })
+    observer.event(Event::Counted { units, done, total })
 }
 
 /// Lines of a failed run's output that are shown.
@@ -500,13 +508,13 @@ fn last_lines(output: &Path) -> String {
 
 /// The experiment's guest, for a check.
 fn made(experiment: &Experiment, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Guest> {
-    let mut told = Ok(());
-    let guest = guest::ensure(&guest::recipe(&experiment.guest), stop, &mut |what, fraction| {
-        if told.is_ok() {
-            told = observer.event(Event::Step { what, fraction });
+    let mut observed = Ok(());
+    let guest = guest::ensure(&guest::recipe(&experiment.guest), stop, &mut |name, fraction| {
+        if observed.is_ok() {
+            observed = observer.event(Event::Step { name, fraction });
         }
     })?;
-    told?;
+    observed?;
     observer.event(Event::Prepared)?;
     Ok(guest)
 }

@@ -171,7 +171,7 @@ impl Namer {
             match (answer.late, answer.status) {
                 (true, _) => Err(format!("the tools took more than {MAX_TIME:?}")),
                 (_, None) => Err("the guest did not survive the tools".to_owned()),
-                (_, Some(_)) => Ok(answer.said),
+                (_, Some(_)) => Ok(answer.output),
             }
         };
         let named = names::holders(&found, &device, &offsets, &mut ask);
@@ -199,7 +199,8 @@ impl Namer {
                 found.push((*block, Holder::tables()));
                 continue;
             };
-            let disk = self.places.iter().rposition(|(of, start)| *of == drive && *start <= byte);
+            let disk =
+                self.places.iter().rposition(|(owner, start)| *owner == drive && *start <= byte);
             let Some(disk) = disk else { continue };
             by_disk.entry(disk).or_default().push((*block, byte - self.places[disk].1));
         }
@@ -266,7 +267,7 @@ impl Check for Namer {
 /// The blocks of ranges, as far as they are looked up: the smaller a range, the smaller the blocks.
 /// File systems' own are of 512 bytes to 64 KiB, mostly of 4 KiB.
 fn blocks_of(state: usize, ranges: &[Range]) -> Vec<Block> {
-    let of = |(range, Range { offset, length, .. }): (usize, &Range)| {
+    let of_range = |(range, Range { offset, length, .. }): (usize, &Range)| {
         let all = |step: &u64| *length <= BLOCKS as u64 * step;
         let step = [512, 1024].into_iter().find(all).unwrap_or(4096);
         let end = offset.saturating_add(*length);
@@ -274,7 +275,7 @@ fn blocks_of(state: usize, ranges: &[Range]) -> Vec<Block> {
         let all = std::iter::once(*offset).chain(inner).take(BLOCKS);
         all.map(move |offset| Block { state, range, offset }).collect::<Vec<_>>()
     };
-    ranges.iter().enumerate().flat_map(of).collect()
+    ranges.iter().enumerate().flat_map(of_range).collect()
 }
 
 #[cfg(test)]

@@ -110,6 +110,7 @@ impl Report {
             not_repeated: not_repeated(&outcome.not_repeated),
             is_stopped: outcome.stopped,
             checked: outcome.checked,
+            check_every: self.check_every,
             broken,
         };
         let flushes = self.course.flushes.iter().flatten();
@@ -166,9 +167,9 @@ impl Report {
     fn example(&self, group: &Group) -> Option<String> {
         let finding = self.outcome.findings.get(group.example)?;
         if group.kind == Kind::Check {
-            let said = conclusion(&finding.what);
+            let conclusion_text = conclusion(&finding.what);
             let (state, at) = (finding.state, moment(finding.at));
-            return Some(format!("{said} (state {state}, power cut at {at}). "));
+            return Some(format!("{conclusion_text} (state {state}, power cut at {at}). "));
         }
         self.lost_step(group)
     }
@@ -277,13 +278,12 @@ impl Report {
         );
         let mut section = Section::new(heading).anchored(anchor(group)).with(Block::Prose(text));
         section = match finding.what.trim_end() {
-            what if what.contains('\n') => {
-                section.with(Block::Details(first_line(what).to_owned(), what.to_owned()))
-            }
-            what => section.with(Block::Prose(what.to_owned())),
+            description if description.contains('\n') => section
+                .with(Block::Details(first_line(description).to_owned(), description.to_owned())),
+            description => section.with(Block::Prose(description.to_owned())),
         };
-        if let Some(said) = repeated(finding) {
-            section = section.with(Block::Prose(format!("It was {said}.")));
+        if let Some(outcome) = repeated(finding) {
+            section = section.with(Block::Prose(format!("It was {outcome}.")));
         }
         if let Some(evidence) = &finding.evidence {
             section = around(section, evidence, finding.at);
@@ -383,7 +383,7 @@ fn around(section: Section, evidence: &Evidence, cut: u64) -> Section {
             loss.acknowledged.map_or("no".to_owned(), since),
             match loss.left {
                 0 => "nothing".to_owned(),
-                left => format!("torn: {}", units::bytes(left)),
+                kept => format!("torn: {}", units::bytes(kept)),
             },
             loss.drive.clone(),
             units::count(loss.order),
@@ -438,7 +438,7 @@ fn course(evidence: &Evidence, cut: u64) -> Markup {
             colour,
             value: span.at.1 as f64,
             interval: Some([span.at.0 as f64, span.at.1 as f64]),
-            about: span.what.clone(),
+            about: span.description.clone(),
         };
         of_kind.map(dot).collect()
     };
@@ -470,13 +470,13 @@ pub(crate) fn first_line(text: &str) -> &str {
 
 /// The finding of a check, of all that it said: its last line. Programs that it calls speak before it
 /// does. A hint of ours stands in brackets behind.
-pub(crate) fn conclusion(what: &str) -> &str {
-    let lines = what.lines().map(str::trim).filter(|line| !line.is_empty());
+pub(crate) fn conclusion(output: &str) -> &str {
+    let lines = output.lines().map(str::trim).filter(|line| !line.is_empty());
     let own = lines.clone().take_while(|line| !line.starts_with("(fsck's status"));
     match own.clone().count() {
         0 | 1 => {
-            let said = first_line(what);
-            said.split_once(": ").map_or(said, |(_, said)| said)
+            let first = first_line(output);
+            first.split_once(": ").map_or(first, |(_, first)| first)
         }
         _ => own.last().unwrap_or_default(),
     }
@@ -488,7 +488,7 @@ mod tests {
 
     #[test]
     fn a_check_concludes_with_its_last_line() {
-        for (what, expected) in [
+        for (output, expected) in [
             (
                 "the check's status is 2: pg_ctl: starting\n9 acknowledged, 0 left\n",
                 "9 acknowledged, 0 left",
@@ -497,7 +497,7 @@ mod tests {
             ("the check's status is 4: dirty\n(fsck's status 4 with -n: replay)", "dirty"),
             ("", ""),
         ] {
-            assert_eq!(conclusion(what), expected);
+            assert_eq!(conclusion(output), expected);
         }
     }
 }

@@ -228,9 +228,9 @@ fn describe(
     if outcome.findings.is_empty() {
         text += "; nothing is wrong with what is left";
     }
-    for Finding { at, drive, what, .. } in &outcome.findings {
+    for Finding { at, drive, what: description, .. } in &outcome.findings {
         let drive = drive.as_ref().map_or(String::new(), |name| format!("drive {name}: "));
-        text += &format!("\n  cut at {}: {drive}{what}", since(*at));
+        text += &format!("\n  cut at {}: {drive}{description}", since(*at));
     }
     for why in &outcome.not_kept {
         text += &format!("\n  a run on this disk cannot go on where its zones end: {why}");

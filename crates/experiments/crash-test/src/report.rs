@@ -46,11 +46,13 @@ pub struct Report {
     /// flush; and the number of such instants in the trace.
     pub(crate) fixed: u64,
     pub(crate) deciding: u64,
-    /// How many of the states of each kind were inspected.
+    /// Numbers of inspected states, by kind.
     pub(crate) places: Vec<PlaceCount>,
     /// Flushes of the guest that cover a write in flight, and whether they cover nothing of it.
     pub(crate) overlapping_flushes: u64,
     pub(crate) strict: bool,
+    /// Interval of the check: it looked at one of this many power cuts.
+    pub(crate) check_every: u64,
     /// The inspected states and the findings.
     #[serde(flatten)]
     pub outcome: Outcome,
@@ -149,9 +151,9 @@ pub(crate) fn not_repeated(findings: &[Finding]) -> Option<String> {
         findings.iter().take(NAMED).map(|finding| finding.state.to_string()).collect();
     let more = if findings.len() > NAMED { ", …" } else { "" };
     let (first, count) = (findings.first()?, findings.len());
-    let what = first.what.lines().next().unwrap_or_default();
+    let description = first.what.lines().next().unwrap_or_default();
     Some(format!(
-        "The check failed on {count} more (states {}{more}: {what}), and passed when a new guest with \
+        "The check failed on {count} more (states {}{more}: {description}), and passed when a new guest with \
          that state alone repeated it on a clock of instructions. These are no findings: the check \
          depends on the host's speed, or on what it or its guest did before",
         states.join(", ")
@@ -260,6 +262,7 @@ impl Report {
             deciding: plan.deciding(),
             overlapping_flushes: session.overlapping_flushes(),
             strict: session.is_strict(),
+            check_every: test.interval(),
             seconds,
             states_per_hour: outcome.cuts as f64 / seconds.max(1e-9) * 3600.0,
             repeat: outcome.findings.iter().map(repeat).collect(),
@@ -331,7 +334,7 @@ impl Report {
     /// For the terminal; everything is in the files at `path` and `page`.
     pub fn text(&self, path: &Path, page: &Path) -> String {
         let outcome = &self.outcome;
-        let of = |kind| self.found(kind);
+        let count = |kind| self.found(kind);
         let mut text = String::new();
         let mut line = |name: &str, value: String| text += &format!("{name:<28}{value}\n");
         line(
@@ -358,11 +361,11 @@ impl Report {
             line("NOT LOOKED AT", rest);
         }
         if self.fixed > 0 {
-            let of = match self.deciding > self.fixed {
+            let share = match self.deciding > self.fixed {
                 true => format!(" of {}", self.deciding),
                 false => String::new(),
             };
-            line("at lines and flushes", format!("{}{of}", self.fixed));
+            line("at lines and flushes", format!("{}{share}", self.fixed));
         }
         if self.overlapping_flushes > 0 {
             let covers = if self.strict { "do not cover" } else { "cover" };
@@ -373,18 +376,18 @@ impl Report {
         if outcome.checked > 0 {
             line("checked in a guest", outcome.checked.to_string());
             line("repaired by it", outcome.repaired.to_string());
-            line("broken", of(Kind::Check).to_string());
+            line("broken", count(Kind::Check).to_string());
             if !outcome.not_repeated.is_empty() {
                 line("broken once, not again", outcome.not_repeated.len().to_string());
             }
-            if of(Kind::Late) > 0 {
-                line("check too slow", of(Kind::Late).to_string());
+            if count(Kind::Late) > 0 {
+                line("check too slow", count(Kind::Late).to_string());
             }
         }
-        line("durable data lost", of(Kind::Lost).to_string());
-        line("order violated", of(Kind::Order).to_string());
-        line("never written", of(Kind::Unknown).to_string());
-        line("images inconsistent", of(Kind::Image).to_string());
+        line("durable data lost", count(Kind::Lost).to_string());
+        line("order violated", count(Kind::Order).to_string());
+        line("never written", count(Kind::Unknown).to_string());
+        line("images inconsistent", count(Kind::Image).to_string());
         line("states per hour", format!("{:.0}", self.states_per_hour));
         for (finding, repeat) in outcome.findings.iter().zip(&self.repeat).take(PRINTED) {
             let drive =
@@ -395,15 +398,15 @@ impl Report {
                 rounded(finding.at),
                 finding.what.trim_end(),
                 finding.evidence.as_ref().map(|found| found.text(finding.at)).unwrap_or_default(),
-                repeated(finding).map(|said| format!("{said}\n  ")).unwrap_or_default()
+                repeated(finding).map(|words| format!("{words}\n  ")).unwrap_or_default()
             );
         }
         let more = outcome.findings.len().saturating_sub(PRINTED);
         if more > 0 {
             text += &format!("\nand {more} more\n");
         }
-        if let Some(said) = not_repeated(&outcome.not_repeated) {
-            text += &format!("\n{said}\n");
+        if let Some(sentence) = not_repeated(&outcome.not_repeated) {
+            text += &format!("\n{sentence}\n");
         }
         for disk in &self.disks {
             text += &format!("\ndisk of a state: {}\n", disk.display());

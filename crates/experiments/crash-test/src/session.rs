@@ -19,7 +19,7 @@ use stasis_runner::leave_zones;
 use crate::disks::{after_cut, StateDisk};
 use crate::evidence::Evidence;
 
-/// What distinguishes a state: the number of each drive's promises, and prints of the contents.
+/// Identity of a state: the number of each drive's promises, and prints of the contents.
 type Inspected = (Vec<(usize, usize)>, Vec<u128>);
 
 /// A trace that was read, and the disks of its drives.
@@ -50,8 +50,8 @@ pub struct Finding {
     pub kind: Kind,
     /// Description of the finding.
     pub what: String,
-    /// Whether the finding was repeated by a guest with this state alone; none if that was not
-    /// tried, or if the finding is not a guest's.
+    /// True if a guest with this state alone repeated the finding; none if not tried, or if the
+    /// finding is not a guest's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<bool>,
     /// The write that it is about, by its place in the log of the guest's requests to the drive.
@@ -353,14 +353,14 @@ struct State<'a> {
 }
 
 impl State<'_> {
-    fn finding(&self, drive: Option<usize>, kind: Kind, what: String) -> Finding {
+    fn finding(&self, drive: Option<usize>, kind: Kind, description: String) -> Finding {
         let name = |index: usize| self.trace.header.drives[index].name.clone();
         Finding {
             state: self.cut.number,
             at: self.at,
             drive: drive.map(name),
             kind,
-            what,
+            what: description,
             repeats: None,
             write: None,
             bytes: Vec::new(),
@@ -418,7 +418,7 @@ impl State<'_> {
         Ok(())
     }
 
-    /// Has the state looked at.
+    /// Runs `check` on the state.
     fn check(
         &mut self,
         disks: &mut [StateDisk],
@@ -441,11 +441,11 @@ impl State<'_> {
         match check.check(&mut view).map_err(|error| anyhow::anyhow!("{error}"))? {
             Verdict::Sound => {}
             Verdict::Repaired(_) => outcome.repaired += 1,
-            Verdict::Broken(what) => {
-                outcome.findings.push(self.finding(None, Kind::Check, what));
+            Verdict::Broken(description) => {
+                outcome.findings.push(self.finding(None, Kind::Check, description));
             }
-            Verdict::Late(what) => {
-                outcome.findings.push(self.finding(None, Kind::Late, what));
+            Verdict::Late(description) => {
+                outcome.findings.push(self.finding(None, Kind::Late, description));
             }
         }
         Ok(())

@@ -64,12 +64,12 @@ pub enum LossReason {
 pub enum Loss {
     /// All of it.
     Whole,
-    /// A part: so many sectors of all are left.
+    /// A part of its sectors.
     Torn {
-        /// Sectors that are left.
-        left: u64,
+        /// Sectors that the cut leaves.
+        kept: u64,
         /// Sectors of the change.
-        of: u64,
+        total: u64,
     },
 }
 
@@ -169,23 +169,23 @@ impl<'a> Enumerator<'a> {
         let mut is_later = false;
         let mut found = Vec::new();
         for (place, survival) in self.survivals(drive, sampling).into_iter().rev() {
-            let (mut left, mut of, mut lacks) = (0, 0, false);
+            let (mut kept, mut total, mut lacks) = (0, 0, false);
             for (within, (sector, _)) in log.sectors(place).enumerate() {
-                of += 1;
+                total += 1;
                 match survival.has(within) {
                     true => {
-                        left += 1;
+                        kept += 1;
                         later.insert(sector);
                     }
                     false => lacks |= !later.contains(&sector),
                 }
             }
             let reordered = is_later;
-            is_later |= left > 0;
+            is_later |= kept > 0;
             if !lacks {
                 continue;
             }
-            let loss = if left > 0 { Loss::Torn { left, of } } else { Loss::Whole };
+            let loss = if kept > 0 { Loss::Torn { kept, total } } else { Loss::Whole };
             let why = match loss {
                 Loss::Torn { .. } => LossReason::Torn,
                 Loss::Whole if reordered => LossReason::Reordered,

@@ -127,7 +127,7 @@ impl FaultInjector {
         }
         let Split { asked, submitted, .. } = self.split.swap_remove(at);
         let Request { tag, queue, command, data, .. } = asked;
-        // What the first step took is the fault's.
+        // The first step's time is the fault's.
         let fault = done.layers.fault + done.submit.saturating_sub(submitted);
         let layers = LayerTimes { fault, ..done.layers };
         Some(Done { tag, queue, command, data, submit: submitted, layers, ..done })
@@ -135,7 +135,7 @@ impl FaultInjector {
 
     /// Acknowledges `request`; returns it for the drive, with nobody waiting for its end.
     fn acknowledge(&mut self, now: Nanos, request: Request) -> Request {
-        let told = Done {
+        let acknowledgement = Done {
             tag: request.tag,
             queue: request.queue,
             command: request.command,
@@ -148,7 +148,7 @@ impl FaultInjector {
             layers: LayerTimes::default(),
             delivery: Delivery::Once,
         };
-        self.over.push_back(told);
+        self.over.push_back(acknowledgement);
         self.next = (self.next + 1) % OWN;
         Request { tag: OWN | self.next, ..request }
     }
@@ -224,13 +224,13 @@ impl Decorator for FaultInjector {
                     None => continue,
                 },
             };
-            while self.over.front().is_some_and(|told| told.at <= one.at) {
+            while self.over.front().is_some_and(|acknowledgement| acknowledgement.at <= one.at) {
                 done.extend(self.over.pop_front());
             }
             done.push(one);
         }
         self.done = below;
-        while self.over.front().is_some_and(|told| told.at <= now) {
+        while self.over.front().is_some_and(|acknowledgement| acknowledgement.at <= now) {
             done.extend(self.over.pop_front());
         }
     }

@@ -35,7 +35,7 @@ pub struct StateSampler {
     span: (CutPoint, CutPoint),
     times: (u64, u64),
     // Just after an acknowledgement of durability to the guest.
-    told: Vec<CutPoint>,
+    promised: Vec<CutPoint>,
     // Just after the drive finished something.
     finished: Vec<CutPoint>,
 }
@@ -129,20 +129,20 @@ impl StateSampler {
     /// States of power cuts between the points `span`.
     pub fn new(trace: &Trace, seed: u64, span: (CutPoint, CutPoint)) -> Self {
         let inside = |point: &CutPoint| (span.0..=span.1).contains(point);
-        let (mut told, mut finished) = (Vec::new(), Vec::new());
+        let (mut promised, mut finished) = (Vec::new(), Vec::new());
         for drive in &trace.drives {
             let ends = |request: &crate::TracedRequest| request.end.map(|(_, event, _)| event + 1);
             let orders = drive.guest.requests.iter().filter(|request| {
                 request.command.operation == Operation::Flush || request.command.fua
             });
-            told.extend(orders.filter_map(ends).filter(inside));
+            promised.extend(orders.filter_map(ends).filter(inside));
             finished.extend(drive.cached().requests.iter().filter_map(ends).filter(inside));
         }
-        told.sort_unstable();
+        promised.sort_unstable();
         finished.sort_unstable();
         let times = (trace.time(span.0), trace.time(span.1));
         let (fixed, deciding) = fixed(trace, span);
-        Self { seed, fixed, deciding, span, times, told, finished }
+        Self { seed, fixed, deciding, span, times, promised, finished }
     }
 
     /// Number of states that are the same whatever the seed, from number 0 on.
@@ -208,7 +208,7 @@ impl StateSampler {
         let anywhere = first + (draw(1) % u64::from(last - first + 1)) as CutPoint;
         let (from, to) = self.times;
         let point = match number % 4 {
-            0 => pick(&self.told).unwrap_or(anywhere),
+            0 => pick(&self.promised).unwrap_or(anywhere),
             // Just after an end, or just before it.
             1 => pick(&self.finished).map_or(anywhere, |after| {
                 if draw(2) & 1 == 0 {

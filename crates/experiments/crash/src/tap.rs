@@ -34,7 +34,7 @@ impl TraceStream {
             capacity,
             discard_zeroes,
             power_loss,
-            told: None,
+            recorded: None,
         };
         sink.set_block_size(block);
         IoTap::new(lower, Box::new(sink))
@@ -49,7 +49,7 @@ struct DriveSink {
     discard_zeroes: bool,
     // The drive's power loss, whatever its blocks are; and its blocks, as the last frame has them.
     power_loss: PowerLoss,
-    told: Option<PowerLoss>,
+    recorded: Option<PowerLoss>,
 }
 
 impl TraceSink for DriveSink {
@@ -67,7 +67,7 @@ impl TraceSink for DriveSink {
     fn set_block_size(&mut self, bytes: u32) {
         let Self { drive, level, capacity, discard_zeroes, .. } = *self;
         let power_loss = self.power_loss.for_blocks(bytes.into());
-        if self.told.replace(power_loss) != Some(power_loss) {
+        if self.recorded.replace(power_loss) != Some(power_loss) {
             let frame = Frame::Drive { drive, level, capacity, discard_zeroes, power_loss };
             frame.encode(&mut self.stream.lock());
         }

@@ -192,12 +192,12 @@ pub enum TraceError {
     #[error("the disk as it was before the run cannot be read: {0}")]
     Base(io::Error),
     /// A command that does not fit its drive.
-    #[error("drive {drive}: {what}")]
+    #[error("drive {drive}: {reason}")]
     Command {
         /// The drive's number.
         drive: u16,
         /// The reason.
-        what: String,
+        reason: String,
     },
 }
 

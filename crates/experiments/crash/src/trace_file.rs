@@ -201,8 +201,8 @@ impl<R: Read> TraceReader<R> {
                 return Ok(true);
             }
             if self.over {
-                let left = self.start < self.buffer.len();
-                return if left { Err(FileError::Damaged(self.at)) } else { Ok(false) };
+                let unread = self.start < self.buffer.len();
+                return if unread { Err(FileError::Damaged(self.at)) } else { Ok(false) };
             }
             self.piece()?;
         }
@@ -229,12 +229,12 @@ mod tests {
     fn read(bytes: &[u8]) -> Result<Vec<(u64, usize)>, FileError> {
         let (mut reader, head) = TraceReader::new(bytes)?;
         assert_eq!(head.seed, 5);
-        let mut seen = Vec::new();
+        let mut outputs = Vec::new();
         while reader.next(|frame| match frame {
-            Frame::Output { at, bytes } => seen.push((at, bytes.len())),
+            Frame::Output { at, bytes } => outputs.push((at, bytes.len())),
             other => panic!("{other:?}"),
         })? {}
-        Ok(seen)
+        Ok(outputs)
     }
 
     #[test]

@@ -176,17 +176,17 @@ proptest! {
     fn prints_are_those_of_contents(steps in steps(), draws in prop::collection::vec(any::<u64>(), 4)) {
         let trace = trace(&steps, PowerLoss::default());
         let mut enumerator = Enumerator::new(&trace, false);
-        let mut seen: Vec<(u128, Vec<Option<Content>>)> = Vec::new();
+        let mut known: Vec<(u128, Vec<Option<Content>>)> = Vec::new();
         for point in 0..=trace.events.len() as u32 {
             enumerator.go_to(point);
             for &draw in &draws {
                 let crashed = &enumerator.cut(Sampling::Random(draw))[0];
                 let held = |sector| crashed.get(sector).or_else(|| enumerator.settled(0).get(sector));
                 let disk: Vec<_> = (0..SECTORS).map(held).collect();
-                for (print, other) in &seen {
+                for (print, other) in &known {
                     prop_assert_eq!(*print == crashed.print, *other == disk);
                 }
-                seen.push((crashed.print, disk));
+                known.push((crashed.print, disk));
             }
         }
     }
@@ -436,25 +436,25 @@ fn what_a_state_lacks_is_told_with_the_reason() {
     ]);
     let mut enumerator = Enumerator::new(&trace, false);
     enumerator.go_to(trace.events.len() as u32);
-    let told = |sampling| -> Vec<_> {
+    let losses = |sampling| -> Vec<_> {
         let lost = enumerator.losses(0, sampling).into_iter();
         lost.map(|lost| (lost.place, lost.loss, lost.why)).collect()
     };
     use stasis_crash::LossReason::{Cached, InFlight, Reordered, Torn};
     assert_eq!(
-        told(Sampling::Least),
+        losses(Sampling::Least),
         [(0, Cached), (1, Cached), (2, Cached), (3, InFlight)].map(|(place, why)| (
             place,
             Loss::Whole,
             why
         ))
     );
-    assert_eq!(told(Sampling::Most), []);
-    let mut seen = HashSet::new();
+    assert_eq!(losses(Sampling::Most), []);
+    let mut reasons = HashSet::new();
     for seed in 0..400 {
         let sampling = Sampling::Random(seed);
         let held = disk(&enumerator, sampling);
-        let lost = told(sampling);
+        let lost = losses(sampling);
         // A state lacks what its disk lacks.
         let has = |sector: usize, place: usize| {
             let log = &trace.drives[0].guest;
@@ -474,16 +474,16 @@ fn what_a_state_lacks_is_told_with_the_reason() {
                 _ => has(9, 3),
             });
             match (loss, why) {
-                (Loss::Torn { left: 1, of: 2 }, Torn) => assert!(place < 2),
+                (Loss::Torn { kept: 1, total: 2 }, Torn) => assert!(place < 2),
                 (Loss::Whole, Reordered) => assert!(later),
                 (Loss::Whole, Cached) => assert!(!later && place < 3),
                 (Loss::Whole, InFlight) => assert!(!later && place == 3),
                 other => panic!("{place}: {other:?}"),
             }
-            seen.insert(format!("{why:?}"));
+            reasons.insert(format!("{why:?}"));
         }
     }
-    assert_eq!(seen.len(), 4, "{seen:?}");
+    assert_eq!(reasons.len(), 4, "{reasons:?}");
 }
 
 #[test]

@@ -256,7 +256,7 @@ impl DriveSpec {
             ("ocssd", self.ocssd.is_some()),
             ("key-value", self.key_value.is_some()),
         ];
-        kinds.into_iter().filter_map(|(key, said)| said.then_some(key))
+        kinds.into_iter().filter_map(|(key, is_set)| is_set.then_some(key))
     }
 
     /// A key of namespaces and controllers, if one is other than usual.
@@ -266,7 +266,7 @@ impl DriveSpec {
             ("controllers", self.controllers != 1),
             ("placement", self.placement != Placement::None),
         ];
-        keys.into_iter().find_map(|(key, said)| said.then_some(key))
+        keys.into_iter().find_map(|(key, is_changed)| is_changed.then_some(key))
     }
 
     /// Bytes of the memory buffers of all its controllers.
@@ -274,7 +274,7 @@ impl DriveSpec {
         self.memory_buffer.unwrap_or(0) * u64::from(self.controllers)
     }
 
-    /// How many namespaces it begins with, those of programs not counted.
+    /// Number of its first namespaces, without those of programs.
     pub fn namespace_count(&self) -> u32 {
         match self.namespace.len() {
             0 => self.namespaces,
@@ -374,8 +374,8 @@ impl DriveSpec {
             ),
         ];
         match possible.iter().find(|(_, possible, _)| !possible) {
-            Some((key, _, what)) => {
-                let message = format!("endurance-group is possible on a drive {what}");
+            Some((key, _, condition)) => {
+                let message = format!("endurance-group is possible on a drive {condition}");
                 Err(Mistake::at(*key, message))
             }
             None => Ok(()),
@@ -389,8 +389,8 @@ impl DriveSpec {
             (!matches!(self.medium, MediumSpec::Qcow2 { .. }), "is no disk image"),
             (self.scheduler.is_none() && self.limits.is_none(), "has no scheduler and no limits"),
         ];
-        if let Some((_, what)) = possible.iter().find(|(possible, _)| !possible) {
-            return Err(format!("metadata is possible on a drive that {what}"));
+        if let Some((_, condition)) = possible.iter().find(|(possible, _)| !possible) {
+            return Err(format!("metadata is possible on a drive that {condition}"));
         }
         metadata.check(self.block_size as u32)
     }

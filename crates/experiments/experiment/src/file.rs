@@ -303,15 +303,15 @@ impl Experiment {
     /// Checks each drive apart.
     fn check_drives(&self) -> Result<(), Mistake> {
         for (index, drive) in self.drives.iter().enumerate() {
-            let of = |mistake: Mistake| mistake.said_of(format_args!("drive {index}"));
-            drive.check().map_err(|mistake| of(mistake).inside(index).inside("drive"))?;
+            let with_drive = |mistake: Mistake| mistake.said_of(format_args!("drive {index}"));
+            drive.check().map_err(|mistake| with_drive(mistake).inside(index).inside("drive"))?;
         }
         for (index, machine) in self.machine.all().iter().enumerate() {
             for (number, drive) in machine.drives.iter().enumerate() {
                 drive.check().map_err(|mistake| {
                     let mistake = mistake.inside(number).inside("drive");
-                    let of = format_args!("machine {index}, drive {number}");
-                    mistake.within(self.machine_place(index)).said_of(of)
+                    let subject = format_args!("machine {index}, drive {number}");
+                    mistake.within(self.machine_place(index)).said_of(subject)
                 })?;
             }
         }
@@ -350,8 +350,8 @@ impl Experiment {
     /// Returns the invalid value and its allowed values.
     pub fn finish(&mut self) -> Result<(), ExperimentError> {
         // Names that are given here are in no file.
-        let said = self.said();
-        self.settle().map_err(|mistake| self.source.error(mistake, &said))
+        let given = self.said();
+        self.settle().map_err(|mistake| self.source.error(mistake, &given))
     }
 
     fn settle(&mut self) -> Result<(), Mistake> {
@@ -384,8 +384,8 @@ impl Experiment {
     /// # Errors
     /// If two have the same.
     pub fn name_drives(&mut self) -> Result<(), ExperimentError> {
-        let said = self.said();
-        self.name_own_drives().map_err(|mistake| self.source.error(mistake, &said))
+        let given = self.said();
+        self.name_own_drives().map_err(|mistake| self.source.error(mistake, &given))
     }
 
     fn name_own_drives(&mut self) -> Result<(), Mistake> {
@@ -430,7 +430,7 @@ impl Experiment {
             let shared = self.machine.several().is_empty();
             let own = if shared { &self.drives } else { &machine.drives };
             // A key of the last drive, or its table: it is the one too many.
-            let of = |last: Option<usize>, key: &str, message: String| {
+            let mistake_at = |last: Option<usize>, key: &str, message: String| {
                 let mistake = match last {
                     Some(last) => Mistake::at(key, message).inside(last).inside("drive"),
                     None => message.into(),
@@ -453,7 +453,7 @@ impl Experiment {
                     units::format_size(MAX_MEMORY_BUFFERS)
                 );
                 let last = own.iter().rposition(|drive| drive.memory_buffer.is_some());
-                return Err(of(last, "memory-buffer", message));
+                return Err(mistake_at(last, "memory-buffer", message));
             }
             if count + networks > MAX_DRIVES {
                 let name = name();
@@ -464,7 +464,7 @@ impl Experiment {
                 let message = format!(
                     "{name}{count} controllers of drives{networks}, but a machine has {MAX_DRIVES} at most"
                 );
-                return Err(of(own.len().checked_sub(1), "controllers", message));
+                return Err(mistake_at(own.len().checked_sub(1), "controllers", message));
             }
         }
         if self.machine.several().is_empty() {
@@ -517,16 +517,16 @@ impl Experiment {
         }
         for (place, machine) in placed("machine", self.machine.several()) {
             let name = machine.name.as_deref().unwrap_or_default();
-            let of = |mistake: Mistake| {
+            let with_machine = |mistake: Mistake| {
                 mistake.said_of(format_args!("machine {name}")).within(place.clone())
             };
             if !is_name(name) {
                 let text = "its name may have letters, digits, `-`, `_` and `.` only";
-                return Err(of(Mistake::at("name", text)));
+                return Err(with_machine(Mistake::at("name", text)));
             }
-            machine.check().map_err(of)?;
+            machine.check().map_err(with_machine)?;
             if machine.rewind {
-                return Err(of(Mistake::at("rewind", "rewind is for one machine alone")));
+                return Err(with_machine(Mistake::at("rewind", "rewind is for one machine alone")));
             }
             let first = &self.machine.several()[0];
             let differing = [
@@ -536,11 +536,13 @@ impl Experiment {
             ];
             if let Some((key, _)) = differing.into_iter().find(|(_, differs)| *differs) {
                 let text = "cpu-speed, quantum and threads must be the same for all machines";
-                return Err(of(Mistake::at(key, text)));
+                return Err(with_machine(Mistake::at(key, text)));
             }
             for (place, disk) in placed("disk", &machine.disks) {
                 let on = self.drive_named(&disk.on).map_err(|message| Mistake::at("on", message));
-                on.map(drop).and(disk.check()).map_err(|mistake| of(mistake.within(place)))?;
+                on.map(drop)
+                    .and(disk.check())
+                    .map_err(|mistake| with_machine(mistake.within(place)))?;
             }
         }
         if !self.machine.several().iter().any(|machine| machine.wait) {
@@ -612,7 +614,7 @@ impl MachineSpec {
             ("command", !self.command.is_empty()),
             ("wait", !self.wait),
         ];
-        if let Some((key, _)) = of_several.into_iter().find(|(_, said)| *said) {
+        if let Some((key, _)) = of_several.into_iter().find(|(_, is_set)| *is_set) {
             let message = "[machine] is one machine: name, count, variables, command and wait are \
                            for several, in [[machine]]";
             return Err(Mistake::at(key, message).inside("machine"));
@@ -713,32 +715,32 @@ mod tests {
 
     #[test]
     fn memory_buffers_beyond_a_machines_room_are_refused() {
-        let of = |controllers: u16| {
+        let finished = |controllers: u16| {
             let drive = "[[drive]]\nmodel = 'null'\nmedium = { ram = '1MiB' }\n\
                          memory-buffer = '64MiB'\n";
             let text = format!("command = ['true']\n{drive}controllers = {controllers}\n");
             read(&text).unwrap().finish().map_err(|error| error.to_string())
         };
-        assert_eq!(of(4), Ok(()));
-        let refused = of(5).unwrap_err();
-        let said =
+        assert_eq!(finished(4), Ok(()));
+        let refused = finished(5).unwrap_err();
+        let message =
             "line 5, column 17: memory buffers of 320MiB in all, but a machine has room for \
                     256MiB\n";
-        assert!(refused.contains(said), "{refused}");
+        assert!(refused.contains(message), "{refused}");
     }
 
     #[test]
     fn a_drive_that_no_machine_would_see_is_refused() {
-        let of = |rest: &str| {
+        let finished = |rest: &str| {
             let two = "command = ['true']\n[[machine]]\nname = 'a'\n[[machine]]\nname = 'b'\n";
             let drive = "[[drive]]\nname = 'disk'\nmodel = 'null'\nmedium = { ram = '1MiB' }\n";
             let mut experiment = read(&format!("{two}{rest}{drive}")).unwrap();
             experiment.finish().map_err(|error| error.to_string())
         };
-        let refused = of("").unwrap_err();
+        let refused = finished("").unwrap_err();
         assert!(refused.contains("drive disk: nothing is on it"), "{refused}");
-        of("[[machine.disk]]\non = 'disk'\n").unwrap();
-        of("[[workload]]\nname = 'load'\npattern = '5r-seq'\n").unwrap();
+        finished("[[machine.disk]]\non = 'disk'\n").unwrap();
+        finished("[[workload]]\nname = 'load'\npattern = '5r-seq'\n").unwrap();
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn every_key_of_a_file_names_place_value_and_what_is_allowed() {
     let schema = stasis_config::schema::<DriveSpec>();
     let zones = serde_json::json!({ "properties": schema["$defs"]["Zones"]["properties"] });
     let pairs = serde_json::json!({ "properties": schema["$defs"]["KeyValue"]["properties"] });
-    let mut seen = 0;
+    let mut count = 0;
     for (head, place, schema, lines) in [
         ("", "", stasis_config::schema::<Experiment>(), 1),
         ("[machine]\n", "machine.", stasis_config::schema::<MachineSpec>(), 2),
@@ -68,7 +68,7 @@ fn every_key_of_a_file_names_place_value_and_what_is_allowed() {
         (&format!("{drive}[drive.key-value]\n"), "drive[0].key-value.", pairs, 5),
     ] {
         for (key, schema) in properties(&schema) {
-            seen += 1;
+            count += 1;
             let at = format!("line {lines}, column {}: {place}{key}: ", key.len() + 4);
             let message = in_file(&format!("{head}{key} = {DATE}\n"));
             assert!(message.starts_with(&at), "{message}");
@@ -76,7 +76,8 @@ fn every_key_of_a_file_names_place_value_and_what_is_allowed() {
             assert!(ALLOWED.iter().any(|part| message.contains(part)), "{message}");
             assert!(message.ends_with(&"^".repeat(DATE.len())), "{message}");
             // Out of range; the keys that have to be there follow.
-            let required = REQUIRED.iter().filter(|(of, other, _)| *of == place && *other != key);
+            let required =
+                REQUIRED.iter().filter(|(table, other, _)| *table == place && *other != key);
             let rest: String =
                 required.map(|(_, key, value)| format!("{key} = '{value}'\n")).collect();
             if let (Some(least), Some(most)) =
@@ -97,7 +98,7 @@ fn every_key_of_a_file_names_place_value_and_what_is_allowed() {
             );
         }
     }
-    assert!(seen > 80, "{seen} keys");
+    assert!(count > 80, "{count} keys");
 }
 
 /// A drive's table with a value at a path.
@@ -128,7 +129,7 @@ fn a_drives_key_has_one_message_in_a_file_and_in_a_word() {
             let file = [&text, &plain].map(|text| in_file(text));
             let Err(error) = DriveSpec::parse(&word) else { continue };
             let message = error.to_string();
-            let Some((_, said)) = message.split_once(&format!(": {}: ", key.name)) else {
+            let Some((_, sentence)) = message.split_once(&format!(": {}: ", key.name)) else {
                 // Values that do not go together: the table around has the error.
                 let outer = format!(": {}: ", path[0]);
                 let parts = ["must be", "leave", "is missing", outer.as_str()];
@@ -137,9 +138,9 @@ fn a_drives_key_has_one_message_in_a_file_and_in_a_word() {
             };
             refused += 1;
             let path = path.join(".");
-            let wanted = format!(": drive[0].{path}: {said}\n");
+            let wanted = format!(": drive[0].{path}: {sentence}\n");
             assert!(file.iter().any(|file| file.contains(&wanted)), "{message}\n{file:?}");
-            assert!(said.contains(value), "{message}");
+            assert!(sentence.contains(value), "{message}");
         }
         let slip = format!("model=null,medium=ram:1GiB,{}x=1", key.name);
         let message = DriveSpec::parse(&slip).unwrap_err().to_string();

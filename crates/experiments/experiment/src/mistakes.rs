@@ -562,7 +562,7 @@ fn what_an_option_says_has_no_line() {
         change(&mut experiment);
         let error = experiment.finish().unwrap_err();
         assert!(
-            matches!(&error, ExperimentError::Value(said) if said.contains(sentence)),
+            matches!(&error, ExperimentError::Value(message) if message.contains(sentence)),
             "{error}"
         );
     }

@@ -4,28 +4,28 @@ use std::collections::BTreeSet;
 
 use stasis_config::{guess, listed, Mistake, Step};
 
-/// Message about a name that nothing has, with the nearest and all that there are.
+/// Message about an unknown name, with the nearest one and all known ones.
 pub(crate) fn missing<'a>(
-    what: &str,
+    noun: &str,
     name: &str,
     names: impl Iterator<Item = &'a str> + Clone,
 ) -> String {
     if names.clone().next().is_none() {
-        return format!("there is no {what} `{name}`: there is no {what} at all");
+        return format!("there is no {noun} `{name}`: there is no {noun} at all");
     }
     let guess = guess(name, names.clone());
-    format!("there is no {what} `{name}`; {guess}there are {}", listed(names))
+    format!("there is no {noun} `{name}`; {guess}there are {}", listed(names))
 }
 
-/// Checks that each name is given once, of things with these places.
+/// Checks that each name is given once; `noun`: plural of the named, for the message.
 pub(crate) fn once<'a>(
-    what: &str,
+    noun: &str,
     names: impl Iterator<Item = (Vec<Step>, &'a Option<String>)>,
 ) -> Result<(), Mistake> {
-    let mut seen = BTreeSet::new();
+    let mut known = BTreeSet::new();
     for (place, name) in names {
-        if let Some(name) = name.as_ref().filter(|name| !seen.insert(*name)) {
-            let message = format!("two {what} have the name `{name}`");
+        if let Some(name) = name.as_ref().filter(|name| !known.insert(*name)) {
+            let message = format!("two {noun} have the name `{name}`");
             return Err(Mistake::at("name", message).within(place));
         }
     }
@@ -46,15 +46,15 @@ pub(crate) fn placed<'a, T>(
 /// # Errors
 /// Names the serial number that two drives have.
 pub fn distinct_serials(serials: impl IntoIterator<Item = String>) -> Result<(), String> {
-    let mut seen = BTreeSet::new();
+    let mut known = BTreeSet::new();
     for serial in serials {
-        if seen.contains(&serial) {
+        if known.contains(&serial) {
             return Err(format!(
                 "two drives have the serial number {serial}, so that a host would take them for \
                  one: give each its own `serial`"
             ));
         }
-        seen.insert(serial);
+        known.insert(serial);
     }
     Ok(())
 }

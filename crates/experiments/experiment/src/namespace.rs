@@ -152,17 +152,18 @@ mod tests {
 
     #[test]
     fn namespaces_share_what_is_left() {
-        let of = |size| NamespaceSpec { size, ..NamespaceSpec::default() };
-        let zoned = NamespaceSpec { zones: Some(Zones::new(1 << 20)), ..of(None) };
-        let list = [of(Some(10_000)), of(None), zoned.clone()];
+        let sized = |size| NamespaceSpec { size, ..NamespaceSpec::default() };
+        let zoned = NamespaceSpec { zones: Some(Zones::new(1 << 20)), ..sized(None) };
+        let list = [sized(Some(10_000)), sized(None), zoned.clone()];
         let all = places(&list, 8 << 20).unwrap();
         // The rest is some 4189304 bytes for each of the two.
         assert_eq!(all, [(0, 8192), (8192, 4_186_112), (4_194_304, 3 << 20)]);
-        assert_eq!(places(&[of(Some(8192))], 8192), Ok(vec![(0, 8192)]));
+        assert_eq!(places(&[sized(Some(8192))], 8192), Ok(vec![(0, 8192)]));
         let text = |list: &[NamespaceSpec], capacity| places(list, capacity).unwrap_err();
-        assert!(text(&[of(Some(8193))], 8192).contains("larger than its medium of 8KiB"));
-        assert!(text(&[of(Some(u64::MAX)), of(Some(1))], 8192).contains("larger"));
-        assert!(text(&[of(Some(8192)), of(None)], 8192).contains("namespace[1] has less than 4096"));
+        assert!(text(&[sized(Some(8193))], 8192).contains("larger than its medium of 8KiB"));
+        assert!(text(&[sized(Some(u64::MAX)), sized(Some(1))], 8192).contains("larger"));
+        assert!(text(&[sized(Some(8192)), sized(None)], 8192)
+            .contains("namespace[1] has less than 4096"));
         assert!(text(&[zoned], 8192).contains("namespace[0] has less than 1048576 bytes"));
     }
 }

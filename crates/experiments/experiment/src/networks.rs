@@ -44,7 +44,7 @@ impl Experiment {
     /// The variables of a machine's command and files; none where there is one machine only.
     pub fn variables_of(&self, machine: &MachineSpec) -> Variables {
         let hosts = self.hosts_of(machine);
-        let of = |(place, other): (usize, &MachineSpec)| {
+        let properties_of = |(place, other): (usize, &MachineSpec)| {
             let machine = other.name.clone().unwrap_or_default();
             let name = host_name(&machine);
             let mut properties: Properties = other.variables.clone();
@@ -54,9 +54,10 @@ impl Experiment {
             properties.insert(NAME.to_owned(), name);
             (machine, properties)
         };
-        let of: BTreeMap<_, _> = self.machine.several().iter().enumerate().map(of).collect();
-        let own = machine.name.as_ref().and_then(|name| of.get(name)).cloned();
-        Variables { own: own.unwrap_or_default(), of }
+        let machines: BTreeMap<_, _> =
+            self.machine.several().iter().enumerate().map(properties_of).collect();
+        let own = machine.name.as_ref().and_then(|name| machines.get(name)).cloned();
+        Variables { own: own.unwrap_or_default(), machines }
     }
 
     /// The command of a machine, with its variables' values.
@@ -79,15 +80,15 @@ impl Experiment {
     /// Checks the variables of machines and their use in commands.
     pub(crate) fn check_commands(&self) -> Result<(), Mistake> {
         for (index, machine) in self.machine.all().iter().enumerate() {
-            let of = |mistake: Mistake| match &machine.name {
+            let with_machine = |mistake: Mistake| match &machine.name {
                 Some(name) => mistake.said_of(format_args!("machine {name}")),
                 None => mistake,
             };
-            let own = |mistake: Mistake| of(mistake).within(self.machine_place(index));
+            let own = |mistake: Mistake| with_machine(mistake).within(self.machine_place(index));
             variables::check(&machine.variables).map_err(own)?;
             let command = self.command_of(machine);
             command.map_err(|mistake| match machine.command.is_empty() {
-                true => of(mistake),
+                true => with_machine(mistake),
                 false => own(mistake),
             })?;
         }
@@ -141,15 +142,16 @@ impl Experiment {
         let names = || machines.iter().filter_map(|machine| machine.name.as_deref());
         for (index, network) in self.networks.iter().enumerate() {
             let name = network.name.as_deref().unwrap_or_default();
-            let of = |mistake: Mistake| {
+            let with_network = |mistake: Mistake| {
                 mistake.said_of(format_args!("network {name}")).inside(index).inside("network")
             };
             if !is_name(name) {
                 let text = "its name may have letters, digits, `-`, `_` and `.` only";
-                return Err(of(Mistake::at("name", text)));
+                return Err(with_network(Mistake::at("name", text)));
             }
             let on: Vec<&str> = network.machines.iter().map(String::as_str).collect();
-            let of_machine = |at: usize, message| of(Mistake::at(at, message).inside("machines"));
+            let of_machine =
+                |at: usize, message| with_network(Mistake::at(at, message).inside("machines"));
             if let Some((at, machine)) =
                 on.iter().enumerate().find(|(_, name)| !names().any(|other| other == **name))
             {
@@ -163,7 +165,7 @@ impl Experiment {
             let count = network.ports().len();
             if on.is_empty() || count > MAX_PORTS {
                 let message = format!("{count} machines, but it joins 1 to {MAX_PORTS}");
-                return Err(of(Mistake::at("machines", message)));
+                return Err(with_network(Mistake::at("machines", message)));
             }
             for (at, port) in network.outside.iter().enumerate() {
                 let name = port.name();
@@ -172,10 +174,12 @@ impl Experiment {
                         "outside `{name}`: its name must have letters, digits, `-`, `_` and `.` \
                          only, and be no machine's"
                     );
-                    return Err(of(Mistake::at("name", message).inside(at).inside("outside")));
+                    return Err(with_network(
+                        Mistake::at("name", message).inside(at).inside("outside"),
+                    ));
                 }
             }
-            network.check().map_err(of)?;
+            network.check().map_err(with_network)?;
             let meets = |other: &&NetworkSpec| match (other.subnet, network.subnet) {
                 (Some(other), Some(subnet)) => other.meets(subnet),
                 _ => false,
@@ -183,7 +187,7 @@ impl Experiment {
             if let Some(other) = self.networks[..index].iter().find(meets) {
                 let other = other.name.as_deref().unwrap_or_default();
                 let message = format!("its subnet has addresses of the network {other}");
-                return Err(of(Mistake::at("subnet", message)));
+                return Err(with_network(Mistake::at("subnet", message)));
             }
         }
         Ok(())
@@ -213,12 +217,12 @@ pub(crate) mod tests {
         assert_eq!(lan.machines, ["a", "b", "c"]);
         assert_eq!(lan.subnet.unwrap().to_string(), "10.0.0.0/24");
         assert_eq!(other.name.as_deref(), Some("net1"));
-        let of = |machine: usize| {
+        let ports_of = |machine: usize| {
             experiment.networks_of(&experiment.machine.all()[machine]).collect::<Vec<_>>()
         };
-        assert_eq!(of(0), [(0, 0)]);
-        assert_eq!(of(1), [(0, 1), (1, 1)]);
-        assert_eq!(of(2), [(0, 2), (1, 0)]);
+        assert_eq!(ports_of(0), [(0, 0)]);
+        assert_eq!(ports_of(1), [(0, 1), (1, 1)]);
+        assert_eq!(ports_of(2), [(0, 2), (1, 0)]);
     }
 
     #[test]
@@ -231,9 +235,9 @@ pub(crate) mod tests {
              [[machine]]\nname = 'c'\ncommand = ['true']\n\
              [[network]]\nmachines = ['b', 'a_1']\n[[network]]\nmachines = ['c', 'b']\n";
         let experiment = finish(text).unwrap();
-        let of = |machine: usize| experiment.command_of(&experiment.machine.all()[machine]);
-        assert_eq!(of(0).unwrap(), ["serve", "a-1 10.0.0.2 10.0.0.1"]);
-        assert_eq!(of(1).unwrap(), ["2 a-1 first"]);
+        let command_of = |machine: usize| experiment.command_of(&experiment.machine.all()[machine]);
+        assert_eq!(command_of(0).unwrap(), ["serve", "a-1 10.0.0.2 10.0.0.1"]);
+        assert_eq!(command_of(1).unwrap(), ["2 a-1 first"]);
         for (from, to, expected) in [
             (
                 "machine.number",

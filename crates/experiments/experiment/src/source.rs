@@ -22,7 +22,7 @@ struct File {
     path: PathBuf,
     places: Places,
     /// The experiment as the file has it.
-    said: Value,
+    table: Value,
 }
 
 impl PartialEq for Source {
@@ -32,9 +32,9 @@ impl PartialEq for Source {
 }
 
 impl Source {
-    /// The file at `path`, of which an experiment has been read: as a table, `said`.
-    pub(crate) fn of(path: &Path, places: Places, said: Value) -> Self {
-        let file = File { path: path.to_owned(), places, said };
+    /// The file at `path`, from which an experiment has been read as `table`.
+    pub(crate) fn of(path: &Path, places: Places, table: Value) -> Self {
+        let file = File { path: path.to_owned(), places, table };
         Self { file: Some(Arc::new(file)), machines: Vec::new() }
     }
 
@@ -61,8 +61,8 @@ impl Source {
             true => mistake.renumbered(1, |place| self.machine(place)),
             false => mistake,
         };
-        let said = self.file.as_ref().filter(|file| !file.is_changed(&mistake, now));
-        match said.and_then(|file| Some((file, file.places.error(&mistake)?))) {
+        let source = self.file.as_ref().filter(|file| !file.is_changed(&mistake, now));
+        match source.and_then(|file| Some((file, file.places.error(&mistake)?))) {
             Some((file, error)) => ExperimentError::File { path: file.path.clone(), error },
             None => ExperimentError::Value(mistake.into()),
         }
@@ -82,6 +82,6 @@ impl File {
             found.filter(|value| !value.is_null() && !value.is_object())
         }
         let now = at(now, mistake);
-        now.is_some() && now != at(&self.said, mistake)
+        now.is_some() && now != at(&self.table, mistake)
     }
 }

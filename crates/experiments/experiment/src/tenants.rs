@@ -291,7 +291,7 @@ impl DiskSpec {
             ("max-lag", self.max_lag.is_some()),
             ("max-lag-bytes", self.max_lag_bytes.is_some()),
         ];
-        match of_image.into_iter().find(|(_, said)| *said && self.image.is_none()) {
+        match of_image.into_iter().find(|(_, is_set)| *is_set && self.image.is_none()) {
             None => Ok(()),
             Some((key, _)) => {
                 let message = "durability, max-lag and max-lag-bytes are of images: add `image = \
@@ -348,9 +348,9 @@ impl WorkloadSpec {
             ("job", self.job.is_some()),
             ("job-file", self.job_file.is_some()),
         ];
-        let said: Vec<_> = keys.into_iter().filter(|(_, said)| *said).collect();
+        let given: Vec<_> = keys.into_iter().filter(|(_, given)| *given).collect();
         let message = "say what it does by one of pattern, job and job-file";
-        match said[..] {
+        match given[..] {
             [] => return Err(message.into()),
             [_] => {}
             [_, (second, _), ..] => return Err(Mistake::at(second, message)),

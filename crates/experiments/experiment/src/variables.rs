@@ -26,7 +26,7 @@ pub struct Variables {
     /// The machine's own: `machine.PROPERTY`.
     pub(crate) own: Properties,
     /// Those of every machine: `machine.NAME.PROPERTY`.
-    pub(crate) of: BTreeMap<String, Properties>,
+    pub(crate) machines: BTreeMap<String, Properties>,
 }
 
 /// A variable that stands for nothing.
@@ -80,8 +80,8 @@ impl Variables {
         let (properties, property, place) = match name.rsplit_once('.') {
             None => (&self.own, name, FIRST.to_owned()),
             Some((machine, property)) => {
-                let all = self.of.keys().map(String::as_str);
-                let properties = self.of.get(machine).ok_or_else(|| {
+                let all = self.machines.keys().map(String::as_str);
+                let properties = self.machines.get(machine).ok_or_else(|| {
                     format!("`{FIRST}{name}`: {}", missing("machine", machine, all))
                 })?;
                 (properties, property, format!("{FIRST}{machine}."))
@@ -95,7 +95,7 @@ impl Variables {
             let others = match name.contains('.') {
                 true => String::new(),
                 false => {
-                    let machines: Vec<_> = self.of.keys().map(String::as_str).collect();
+                    let machines: Vec<_> = self.machines.keys().map(String::as_str).collect();
                     format!(
                         "; with a machine's name, as in `{FIRST}{}.{NAME}`, those of {}",
                         machines.last().unwrap_or(&""),
@@ -115,20 +115,20 @@ impl Variables {
 /// Names the one that cannot be.
 pub(crate) fn check(variables: &Properties) -> Result<(), Mistake> {
     for (name, value) in variables {
-        let of = |message: String| Mistake::at(&**name, message).inside("variables");
+        let mistake = |message: String| Mistake::at(&**name, message).inside("variables");
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let is_name = name.chars().all(plain) && !name.starts_with(|c: char| c.is_ascii_digit());
         if name.is_empty() || !is_name {
-            return Err(of(format!(
+            return Err(mistake(format!(
                 "variables: `{name}` is no variable's name: it has letters, digits and `_`, and \
                  does not begin with a digit"
             )));
         }
         if [NAME, NUMBER, ADDRESS].contains(&name.as_str()) || name.starts_with("STASIS_") {
-            return Err(of(format!("variables: `{name}` is there already")));
+            return Err(mistake(format!("variables: `{name}` is there already")));
         }
         if value.contains('\0') {
-            return Err(of(format!("variables: the value of `{name}` has a zero byte")));
+            return Err(mistake(format!("variables: the value of `{name}` has a zero byte")));
         }
     }
     Ok(())
@@ -139,14 +139,14 @@ mod tests {
     use super::*;
 
     fn variables() -> Variables {
-        let of = |name: &str, number: u32| {
+        let properties = |name: &str, number: u32| {
             let all = [(NAME, name.to_owned()), (NUMBER, number.to_string())];
             all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<Properties>()
         };
-        let mut own = of("a", 1);
+        let mut own = properties("a", 1);
         own.insert("role".into(), "first".into());
-        let machines = [("a".to_owned(), own.clone()), ("b.c".to_owned(), of("b-c", 2))];
-        Variables { own, of: machines.into() }
+        let machines = [("a".to_owned(), own.clone()), ("b.c".to_owned(), properties("b-c", 2))];
+        Variables { own, machines: machines.into() }
     }
 
     #[test]

@@ -105,8 +105,8 @@ pub fn measure(engine: Engine, stop: &Arc<AtomicBool>) -> Result<Measured> {
     let checks = Checks::new(engine, stop)?;
     let mut not_measured = Vec::new();
     let mut steps = Steps::new();
-    let mut note = |what: &str, error: &anyhow::Error| {
-        not_measured.push(format!("{what}: {}", stasis_runner::failure::told(error)));
+    let mut note = |check: &str, error: &anyhow::Error| {
+        not_measured.push(format!("{check}: {}", stasis_runner::failure::told(error)));
     };
     let quiet = checks.precision("drives of known latency", &mut steps);
     let quiet = quiet.map_err(|error| note("drives of known latency", &error)).ok();
@@ -176,13 +176,13 @@ impl<'a> Checks<'a> {
     }
 
     fn experiment(&self, name: &str, command: String) -> Result<Experiment> {
-        let left = BUDGET.saturating_sub(self.began.elapsed()).as_secs();
-        ensure!(left > 0, "the {} s were over", BUDGET.as_secs());
+        let remaining = BUDGET.saturating_sub(self.began.elapsed()).as_secs();
+        ensure!(remaining > 0, "the {} s were over", BUDGET.as_secs());
         Ok(Experiment {
             engine: self.engine,
             command: vec!["sh".into(), "-c".into(), command],
             results: Some(self.folder.path().join(name)),
-            wall_limit: Some(left * 1_000_000_000),
+            wall_limit: Some(remaining * 1_000_000_000),
             ..Experiment::default()
         })
     }
@@ -191,18 +191,18 @@ impl<'a> Checks<'a> {
     fn run(
         &self,
         mut experiment: Experiment,
-        what: &str,
+        title: &str,
         steps: &mut Steps,
     ) -> Result<(Results, String)> {
         experiment.finish()?;
         let (mut output, mut errors) = (Vec::new(), Vec::new());
         let mut observer = |event: Event<'_>| -> io::Result<()> {
             match event {
-                Event::Step { what: step, fraction } => {
-                    steps.step(&format!("{what}: {step}"), fraction)
+                Event::Step { name: step, fraction } => {
+                    steps.step(&format!("{title}: {step}"), fraction)
                 }
-                Event::Stage(Stage::Booting) => steps.step(&format!("{what}: booting"), None),
-                Event::Stage(Stage::Running) => steps.step(what, None),
+                Event::Stage(Stage::Booting) => steps.step(&format!("{title}: booting"), None),
+                Event::Stage(Stage::Running) => steps.step(title, None),
                 Event::Output(bytes) => output.extend_from_slice(bytes),
                 Event::ErrorOutput(bytes) => errors.extend_from_slice(bytes),
                 _ => {}
@@ -216,15 +216,15 @@ impl<'a> Checks<'a> {
             .unchecked();
         let results = runner.run(&mut observer)?;
         if results.status != 0 {
-            let said = String::from_utf8_lossy(&errors);
-            let message = results.message.as_deref().unwrap_or_else(|| said.trim());
+            let stderr = String::from_utf8_lossy(&errors);
+            let message = results.message.as_deref().unwrap_or_else(|| stderr.trim());
             bail!("status {}: {message}", results.status);
         }
         Ok((results, String::from_utf8_lossy(&output).into_owned()))
     }
 
     /// One guest that reads each of the drives, one after the other.
-    fn precision(&self, what: &str, steps: &mut Steps) -> Result<Precision> {
+    fn precision(&self, title: &str, steps: &mut Steps) -> Result<Precision> {
         let ios = self.amounts.ios;
         let command = format!(
             "for drive in $(seq 0 {}); do
@@ -236,7 +236,7 @@ impl<'a> Checks<'a> {
         for (model, _) in MODELS {
             experiment.drives.push(DriveSpec::parse(&format!("model={model},medium=ram:{SIZE}"))?);
         }
-        let (results, _) = self.run(experiment, what, steps)?;
+        let (results, _) = self.run(experiment, title, steps)?;
         Precision::of(&results, ios)
     }
 

@@ -174,8 +174,8 @@ impl Measured {
                 n => format!("{n} went back, by {} at most\n", units::duration(*worst_ns as f64)),
             });
         }
-        for what in &self.not_measured {
-            text.push_str(&format!("not measured: {what}\n"));
+        for failure in &self.not_measured {
+            text.push_str(&format!("not measured: {failure}\n"));
         }
         text.push_str(&format!("\nVerdict: {}.\n", self.verdict.text()));
         text

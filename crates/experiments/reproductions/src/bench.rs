@@ -31,9 +31,9 @@ const LAST_WORDS: usize = 600;
 
 /// The end of a command's output in `path`, for a message.
 pub fn last_words(path: &Path) -> String {
-    let said = std::fs::read(path).unwrap_or_default();
-    let said = String::from_utf8_lossy(&said[said.len().saturating_sub(LAST_WORDS)..]);
-    said.trim().to_owned()
+    let output = std::fs::read(path).unwrap_or_default();
+    let output = String::from_utf8_lossy(&output[output.len().saturating_sub(LAST_WORDS)..]);
+    output.trim().to_owned()
 }
 
 /// An experiment to run.
@@ -41,7 +41,7 @@ pub struct Trial {
     /// Name of the experiment and of its folder.
     pub id: &'static str,
     /// Description in one line.
-    pub what: String,
+    pub description: String,
     /// The experiment. Its media that are files have a relative path: they are in a separate
     /// folder.
     pub experiment: Experiment,
@@ -88,7 +88,7 @@ impl Trial {
         let memory = machines.iter().map(|machine| machine.memory).chain(media);
         Ok(Part {
             name: self.id.to_owned(),
-            what: self.what.clone(),
+            what: self.description.clone(),
             digest: digest_of(&(&self.experiment, self.disk_size))?,
             guests: vec![self.experiment.guest.clone()],
             memory: memory.fold(0, u64::saturating_add),
@@ -187,11 +187,11 @@ impl Bench {
     fn trial(
         &self,
         trial: &Trial,
-        (number, of): (usize, usize),
+        (number, total): (usize, usize),
         observer: &mut dyn Observer,
     ) -> Result<Done> {
         let before = self.completed(trial)?;
-        announce(number, of, trial.id, &trial.what, before.is_some());
+        announce(number, total, trial.id, &trial.description, before.is_some());
         if let Some(done) = before {
             return Ok(done);
         }
@@ -219,13 +219,13 @@ impl Bench {
         experiment.results = Some(folder.to_owned());
         experiment.finish()?;
         let runner = Runner::new(&experiment).base(media).stop(&self.stop).keep_output();
-        let runner = runner.title(format!("{}: {}", trial.id, trial.what));
+        let runner = runner.title(format!("{}: {}", trial.id, trial.description));
         let runner = runner.repeated_by(alone(words::own(), trial.id));
         let run = runner.run(observer)?;
         if run.status != 0 {
-            let said = last_words(&folder.join(OUTPUT_FILE));
+            let output = last_words(&folder.join(OUTPUT_FILE));
             let message = run.message.unwrap_or_else(|| {
-                format!("the command ended with status {}: {}", run.status, said)
+                format!("the command ended with status {}: {}", run.status, output)
             });
             bail!(message);
         }
@@ -244,10 +244,10 @@ fn alone(mut words: Vec<String>, id: &str) -> Vec<String> {
 }
 
 /// Shows the next run on a terminal.
-fn announce(number: usize, of: usize, id: &str, what: &str, done: bool) {
+fn announce(number: usize, total: usize, id: &str, description: &str, done: bool) {
     if std::io::stderr().is_terminal() {
         let done = if done { ", done before" } else { "" };
-        eprintln!("[{number}/{of}] {id}: {what}{done}");
+        eprintln!("[{number}/{total}] {id}: {description}{done}");
     }
 }
 

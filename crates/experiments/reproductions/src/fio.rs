@@ -140,11 +140,11 @@ impl Latencies {
     /// The distribution function that fio's bins make.
     pub fn cdf(&self, name: &str, colour: usize, stroke: Stroke) -> CdfSeries {
         let total: u64 = self.bins.iter().map(|bin| bin.1).sum();
-        let mut seen = 0;
+        let mut passed = 0;
         let mut points = Vec::with_capacity(self.bins.len());
         for (ns, count) in self.bins.iter().filter(|bin| bin.1 > 0) {
-            seen += count;
-            points.push((ns.clamp(self.min, self.max), seen as f64 / total as f64));
+            passed += count;
+            points.push((ns.clamp(self.min, self.max), passed as f64 / total as f64));
         }
         let marks = self.percentiles.iter().filter(|mark| [50.0, 99.0].contains(&mark.0));
         let marks = marks.map(|(percent, ns)| (format!("p{percent}"), *ns, percent / 100.0));

@@ -54,8 +54,9 @@ mod tests {
         for publication in PUBLICATIONS {
             let [usual, quick] =
                 [false, true].map(|quick| publication.parts(&request(quick)).unwrap());
-            let distinct =
-                |of: fn(&Part) -> &String| usual.iter().map(of).collect::<BTreeSet<_>>().len();
+            let distinct = |field: fn(&Part) -> &String| {
+                usual.iter().map(field).collect::<BTreeSet<_>>().len()
+            };
             assert_eq!(distinct(|part| &part.name), usual.len());
             assert_eq!(distinct(|part| &part.digest), usual.len());
             assert!(!quick.is_empty() && quick.len() <= usual.len(), "{}", publication.name());
@@ -70,8 +71,8 @@ mod tests {
     fn what_the_wall_clock_compares_is_together() {
         let parts = freezing_time::FreezingTime.parts(&request(false)).unwrap();
         let together = |group| {
-            let of = parts.iter().filter(|part| part.timed == Some(group));
-            of.map(|part| part.name.as_str()).collect::<Vec<_>>()
+            let group_parts = parts.iter().filter(|part| part.timed == Some(group));
+            group_parts.map(|part| part.name.as_str()).collect::<Vec<_>>()
         };
         assert_eq!(together("emulated-1"), ["ssd-1", "emulated-1"]);
         assert_eq!(together("ffmpeg"), ["ffmpeg-hdd", "ffmpeg-ram", "ffmpeg-emulated"]);

@@ -6,14 +6,14 @@ use stasis_report::published_vs_measured::{Figure, Relation};
 /// A figure beside its publication's.
 pub fn figure(
     id: &str,
-    what: impl Into<String>,
+    title: impl Into<String>,
     unit: &str,
     published: impl Into<Option<f64>>,
     measured: Option<f64>,
 ) -> Figure {
     Figure {
         id: id.to_owned(),
-        what: what.into(),
+        what: title.into(),
         unit: unit.to_owned(),
         published: published.into(),
         relation: Relation::Value,

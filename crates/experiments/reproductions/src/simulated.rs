@@ -28,7 +28,7 @@ pub struct Point {
     pub id: String,
     /// Description in one line.
     #[serde(skip)]
-    pub what: String,
+    pub description: String,
     /// The model, as a table.
     pub model: Value,
     /// The drive's size (bytes).
@@ -47,7 +47,7 @@ impl Point {
         self.load().with_context(|| self.id.clone())?;
         Ok(Part {
             name: self.id.clone(),
-            what: self.what.clone(),
+            what: self.description.clone(),
             digest: digest_of(self)?,
             guests: Vec::new(),
             memory: 0,
@@ -245,7 +245,7 @@ mod tests {
     fn points(models: &[&str]) -> Vec<Point> {
         let point = |(number, model): (usize, &&str)| Point {
             id: number.to_string(),
-            what: String::new(),
+            description: String::new(),
             model: json!({ "kind": "fixed", "read": model, "write": model }),
             capacity: 16 << 20,
             job: "[r]\nrw=randread\nbs=4k\nnumber_ios=500\n".into(),
@@ -295,8 +295,9 @@ mod tests {
     #[test]
     fn percentiles_are_by_nearest_rank() {
         let latencies = Latencies::of((1..=1000).rev().collect());
-        let of = [0.0, 0.5, 50.0, 99.0, 99.9, 100.0].map(|percent| latencies.percentile(percent));
-        assert_eq!(of, [1.0, 5.0, 500.0, 990.0, 999.0, 1000.0]);
+        let percentiles =
+            [0.0, 0.5, 50.0, 99.0, 99.9, 100.0].map(|percent| latencies.percentile(percent));
+        assert_eq!(percentiles, [1.0, 5.0, 500.0, 990.0, 999.0, 1000.0]);
         assert_eq!((latencies.mean(), latencies.distribution().len()), (500.5, 201));
         let none = Latencies::of(Vec::new());
         assert!(

@@ -90,7 +90,7 @@ fn boots_by_seed(plan: &RunPlan) -> bool {
 /// Takes a drive's faults, where nothing of the boot depends on them; else they stay as well.
 fn take_faults(drive: &mut PlannedDrive) -> Vec<DriveFault> {
     let is_early = |fault: &DriveFault| {
-        // What is taken and what was there before is counted from the start, and a slot that a
+        // Bytes taken and earlier contents are counted from the start, and a slot that a
         // drive can leave is another one.
         matches!(fault.kind, DriveFaultKind::Full | DriveFaultKind::StaleRead)
             || path_fault(fault).is_some()

@@ -18,7 +18,7 @@ pub struct Branched {
     pub machine: Option<String>,
     /// The command.
     pub command: Vec<String>,
-    /// How the guest's agent is called.
+    /// The way to call the guest's agent.
     pub call: Call,
     /// The terminal that the command runs on, if it does.
     pub terminal: Option<Attended>,

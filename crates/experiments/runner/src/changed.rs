@@ -16,12 +16,12 @@ use crate::debugged::At;
 #[derive(Debug, Clone)]
 pub struct Changed<'a> {
     /// Its experiment.
-    pub of: &'a Experiment,
-    /// The folder at which that one's relative paths start.
+    pub run: &'a Experiment,
+    /// The folder of its relative paths.
     pub base: &'a Path,
-    /// Until when the branch is that run; None where it begins, at the last snapshot.
+    /// The moment at which the branch leaves that run; None for the last snapshot.
     pub at: Option<At>,
-    /// How the guests' agents are called, for a branch that changes commands.
+    /// The way to call the guests' agents, for a branch that changes commands.
     pub call: Option<Call>,
 }
 
@@ -63,7 +63,7 @@ impl Changed<'_> {
         let table = |experiment: &Experiment| {
             serde_json::to_value(experiment).context("cannot write an experiment")
         };
-        let (was, is) = (table(self.of)?, table(branch)?);
+        let (was, is) = (table(self.run)?, table(branch)?);
         let mut all = Vec::new();
         differ("", &was, &is, &mut all);
         // The place of the results, and the time that somebody waits for them, is no part of the
@@ -81,7 +81,7 @@ impl Changed<'_> {
         Ok(all)
     }
 
-    /// Whether `branch` has another command than the run: then [`Self::call`] is needed.
+    /// Returns whether `branch` has another command than the run, and needs [`Self::call`].
     ///
     /// # Errors
     /// Names the key of a value that a branch cannot change.
@@ -94,7 +94,7 @@ impl Changed<'_> {
     pub fn described(&self, branch: &Experiment, at: Option<u64>) -> Result<Value> {
         let change = |one: Difference| json!({ "key": one.key, "was": one.was, "is": one.is });
         let changes: Vec<_> = self.differences(branch)?.into_iter().map(change).collect();
-        Ok(json!({ "of_seed": self.of.seed, "at_ns": at, "changes": changes }))
+        Ok(json!({ "of_seed": self.run.seed, "at_ns": at, "changes": changes }))
     }
 }
 
@@ -106,10 +106,10 @@ fn is_command(key: &str) -> bool {
 
 /// Returns whether a branch may change the value of this key.
 fn may(key: &str) -> bool {
-    let below = |of: &str| {
-        key.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    let below = |allowed: &str| {
+        key.strip_prefix(allowed).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    MAY.iter().any(|of| below(of))
+    MAY.iter().any(|allowed| below(allowed))
         || is_command(key)
         || SETTINGS.iter().any(|(table, keys)| is_setting(key, table, keys))
 }
@@ -144,9 +144,9 @@ fn differ(path: &str, was: &Value, is: &Value, all: &mut Vec<Difference>) {
         (Value::Object(before), Value::Object(after)) => {
             let added = after.keys().filter(|key| !before.contains_key(*key));
             for key in before.keys().chain(added) {
-                let of =
+                let value_in =
                     |table: &serde_json::Map<_, _>| table.get(key).cloned().unwrap_or_default();
-                differ(&below(key), &of(before), &of(after), all);
+                differ(&below(key), &value_in(before), &value_in(after), all);
             }
         }
         (Value::Array(before), Value::Array(after))
@@ -178,7 +178,7 @@ mod tests {
     fn differences(from: &str, to: &str) -> Result<Vec<String>, String> {
         let run = experiment(RUN);
         let branch = experiment(&RUN.replacen(from, to, 1));
-        let changed = Changed { of: &run, base: Path::new("."), at: None, call: None };
+        let changed = Changed { run: &run, base: Path::new("."), at: None, call: None };
         let found = changed.differences(&branch).map_err(|error| error.to_string())?;
         Ok(found.into_iter().map(|one| format!("{} {} {}", one.key, one.was, one.is)).collect())
     }

@@ -116,7 +116,7 @@ fn differing(path: &str, one: &Value, other: &Value) -> Option<String> {
 }
 
 fn check_machine(base: &PlannedMachine, to: &PlannedMachine) -> Result<()> {
-    for (needs, has, what, why) in [
+    for (needs, has, kind, why) in [
         (to.job.asks, base.job.asks, "with `when = \"asked\"`", "its guests have no way to ask"),
         (to.job.ordered, base.job.ordered, "inside a guest", "its agent does not look for them"),
         (
@@ -128,7 +128,7 @@ fn check_machine(base: &PlannedMachine, to: &PlannedMachine) -> Result<()> {
     ] {
         ensure!(
             !needs || has,
-            "a fault {what} in a branch needs one in the run, be it one that never comes: without, \
+            "a fault {kind} in a branch needs one in the run, be it one that never comes: without, \
              {why}"
         );
     }
@@ -148,9 +148,9 @@ fn check_drive(base: &PlannedDrive, to: &PlannedDrive, timeline: bool) -> Result
         gone.cloned().collect()
     };
     let leaves = |fault: &DriveFault| {
-        let of =
+        let is_of_controller =
             |other: &DriveFault| other.controller.is_none_or(|one| Some(one) == fault.controller);
-        gone(base).iter().any(of)
+        gone(base).iter().any(is_of_controller)
     };
     ensure!(
         gone(to).iter().all(leaves),

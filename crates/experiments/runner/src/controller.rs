@@ -72,16 +72,16 @@ pub fn fit_pairs(spec: &mut DriveSpec, capacity: u64) {
     spec.model.for_pairs();
     let (all, parts) = (namespaces(capacity, spec), media_parts(spec, capacity));
     let model = spec.model.clone();
-    let fitted = |log: KeyValue, of: &Namespace| {
-        let part = parts.iter().rfind(|part| part.start <= of.start);
+    let fitted = |log: KeyValue, space: &Namespace| {
+        let part = parts.iter().rfind(|part| part.start <= space.start);
         let shape = model.kind().log_shape(part.map_or(capacity, MediaPart::bytes));
-        shape.map_or(log, |shape| log.on_flash(of.bytes(), (shape.erased, shape.page)))
+        shape.map_or(log, |shape| log.on_flash(space.bytes(), (shape.erased, shape.page)))
     };
     if let (Some(log), Some(first)) = (&mut spec.key_value, all.first()) {
         *log = fitted(*log, first);
     }
-    for (one, of) in spec.namespace.iter_mut().zip(&all) {
-        one.key_value = one.key_value.map(|log| fitted(log, of));
+    for (one, space) in spec.namespace.iter_mut().zip(&all) {
+        one.key_value = one.key_value.map(|log| fitted(log, space));
     }
 }
 
@@ -125,10 +125,11 @@ pub fn check_room(spec: &DriveSpec, capacity: u64) -> Result<()> {
 pub fn check_sizes(spec: &DriveSpec, capacity: u64, faults: &[DriveFault]) -> Result<()> {
     let all = namespaces(capacity, spec);
     for fault in faults.iter().filter(|fault| fault.kind == DriveFaultKind::NamespaceResized) {
-        let Some(of) = all.get((fault.namespace as usize).wrapping_sub(1)) else { continue };
-        let behind = all.iter().map(|other| other.start).filter(|start| *start > of.start).min();
-        let most = behind.unwrap_or(capacity) - of.start;
-        let format = BlockFormat { size: of.block_size, metadata: of.metadata };
+        let Some(namespace) = all.get((fault.namespace as usize).wrapping_sub(1)) else { continue };
+        let behind =
+            all.iter().map(|other| other.start).filter(|start| *start > namespace.start).min();
+        let most = behind.unwrap_or(capacity) - namespace.start;
+        let format = BlockFormat { size: namespace.block_size, metadata: namespace.metadata };
         let least = u64::from(format.stride());
         if !(least..=most).contains(&fault.size) {
             bail!(

@@ -26,13 +26,13 @@ pub enum At {
 }
 
 impl At {
-    /// The moment in a run of `drives` under `engine`, of which `what` takes hold there.
+    /// The moment in a run of `drives` under `engine`, of which `subject` takes hold there.
     ///
     /// # Errors
     /// If there is no such drive, or the engine does not stop where it is told to.
-    pub(crate) fn moment(&self, what: &str, engine: Engine, drives: &[Drive]) -> Result<Moment> {
+    pub(crate) fn moment(&self, subject: &str, engine: Engine, drives: &[Drive]) -> Result<Moment> {
         if engine != Engine::Exact {
-            bail!("{what} needs the engine exact, which repeats runs: --engine exact");
+            bail!("{subject} needs the engine exact, which repeats runs: --engine exact");
         }
         match self {
             Self::Moment(moment) => Ok(moment.clone()),

@@ -13,14 +13,14 @@ pub enum Event<'a> {
     /// Work before the machine is there, such as making the guest.
     Step {
         /// Name of the step.
-        what: &'a str,
+        name: &'a str,
         /// Progress of all such steps, from 0 to 1, if it is known.
         fraction: Option<f64>,
     },
     /// Progress of work that is counted in items, such as power cuts.
     Counted {
         /// Name of the items.
-        what: &'a str,
+        units: &'a str,
         /// Number of finished items.
         done: u64,
         /// Number of all items.
@@ -77,8 +77,8 @@ impl<'a> SharedObserver<'a> {
     }
 
     /// Reports a step of the work before the machine exists.
-    pub fn step(&self, what: &str, fraction: Option<f64>) -> io::Result<()> {
-        self.event(Event::Step { what, fraction })
+    pub fn step(&self, name: &str, fraction: Option<f64>) -> io::Result<()> {
+        self.event(Event::Step { name, fraction })
     }
 
     /// Reports a warning, which does not end the run.

@@ -64,7 +64,7 @@ mod tests {
         check_results(Path::new("/tmp/no/such/folder"), 1).unwrap();
         let more = check_results(Path::new("/tmp/no/such/folder"), u64::MAX).unwrap_err();
         assert!(more.to_string().contains("/tmp/no/such/folder, has room for"), "{more}");
-        let said = full(Path::new("/proc/version")).unwrap();
-        assert!(said.contains("/proc/version is full (0 B free)"), "{said}");
+        let message = full(Path::new("/proc/version")).unwrap();
+        assert!(message.contains("/proc/version is full (0 B free)"), "{message}");
     }
 }

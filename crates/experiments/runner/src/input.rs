@@ -116,13 +116,13 @@ fn templates(experiment: &Experiment, machine: &MachineSpec, base: &Path) -> Res
         let text = match variables.fill(&text) {
             Ok(text) => text,
             Err(wrong) => {
-                let of = machine.name.as_ref().map(|name| format!(" (machine {name})"));
+                let whose = machine.name.as_ref().map(|name| format!(" (machine {name})"));
                 bail!(
                     "{}: line {}: {}{}",
                     path.display(),
                     wrong.line,
                     wrong.message,
-                    of.unwrap_or_default()
+                    whose.unwrap_or_default()
                 )
             }
         };
@@ -163,12 +163,12 @@ mod tests {
         for entry in tar::Archive::new(archive).entries().unwrap() {
             let mut entry = entry.unwrap();
             let name = entry.path().unwrap().display().to_string();
-            let mut said = String::new();
+            let mut content = String::new();
             match entry.link_name().unwrap() {
-                Some(target) => said = format!("-> {}", target.display()),
-                None => drop(entry.read_to_string(&mut said).unwrap()),
+                Some(target) => content = format!("-> {}", target.display()),
+                None => drop(entry.read_to_string(&mut content).unwrap()),
             }
-            all.insert(name, said);
+            all.insert(name, content);
         }
         all
     }
@@ -186,14 +186,14 @@ mod tests {
         let files = ["sources", "to-folder:/opt/copy", "to-file"].map(str::to_owned).to_vec();
         let guest = GuestSpec { files, ..GuestSpec::default() };
         let all = unpacked(&pack(&guest, folder.path()).unwrap());
-        for (name, said) in [
+        for (name, content) in [
             ("root/sources/file", "content"),
             ("root/sources/link", "-> file"),
             ("root/sources/dangling", "-> gone"),
             ("opt/copy/dangling", "-> gone"),
             ("root/to-file", "content"),
         ] {
-            assert_eq!(all.get(name).map(String::as_str), Some(said), "{name}: {all:?}");
+            assert_eq!(all.get(name).map(String::as_str), Some(content), "{name}: {all:?}");
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Least wall-clock time between two drawings of the page.
 const PACE: Duration = Duration::from_secs(1);
-/// How long the last page waits for a reader who has looked at others within [`READER`].
+/// Time for which the last page waits for a reader who has looked at others within [`READER`].
 const LINGER: Duration = Duration::from_secs(5);
 const READER: Duration = Duration::from_secs(10);
 

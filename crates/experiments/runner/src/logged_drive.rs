@@ -39,8 +39,8 @@ pub fn trace_of_log(
         bail!("--log-writes: a log is of one machine: give it a table [machine] of its own");
     }
     let name = spec.name.clone().unwrap_or_else(|| "drive0".to_owned());
-    let of = || format!("drive {name}");
-    let (device, mut traced, medium) = logged(spec, &name, base).with_context(of)?;
+    let subject = || format!("drive {name}");
+    let (device, mut traced, medium) = logged(spec, &name, base).with_context(subject)?;
     if let Some(path) = before.map(Path::to_owned).or(medium) {
         let cannot = || format!("cannot read {}", path.display());
         let there = std::fs::metadata(&path).with_context(cannot)?;
@@ -83,7 +83,7 @@ fn logged(
     base: &Path,
 ) -> Result<(LoggedDevice, TracedDrive, Option<std::path::PathBuf>)> {
     let other = "and a log of dm-log-writes is of a disk without it: leave it out";
-    for (has, what) in [
+    for (has, key) in [
         (spec.zones.is_some(), "zones"),
         (spec.ocssd.is_some(), "ocssd"),
         (spec.key_value.is_some(), "key-value"),
@@ -93,7 +93,7 @@ fn logged(
         (!spec.namespace.is_empty(), "namespace"),
     ] {
         if has {
-            bail!("it has `{what}`, {other}");
+            bail!("it has `{key}`, {other}");
         }
     }
     let mut spec = spec.clone();

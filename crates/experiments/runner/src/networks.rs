@@ -79,12 +79,12 @@ mod tests {
         )
         .unwrap();
         experiment.finish().unwrap();
-        let of = |machine: usize| experiment.hosts_of(&experiment.machine.all()[machine]);
+        let hosts_of = |machine: usize| experiment.hosts_of(&experiment.machine.all()[machine]);
         let lines = |machine| {
             let line = |(address, names): (Ipv4Addr, Vec<String>)| {
                 format!("{address} {}", names.join(" "))
             };
-            of(machine).into_iter().map(line).collect::<Vec<_>>()
+            hosts_of(machine).into_iter().map(line).collect::<Vec<_>>()
         };
         let expected = [
             "10.0.0.1 a-1 a-1.lan",

@@ -42,9 +42,9 @@ impl<'a> Drives<'a> {
     pub fn open(plan: &'a RunPlan, stream: Option<&'a TraceStream>) -> Result<Self> {
         let mut drives = Self { plan, stream, shared: Vec::new(), images: BTreeMap::new() };
         for (number, drive) in plan.shared.iter().enumerate() {
-            let of = || format!("drive {}", drive.name);
-            let pieces = drives.pieces(number, drive).with_context(of)?;
-            let layer = drives.build(drive, pieces).with_context(of)?;
+            let subject = || format!("drive {}", drive.name);
+            let pieces = drives.pieces(number, drive).with_context(subject)?;
+            let layer = drives.build(drive, pieces).with_context(subject)?;
             let scheduler =
                 drive.spec.scheduler.as_ref().context("a shared drive has a scheduler")?;
             drives.shared.push(SharedDrive::new(scheduler, layer));
@@ -205,15 +205,15 @@ fn image(drive: &PlannedDrive, options: &OpenOptions) -> Result<(Opening, Box<dy
 
 /// The faults of each path to a drive.
 pub fn paths(drive: &PlannedDrive) -> Vec<Vec<(PathFault, Pause)>> {
-    let of = |controller| {
+    let faults_of = |controller| {
         // A namespace has one size for all.
         let once = move |fault: &&DriveFault| {
             controller == 1 || fault.kind != DriveFaultKind::NamespaceResized
         };
-        let of = drive.faults.iter().filter(move |fault| fault.is_of(controller)).filter(once);
-        of.filter_map(path_fault).collect()
+        let faults = drive.faults.iter().filter(move |fault| fault.is_of(controller)).filter(once);
+        faults.filter_map(path_fault).collect()
     };
-    (1..=drive.spec.controllers).map(of).collect()
+    (1..=drive.spec.controllers).map(faults_of).collect()
 }
 
 /// The fault of a path that `fault` is, if it is one.

@@ -248,18 +248,18 @@ mod tests {
             exchange(&outside, frames.bytes(), 0).unwrap();
         }
         peer.write_all(&u32::MAX.to_be_bytes()).unwrap();
-        let said = exchange(&outside, &[], 0).unwrap_err().to_string();
-        assert!(said.contains("not passt's protocol"), "{said}");
+        let message = exchange(&outside, &[], 0).unwrap_err().to_string();
+        assert!(message.contains("not passt's protocol"), "{message}");
     }
 
     #[test]
     fn what_cannot_lead_outside_is_refused_by_name() {
         let network: NetworkSpec =
             toml::from_str("name = 'lan'\noutside = [{ socket = '/nowhere/s' }]").unwrap();
-        let said =
+        let refusal =
             |engine| format!("{:#}", connect(std::slice::from_ref(&network), engine).unwrap_err());
-        assert!(said(Engine::Exact).contains("--engine kvm or softkvm"));
-        let nobody = said(Engine::Softkvm);
+        assert!(refusal(Engine::Exact).contains("--engine kvm or softkvm"));
+        let nobody = refusal(Engine::Softkvm);
         assert!(nobody.contains("network lan: no program answers at"), "{nobody}");
         assert!(connect(&[NetworkSpec::default()], Engine::Exact).unwrap().is_none());
     }

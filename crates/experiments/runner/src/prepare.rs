@@ -115,13 +115,13 @@ impl<'a> RunSetup<'a> {
         }
         let fails = |machine| experiment.failures_of(machine).is_ok_and(|all| !all.is_empty());
         if experiment.machine.all().iter().any(fails) {
-            for (used, what) in [
+            for (used, reason) in [
                 (self.trace.is_some(), "a crash test cuts the power of all at its end"),
                 (self.terminal.is_some(), "a terminal is of a machine that stays on"),
             ] {
                 if used {
                     bail!(
-                        "{what}: leave out the faults of machines (`power-cut`, `reset` and so on)"
+                        "{reason}: leave out the faults of machines (`power-cut`, `reset` and so on)"
                     );
                 }
             }
@@ -178,16 +178,17 @@ impl<'a> RunSetup<'a> {
                 let serial = disk.serial_number(experiment.drives.len() + shown.len());
                 let name = disk.name.as_deref().unwrap_or_default();
                 let image = OpenMedium::image(disk, self.keeps_media(), self.base, &mut owners);
-                let of = || format!("disk {name}");
-                let image = image.with_context(of)?;
-                let drive = sharing.disk(machine, disk, serial, image.as_ref()).with_context(of)?;
+                let subject = || format!("disk {name}");
+                let image = image.with_context(subject)?;
+                let drive =
+                    sharing.disk(machine, disk, serial, image.as_ref()).with_context(subject)?;
                 let overlay = match image {
                     Some(_) => self.keeps_media(),
                     None => drive.overlay,
                 };
                 let drive = PlannedDrive { overlay, ..drive };
                 if drive.overlay && image.is_some() {
-                    self.tell_kept(&of(), &drive.spec.medium)?;
+                    self.tell_kept(&subject(), &drive.spec.medium)?;
                 }
                 keeps.push(None);
                 shown.push(sharing.show(&drive, disk));
@@ -291,7 +292,7 @@ impl<'a> RunSetup<'a> {
     /// The plan of the run that this one is a branch of.
     fn base(&self, changed: &'a Changed<'a>) -> Result<RunPlan> {
         let base = RunSetup {
-            experiment: changed.of,
+            experiment: changed.run,
             base: changed.base,
             changed: None,
             debugged: None,
@@ -432,9 +433,9 @@ impl<'a> RunSetup<'a> {
         owners: &mut MediumOwners,
     ) -> Result<(PlannedDrive, OpenMedium, Option<Keep>)> {
         let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
-        let of = || format!("drive {name}");
-        owners.add(&spec.medium, of()).with_context(of)?;
-        self.plan_drive(index, spec, &name, vcpus).with_context(of)
+        let subject = || format!("drive {name}");
+        owners.add(&spec.medium, subject()).with_context(subject)?;
+        self.plan_drive(index, spec, &name, vcpus).with_context(subject)
     }
 
     fn plan_drive(
@@ -602,18 +603,19 @@ impl Prepared<'_> {
     /// The names of all machines' processors.
     pub fn processors(&self) -> Vec<String> {
         let several = self.plan.machines.len() > 1;
-        let of = |machine: &PlannedMachine| {
+        let names_of = |machine: &PlannedMachine| {
             let name = if several { format!("{} ", machine.name) } else { String::new() };
             (0..machine.spec.vcpus).map(move |number| format!("{name}vCPU {number}"))
         };
-        self.plan.machines.iter().flat_map(of).collect()
+        self.plan.machines.iter().flat_map(names_of).collect()
     }
 
     /// The machine that each of the drives belongs to, by its index among [`Self::machines`].
     pub fn owners(&self) -> Vec<Option<usize>> {
-        let of =
+        let owners_of =
             |(place, machine): (usize, &PlannedMachine)| vec![Some(place); machine.drives.len()];
-        let mut owners: Vec<_> = self.plan.machines.iter().enumerate().flat_map(of).collect();
+        let mut owners: Vec<_> =
+            self.plan.machines.iter().enumerate().flat_map(owners_of).collect();
         owners.resize(self.shown.len(), None);
         owners
     }
@@ -641,7 +643,7 @@ impl Prepared<'_> {
         let mut change = None;
         if let Some((mut base, moment)) = base {
             (base.profile, base.snapshots) = (plan.profile.take(), plan.snapshots.take());
-            let known = setup.changed.map_or(0, |changed| changed.of.faults.len());
+            let known = setup.changed.map_or(0, |changed| changed.run.faults.len());
             let call = setup.changed.and_then(|changed| changed.call);
             let commands = changes::commands(&base, &plan, call);
             let to = std::mem::replace(&mut plan, base);

@@ -17,6 +17,9 @@ pub fn enter() {
     if called.is_some_and(|name| name == stasis_channel::FAULT_PROGRAM) {
         stasis_guest_agent::ask_for_fault();
     }
+    if called.is_some_and(|name| name == stasis_channel::CLIENT_PROGRAM) {
+        stasis_guest_agent::run_client();
+    }
     if std::process::id() == 1 && first.is_some_and(|name| name == "/init") {
         stasis_guest_agent::main();
     }

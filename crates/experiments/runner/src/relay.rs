@@ -32,7 +32,7 @@ pub struct Relay<'a> {
     /// File for the command's output: for all of it, in place of the observer, or for its begin.
     output: File,
     keeps_output: bool,
-    /// How much of it is written (bytes).
+    /// Written length (bytes).
     kept_output: usize,
     console: Vec<u8>,
     /// Names of several machines, and the unfinished lines of each.
@@ -77,10 +77,10 @@ pub struct Live {
     pub engine: String,
     /// Further fields of the summary.
     pub fields: Map<String, Value>,
-    /// When the run began.
+    /// Beginning of the run.
     pub begun: Instant,
-    /// When it was last told of the run.
-    pub told: Option<Instant>,
+    /// Time of the last report.
+    pub reported: Option<Instant>,
 }
 
 /// The facts known about a run at its end.
@@ -252,8 +252,8 @@ impl<'a> Relay<'a> {
     /// Shows the run so far.
     fn show_live(&mut self, now: Nanos) -> io::Result<()> {
         let (Some(live), Some(begin)) = (&mut self.live, self.started) else { return Ok(()) };
-        if live.told.is_none_or(|told| told.elapsed() >= TOLD) {
-            live.told = Some(Instant::now());
+        if live.reported.is_none_or(|last| last.elapsed() >= TOLD) {
+            live.reported = Some(Instant::now());
             self.observer.event(Event::SoFar(&self.writer.so_far(begin, now)))?;
         }
         if live.page.is_due() {

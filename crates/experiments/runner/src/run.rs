@@ -229,7 +229,7 @@ impl<'a> Runner<'a> {
         let input = Input::pack(experiment, self.base)?;
         if let Some(changed) = self.changed {
             ensure!(
-                Input::pack(changed.of, changed.base)? == input,
+                Input::pack(changed.run, changed.base)? == input,
                 "a branch cannot change guest.files: what they hold is another thing than in the run"
             );
         }
@@ -321,7 +321,7 @@ impl<'a> Runner<'a> {
             engine: engine.name().to_owned(),
             fields: Map::from_iter([("command".to_owned(), experiment.command.clone().into())]),
             begun,
-            told: None,
+            reported: None,
         });
         if let Some(trace) = self.trace {
             let path = trace.file();
@@ -380,19 +380,19 @@ impl<'a> Runner<'a> {
     fn numbered(&self, changed: &Changed<'_>) -> Result<Experiment> {
         changed.differences(self.experiment)?;
         let mut experiment = self.experiment.clone();
-        experiment.number_faults_after(changed.of)?;
+        experiment.number_faults_after(changed.run)?;
         Ok(experiment)
     }
 
     fn guest(&self, observer: &SharedObserver<'_>) -> Result<Guest> {
-        let mut told = Ok(());
+        let mut observed = Ok(());
         let recipe = guest::recipe(&self.experiment.guest);
-        let guest = guest::ensure(&recipe, &self.stop, &mut |what, fraction| {
-            if let Err(error) = observer.step(what, fraction) {
-                told = Err(error);
+        let guest = guest::ensure(&recipe, &self.stop, &mut |step, fraction| {
+            if let Err(error) = observer.step(step, fraction) {
+                observed = Err(error);
             }
         })?;
-        told?;
+        observed?;
         if guest.left_out > 0 {
             observer.warning(&format!(
                 "the root leaves out {} files that you may not read",

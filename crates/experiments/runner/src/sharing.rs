@@ -219,15 +219,15 @@ impl<'a> Sharing<'a> {
 impl Drive {
     fn place(&self, offset: u64, size: Option<u64>, tenant: TenantSpec) -> Result<SharedRegion> {
         let name = &self.planned.name;
-        let Some(left) = self.capacity.checked_sub(offset).filter(|left| *left > 0) else {
+        let Some(room) = self.capacity.checked_sub(offset).filter(|room| *room > 0) else {
             bail!(
                 "it begins at {}, but the drive {name} has {}",
                 format_size(offset),
                 format_size(self.capacity)
             );
         };
-        let length = size.unwrap_or(left / BLOCK * BLOCK);
-        if length > left {
+        let length = size.unwrap_or(room / BLOCK * BLOCK);
+        if length > room {
             bail!(
                 "{} from {} on end past the drive {name}, which has {}",
                 format_size(length),
@@ -258,13 +258,13 @@ impl Drive {
             check_order(&settings, &self.planned, self.capacity)?;
         }
         let length = image.medium.capacity();
-        let left = self.capacity.saturating_sub(spec.offset);
-        if length > left {
+        let room = self.capacity.saturating_sub(spec.offset);
+        if length > room {
             bail!(
                 "its image can grow to {}, but the drive {name} has only {} from {} on: give the \
                  disk a lower offset, or the drive a larger medium",
                 format_size(length),
-                format_size(left),
+                format_size(room),
                 format_size(spec.offset)
             );
         }

@@ -271,9 +271,9 @@ pub fn run(
     });
     let control = Control { stop, deadline, keyboard, debugger, once, source, outside, programs };
     let observer = relay.observer();
-    let mut progress = |what: &str, fraction: Option<f64>| {
+    let mut progress = |step: &str, fraction: Option<f64>| {
         // An observer that fails here fails at the next event as well, and ends the run then.
-        let _ = observer.step(what, fraction);
+        let _ = observer.step(step, fraction);
     };
     let outcome = stasis_emulated_host::run(&host, &job, relay, &control, &mut progress);
     for note in outcome.iter().flatten() {

@@ -187,15 +187,15 @@ mod tests {
         let arguments = Program::parse_from(own).arguments;
         let points = Point::all(&arguments).unwrap();
         assert_eq!(points.len(), 12);
-        let of = arguments.words_of(words, &points[10]).join(" ");
+        let line_of_one = arguments.words_of(words, &points[10]).join(" ");
         assert_eq!(
-            of,
+            line_of_one,
             "stasis --quiet sim fixed:2us --workload b.fio --seed 2 --limit 10s --ios=none \
              --size 1GiB --timeline"
         );
-        let own = of.split(' ').filter(|word| *word != "sim" && *word != "--quiet");
+        let own = line_of_one.split(' ').filter(|word| *word != "sim" && *word != "--quiet");
         let again = Program::parse_from(own).arguments;
-        let [one] = &Point::all(&again).unwrap()[..] else { panic!("{of}") };
+        let [one] = &Point::all(&again).unwrap()[..] else { panic!("{line_of_one}") };
         let same = |point: &Point| (point.model.to_owned(), point.source.to_owned(), point.seed);
         assert_eq!(same(one), same(&points[10]));
     }

@@ -375,13 +375,13 @@ struct RunProgress {
 
 impl RunProgress {
     fn show(&self, steps: &mut Steps) {
-        let what = format!(
+        let progress = format!(
             "{:.3} s of virtual time, {} I/Os, {} a second",
             Duration::from_nanos(self.now).as_secs_f64(),
             stasis_report::units::count(self.ios),
             stasis_report::units::decimals(self.rate, 0)
         );
-        steps.step(&what, self.fraction);
+        steps.step(&progress, self.fraction);
     }
 }
 

@@ -50,7 +50,7 @@ pub fn open(path: &Path, drive: DriveInfo, seed: u64) -> Result<Opened> {
 pub fn counts(load: &PairLoad) -> Value {
     let PairCounts { phases, wrong, failed } = load.counts();
     let layout = load.layout();
-    let mut of = Map::new();
+    let mut by_phase = Map::new();
     for (name, PhaseCounts { count, from, until, log }) in phases {
         let seconds = until.saturating_sub(*from) as f64 / 1e9;
         let each = if seconds > 0.0 { *count as f64 / seconds } else { 0.0 };
@@ -67,7 +67,7 @@ pub fn counts(load: &PairLoad) -> Value {
             "index_read_bytes": log.index_read,
             "index_written_bytes": log.index_written,
         });
-        of.insert((*name).to_owned(), phase);
+        by_phase.insert((*name).to_owned(), phase);
     }
     json!({
         "keys": layout.max_keys,
@@ -76,7 +76,7 @@ pub fn counts(load: &PairLoad) -> Value {
         "capacity": layout.capacity,
         "index_pages": layout.index.map(|index| index.pages),
         "index_pages_in_memory": layout.index.map(|index| index.cached),
-        "phases": of,
+        "phases": by_phase,
         "wrong": wrong,
         "failed": failed,
     })

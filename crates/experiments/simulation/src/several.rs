@@ -104,10 +104,10 @@ pub fn main(arguments: &Arguments, points: &[Point], quiet: bool) -> Result<Exit
             );
         }
     }
-    let left = points.len() - ended().count();
-    if left > 0 {
+    let not_begun = points.len() - ended().count();
+    if not_begun > 0 {
         stasis_terminal::say!(
-            "stasis: stopped; {left} of {} simulations were not begun",
+            "stasis: stopped; {not_begun} of {} simulations were not begun",
             points.len()
         );
         status = status.max(130);
@@ -176,13 +176,13 @@ fn run_all(
             let parts: u64 = progress.parts.iter().map(|part| part.load(Ordering::Relaxed)).sum();
             let ios = progress.ios.load(Ordering::Relaxed);
             let rate = ios as f64 / begun.elapsed().as_secs_f64().max(1e-3);
-            let what = format!(
+            let message = format!(
                 "{ended} of {} simulations, {} I/Os, {} a second",
                 points.len(),
                 units::count(ios),
                 units::decimals(rate, 0)
             );
-            steps.step(&what, Some(parts as f64 / (WHOLE as f64 * points.len() as f64)));
+            steps.step(&message, Some(parts as f64 / (WHOLE as f64 * points.len() as f64)));
         },
     )
 }

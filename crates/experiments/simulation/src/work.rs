@@ -102,7 +102,7 @@ impl IoSource {
         let Self::Replay(replay) = self else { return None };
         let Placed { folded, backwards, late, .. } = replay.placed();
         let LeftOut { other_drives, empty, operations, refused, boot: _ } = replay.left_out();
-        let told = [
+        let effects = [
             (folded, "lie beyond the drive and were brought back to it"),
             (backwards, "are earlier than the one before them; they were submitted at its time"),
             (
@@ -114,9 +114,10 @@ impl IoSource {
             (operations, "are of operations that no drive here knows and were left out"),
             (refused, "were refused by the run's controller and were left out"),
         ];
-        let told = told.into_iter().filter(|(ios, _)| *ios > 0);
-        let told: Vec<_> = told.map(|(ios, what)| format!("{} {what}", count(ios))).collect();
-        (!told.is_empty()).then(|| format!("I/Os of the trace: {}", told.join("; ")))
+        let effects = effects.into_iter().filter(|(ios, _)| *ios > 0);
+        let remarks: Vec<_> =
+            effects.map(|(ios, effect)| format!("{} {effect}", count(ios))).collect();
+        (!remarks.is_empty()).then(|| format!("I/Os of the trace: {}", remarks.join("; ")))
     }
 
     /// Numbers of I/Os of a trace that were submitted, changed, and left out.

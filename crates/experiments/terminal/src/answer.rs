@@ -14,7 +14,7 @@ use stasis_runner::Results;
 use crate::print;
 
 static IS_JSON: AtomicBool = AtomicBool::new(false);
-/// Whether the command has printed a document of its own form.
+/// True once the command has printed a document of its own form.
 static IS_PRINTED: AtomicBool = AtomicBool::new(false);
 /// The fields of the command's document.
 static FIELDS: Mutex<BTreeMap<String, Value>> = Mutex::new(BTreeMap::new());

@@ -65,7 +65,7 @@ pub fn tell(text: &str) {
 /// If the guest is not in the cache and cannot be made.
 pub fn ensure_guest(recipe: &Recipe, stop: &AtomicBool) -> Result<Guest> {
     let mut steps = Steps::new();
-    stasis_runner::guest::ensure(recipe, stop, &mut |what, fraction| steps.step(what, fraction))
+    stasis_runner::guest::ensure(recipe, stop, &mut |step, fraction| steps.step(step, fraction))
 }
 
 /// A reader may close the output before its end, as may a user the terminal.

@@ -20,7 +20,7 @@ const INTERVAL: &str = "STASIS_PROGRESS_INTERVAL";
 const INTERVALS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 /// Minimum duration of a work before the time left is shown.
 const SURE: Duration = Duration::from_secs(2);
-/// How far estimates of a work's whole time may be apart, as a share of the last.
+/// Largest difference between estimates of a work's whole time, as a share of the last.
 const SAME: f64 = 0.2;
 /// The part of the time until now whose speed has to be that of the whole.
 const LATELY: f64 = 0.05;
@@ -52,7 +52,7 @@ struct Line {
     text: String,
     fraction: Option<f64>,
     began: Instant,
-    /// How far it was when, in rising order.
+    /// Times with the progress then, in rising order.
     course: Vec<(Duration, f64)>,
     shown: Shown,
 }
@@ -97,9 +97,9 @@ impl Line {
             record(&mut self.course, self.began.elapsed(), fraction);
         }
         // Only one time is shown: the time left, if that is known.
-        let left = self.left().map(|left| format!("{left} left"));
+        let remaining = self.left().map(|remaining| format!("{remaining} left"));
         let Shown::Bar(bar) = &self.shown else { return };
-        let template = match (fraction, &left) {
+        let template = match (fraction, &remaining) {
             (Some(_), Some(_)) => "{spinner} {msg} [{bar:30}] {percent} % {prefix}",
             (Some(_), None) => "{spinner} {msg} [{bar:30}] {percent} %",
             (None, _) => "{spinner} {msg} {elapsed}",
@@ -108,7 +108,7 @@ impl Line {
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("=> "));
         }
-        bar.set_prefix(left.unwrap_or_default());
+        bar.set_prefix(remaining.unwrap_or_default());
         bar.set_message(text.to_owned());
         if let Some(fraction) = fraction {
             bar.set_position((fraction * 1000.0) as u64);
@@ -123,11 +123,11 @@ impl Line {
 
     /// The line for an output that is no terminal.
     fn plain(&self) -> String {
-        let left = self.left();
+        let remaining = self.left();
         let text = self.text.replace('\n', ",");
-        match (self.fraction, left) {
-            (Some(fraction), Some(left)) => {
-                format!("progress: {text}, {:.0} %, {left} left", fraction * 100.0)
+        match (self.fraction, remaining) {
+            (Some(fraction), Some(remaining)) => {
+                format!("progress: {text}, {:.0} %, {remaining} left", fraction * 100.0)
             }
             (Some(fraction), None) => format!("progress: {text}, {:.0} %", fraction * 100.0),
             (None, _) => format!("progress: {text}, {} so far", rounded(self.began.elapsed())),
@@ -199,9 +199,10 @@ fn line() -> MutexGuard<'static, Option<Line>> {
 }
 
 /// Reads the value of [`INTERVAL`]; a value outside [`INTERVALS`] is ignored.
-fn interval(said: Option<&str>) -> Duration {
-    let seconds =
-        said.and_then(|said| said.parse::<f64>().ok()).filter(|said| INTERVALS.contains(said));
+fn interval(setting: Option<&str>) -> Duration {
+    let seconds = setting
+        .and_then(|setting| setting.parse::<f64>().ok())
+        .filter(|setting| INTERVALS.contains(setting));
     seconds.map_or(PLAIN, Duration::from_secs_f64)
 }
 
@@ -245,7 +246,7 @@ fn clear_after_interrupt() {
 /// Steps that take a while. All of them share the one line; it is gone with the last word.
 #[derive(Debug, Default)]
 pub struct Steps {
-    said: bool,
+    shown: bool,
 }
 
 impl Steps {
@@ -254,34 +255,34 @@ impl Steps {
         Self::default()
     }
 
-    /// Shows a step, with how far everything is where that is known.
-    pub fn step(&mut self, what: &str, fraction: Option<f64>) {
+    /// Shows a step, with the progress of the whole if known.
+    pub fn step(&mut self, text: &str, fraction: Option<f64>) {
         if QUIET.load(Ordering::Relaxed) {
             return;
         }
-        self.said = true;
+        self.shown = true;
         let fraction = fraction.map(|fraction| fraction.clamp(0.0, 1.0));
         match &mut *line() {
-            Some(line) => line.show(what, fraction),
-            none => *none = Some(Line::new(what, fraction)),
+            Some(line) => line.show(text, fraction),
+            none => *none = Some(Line::new(text, fraction)),
         }
     }
 
-    /// Shows how many of `total` things are done, with their rate.
-    pub fn count(&mut self, what: &str, done: u64, total: u64) {
+    /// Shows the number of finished items of `total`, with their rate.
+    pub fn count(&mut self, units: &str, done: u64, total: u64) {
         let passed =
             line().as_ref().map(|line| line.began.elapsed()).filter(|passed| *passed >= SURE);
         let rate = passed.map_or(String::new(), |passed| {
             let rate = done as f64 / passed.as_secs_f64();
             format!(", {} a second", units::significant(rate, 3))
         });
-        let text = format!("{} of {} {what}{rate}", units::count(done), units::count(total));
+        let text = format!("{} of {} {units}{rate}", units::count(done), units::count(total));
         self.step(&text, Some(done as f64 / total.max(1) as f64));
     }
 
-    /// Takes it off the terminal.
+    /// Removes the line from the terminal.
     pub fn done(&mut self) {
-        if std::mem::take(&mut self.said) {
+        if std::mem::take(&mut self.shown) {
             drop(line().take());
         }
     }
@@ -323,7 +324,7 @@ mod tests {
                 let at = Duration::from_secs_f64(began + part * length);
                 record(&mut course, at, (done + part * share) / work);
                 steps += 1;
-                let Some(told) = left(&course, at) else { continue };
+                let Some(estimate) = left(&course, at) else { continue };
                 shown += 1;
                 let right = time - at.as_secs_f64();
                 // A change is seen within a moment.
@@ -331,7 +332,7 @@ mod tests {
                     continue;
                 }
                 // The future alone can make it wrong: as long as the speed is one, it is right.
-                let rest = told.as_secs_f64();
+                let rest = estimate.as_secs_f64();
                 let uniform = (1.0 - (done + part * share) / work) * length * work / share;
                 let near = |right: f64| (rest - right).abs() <= right / 3.0 + 2.0;
                 assert!(
@@ -373,9 +374,9 @@ mod tests {
                 f64::from(step) / 100.0,
             );
         }
-        let told = |seconds: f64| left(&course, Duration::from_secs_f64(seconds));
-        assert!(told(3.6).is_some_and(|rest| rest < Duration::from_secs(1)));
-        assert!([5.0, 10.0, 60.0, 300.0].into_iter().all(|seconds| told(seconds).is_none()));
+        let estimate = |seconds: f64| left(&course, Duration::from_secs_f64(seconds));
+        assert!(estimate(3.6).is_some_and(|rest| rest < Duration::from_secs(1)));
+        assert!([5.0, 10.0, 60.0, 300.0].into_iter().all(|seconds| estimate(seconds).is_none()));
     }
 
     #[test]

@@ -91,8 +91,8 @@ impl Terminal {
 impl Observer for Terminal {
     fn event(&mut self, event: Event<'_>) -> io::Result<()> {
         match event {
-            Event::Step { what, fraction } => self.steps.step(what, fraction),
-            Event::Counted { what, done, total } => self.steps.count(what, done, total),
+            Event::Step { name, fraction } => self.steps.step(name, fraction),
+            Event::Counted { units, done, total } => self.steps.count(units, done, total),
             Event::Prepared | Event::Ended => self.steps.done(),
             Event::Stage(stage) => self.stage(stage),
             Event::VirtualTime(now) => self.virtual_time(now),

@@ -12,7 +12,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::progress::stops_by_itself;
 
-/// Whether output goes to a terminal, which may be closed.
+/// True if output goes to a terminal, which may be closed.
 static HAS_TERMINAL: AtomicBool = AtomicBool::new(false);
 
 fn note_terminal() {

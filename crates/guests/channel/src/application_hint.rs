@@ -59,10 +59,10 @@ pub fn count(page: &[u8; LENGTH]) -> u32 {
     u32::from_le_bytes(bytes.unwrap_or_default())
 }
 
-/// The sectors of those after `seen` up to `count`, in this order; of more than
-/// the ring holds, the last.
-pub fn since(ring: &[u8; 8 * RING], seen: u32, count: u32) -> impl Iterator<Item = u64> + '_ {
-    let new = count.wrapping_sub(seen).min(RING as u32);
+/// Returns the sectors of the requests after `previous` up to `count`, in order; of more than the
+/// ring holds, the last.
+pub fn since(ring: &[u8; 8 * RING], previous: u32, count: u32) -> impl Iterator<Item = u64> + '_ {
+    let new = count.wrapping_sub(previous).min(RING as u32);
     (0..new).map(move |back| {
         let at = count.wrapping_sub(new - back) as usize % RING;
         let bytes = ring[8 * at..].first_chunk().copied();
@@ -98,7 +98,7 @@ mod tests {
             ring[at..at + 8].copy_from_slice(&(u64::from(n) + 1000).to_le_bytes());
         };
         (0..70).for_each(|n| write(&mut ring, n));
-        let read = |ring, seen, count| since(ring, seen, count).collect::<Vec<_>>();
+        let read = |ring, previous, count| since(ring, previous, count).collect::<Vec<_>>();
         assert!(read(&ring, 70, 70).is_empty());
         assert_eq!(read(&ring, 67, 70), [1067, 1068, 1069]);
         assert_eq!(read(&ring, 0, 70), (1006..1070).collect::<Vec<_>>(), "the last 64");

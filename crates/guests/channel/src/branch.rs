@@ -11,7 +11,7 @@ pub struct Branch {
     pub machine: usize,
     /// The command and its surroundings, in a guest that is set up already.
     pub job: Job,
-    /// How the guest's agent is called.
+    /// The call of the guest's agent.
     pub call: Call,
 }
 

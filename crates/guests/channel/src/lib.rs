@@ -38,6 +38,9 @@ pub const ROOT_SERIAL: &str = "stasis-root";
 /// Name of the program by which a process of a guest asks for a fault.
 pub const FAULT_PROGRAM: &str = "stasis-fault";
 
+/// Name of the program by which a process of a guest asks servers.
+pub const CLIENT_PROGRAM: &str = "stasis-client";
+
 /// PCI vendor of the device: "ST". Not assigned by the PCI-SIG; the device
 /// exists in Stasis's machines only.
 pub const VENDOR_ID: u16 = 0x5354;

@@ -80,7 +80,7 @@ pub trait Keyboard: Debug + Send {
     fn read(&mut self, limit: u64) -> io::Result<Typed>;
 }
 
-/// One that several hold.
+/// A keyboard with several holders.
 pub type SharedKeyboard = Arc<Mutex<dyn Keyboard>>;
 
 impl Keyboard for SharedKeyboard {

@@ -15,7 +15,7 @@ struct Machine {
     job: Job,
     input: Vec<u8>,
     given: usize,
-    told: Vec<String>,
+    messages: Vec<String>,
     output: Vec<u8>,
     results: Vec<u8>,
     rings: usize,
@@ -33,7 +33,7 @@ impl Machine {
             job,
             input,
             given: 0,
-            told: Vec::new(),
+            messages: Vec::new(),
             output: Vec::new(),
             results: Vec::new(),
             rings: 0,
@@ -67,7 +67,7 @@ impl Transport for Machine {
                 Response::Done
             }
             Ok(other) => {
-                self.told.push(format!("{other:?}"));
+                self.messages.push(format!("{other:?}"));
                 Response::Done
             }
             Err(_) => return,
@@ -168,7 +168,7 @@ fn what_the_machine_was_told() {
     assert_eq!(machine.output, b"x");
     assert_eq!(machine.results, b"tar");
     assert_eq!(
-        machine.told,
+        machine.messages,
         [
             "Ready",
             "Ready",

@@ -58,9 +58,11 @@ pub(crate) fn tend(mut tracer: BfqTracer, drives: &[String]) -> Result<(), Agent
                 settings.iter().for_each(|setting| setting.set(before));
                 tracer.hold(!before);
             }
-            let left = raised_at.filter(|_| !raised).map(|at| LINGER.saturating_sub(at.elapsed()));
-            let timeout = left.map_or(PollTimeout::NONE, |left| {
-                PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::ZERO)
+            let remaining =
+                raised_at.filter(|_| !raised).map(|at| LINGER.saturating_sub(at.elapsed()));
+            let timeout = remaining.map_or(PollTimeout::NONE, |remaining| {
+                PollTimeout::try_from(remaining + Duration::from_millis(1))
+                    .unwrap_or(PollTimeout::ZERO)
             });
             // The thread looks again after any end of the wait.
             let _ = poll(&mut [PollFd::new(tracer.doorbell(), PollFlags::POLLIN)], timeout);

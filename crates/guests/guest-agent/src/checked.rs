@@ -44,9 +44,9 @@ pub(crate) fn prepare(disks: &[CheckedDisk]) -> Result<(), AgentError> {
         let error = |e: io::Error| AgentError::new("prepare", node.display().to_string(), e);
         let serial = serial(&disk.name).unwrap_or_default();
         if !disk.serial.is_empty() && serial != disk.serial {
-            let what = format!("{} with the serial number {}", node.display(), disk.serial);
+            let subject = format!("{} with the serial number {}", node.display(), disk.serial);
             let found = io::Error::other(format!("the kernel has {serial:?} there"));
-            return Err(AgentError::new("find", what, found));
+            return Err(AgentError::new("find", subject, found));
         }
         if let Some(alias) = &disk.alias {
             match symlink(&disk.name, Path::new("/dev").join(alias)) {
@@ -133,7 +133,7 @@ fn zone_size(name: &str) -> io::Result<u64> {
 /// Makes zones empty for the next check, after nobody uses the disks any more; returns the
 /// remaining users, and the remains of the check.
 pub(crate) fn let_go(disks: &[CheckedDisk]) -> Vec<String> {
-    let mut left = leftovers(Path::new("/"), disks);
+    let mut remains = leftovers(Path::new("/"), disks);
     for disk in disks {
         let node = Path::new("/dev").join(&disk.name);
         let mut options = OpenOptions::new();
@@ -145,41 +145,45 @@ pub(crate) fn let_go(disks: &[CheckedDisk]) -> Vec<String> {
             Ok(file) if disk.zoned => {
                 let reset = size(&file).and_then(|size| control_zones(&file, RESET_ZONES, 0, size));
                 if let Err(e) = reset {
-                    left.push(format!("the zones of {} cannot be reset: {e}", node.display()));
+                    remains.push(format!("the zones of {} cannot be reset: {e}", node.display()));
                 }
             }
             Ok(_) => {}
-            Err(e) if left.is_empty() => {
-                left.push(format!("{} is still in use: {e}", node.display()));
+            Err(e) if remains.is_empty() => {
+                remains.push(format!("{} is still in use: {e}", node.display()));
             }
             Err(_) => {}
         }
     }
-    left
+    remains
 }
 
-/// Kernel state that a check has left below `root`: swap areas, loop devices, mapped devices,
-/// arrays, and all else that holds a disk.
+/// Returns the kernel state that a check has left below `root`: swap areas, loop devices, mapped
+/// devices, arrays, and all else that holds a disk.
 fn leftovers(root: &Path, disks: &[CheckedDisk]) -> Vec<String> {
-    let mut left = Vec::new();
+    let mut remains = Vec::new();
     let swaps = fs::read_to_string(root.join("proc/swaps")).unwrap_or_default();
     for area in swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next()) {
-        left.push(format!("{area} is still a swap area"));
+        remains.push(format!("{area} is still a swap area"));
     }
     let block = root.join("sys/block");
     for device in names(&block) {
         let at = block.join(&device);
-        let said = |file: &str| {
+        let attribute = |file: &str| {
             let text = fs::read_to_string(at.join(file)).unwrap_or_default();
             text.trim().to_owned()
         };
         if device.starts_with("loop") && at.join("loop").is_dir() {
-            left.push(format!("/dev/{device} still has {}", said("loop/backing_file")));
+            remains.push(format!("/dev/{device} still has {}", attribute("loop/backing_file")));
         } else if device.starts_with("dm-") {
-            left.push(format!("/dev/mapper/{} is still there", said("dm/name")));
-        } else if at.join("md").is_dir() && !matches!(said("md/array_state").as_str(), "" | "clear")
+            remains.push(format!("/dev/mapper/{} is still there", attribute("dm/name")));
+        } else if at.join("md").is_dir()
+            && !matches!(attribute("md/array_state").as_str(), "" | "clear")
         {
-            left.push(format!("/dev/{device} is still assembled ({})", said("md/array_state")));
+            remains.push(format!(
+                "/dev/{device} is still assembled ({})",
+                attribute("md/array_state")
+            ));
         }
     }
     for disk in disks {
@@ -190,13 +194,14 @@ fn leftovers(root: &Path, disks: &[CheckedDisk]) -> Vec<String> {
         for (place, name) in std::iter::once(own).chain(places) {
             for holder in names(&place.join("holders")) {
                 // Reported above, except for other kinds of holders.
-                if !left.iter().any(|text| text.contains(&holder)) && !holder.starts_with("dm-") {
-                    left.push(format!("/dev/{holder} still holds /dev/{name}"));
+                if !remains.iter().any(|text| text.contains(&holder)) && !holder.starts_with("dm-")
+                {
+                    remains.push(format!("/dev/{holder} still holds /dev/{name}"));
                 }
             }
         }
     }
-    left
+    remains
 }
 
 /// The names in a folder, in order; none where it is not there.
@@ -235,7 +240,7 @@ mod tests {
         put("sys/block/vda/holders/md127", "");
         put("sys/block/vda/vda1/holders/bcache0", "");
         put("sys/block/vda/vda1/holders/dm-0", "");
-        let told = leftovers(root.path(), &[disk]);
+        let reported = leftovers(root.path(), &[disk]);
         let expected = [
             "/dev/vda2 is still a swap area",
             "/dev/mapper/vg-home is still there",
@@ -243,6 +248,6 @@ mod tests {
             "/dev/md127 is still assembled (active)",
             "/dev/bcache0 still holds /dev/vda1",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
     }
 }

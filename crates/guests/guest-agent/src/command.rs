@@ -39,7 +39,7 @@ pub(crate) fn run<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(),
     beside(client, job, None)
 }
 
-/// The same, beside a command whose faults go on, if there is one: in a branch of its run.
+/// Runs a command beside another whose faults go on, if any: in a branch of its run.
 fn beside<T: Transport>(
     client: &mut Client<T>,
     job: &Job,
@@ -161,8 +161,8 @@ impl Limit {
         match self.end {
             // Rounded up: a wait that ends too early would be taken for the end.
             Some(end) if !self.reached => {
-                let left = end.saturating_duration_since(Instant::now()).as_millis() + 1;
-                PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+                let milliseconds = end.saturating_duration_since(Instant::now()).as_millis() + 1;
+                PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX)
             }
             _ => PollTimeout::NONE,
         }

@@ -6,16 +6,16 @@ use stasis_channel::ClientError;
 
 use crate::bfq_tracer::TraceError;
 
-/// Why the agent could not do its work. The message reaches the user, through
+/// Reason why the agent could not do its work. The message reaches the user, through
 /// the channel or the console.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// A system call failed.
-    #[error("in the guest: cannot {what} {on}: {source}")]
+    #[error("in the guest: cannot {action} {on}: {source}")]
     System {
         /// The attempted action.
-        what: &'static str,
-        /// On what.
+        action: &'static str,
+        /// The object of the action.
         on: String,
         /// The kernel's answer.
         source: io::Error,
@@ -62,8 +62,8 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// A failed system call.
-    pub fn new(what: &'static str, on: impl Into<String>, source: impl Into<io::Error>) -> Self {
-        Self::System { what, on: on.into(), source: source.into() }
+    /// Makes the error of a failed system call.
+    pub fn new(action: &'static str, on: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self::System { action, on: on.into(), source: source.into() }
     }
 }

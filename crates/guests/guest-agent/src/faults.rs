@@ -5,18 +5,16 @@
 //! request is one datagram with the words; the answer is one, empty if the fault comes, else why
 //! not.
 
-use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::mount::{mount, MsFlags};
 use nix::sys::socket::{
     bind, recv, recvfrom, sendto, socket, AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr,
 };
 use stasis_channel::{Client, Job, Transport, FAULT_PROGRAM};
 
 use crate::orders::Orders;
-use crate::AgentError;
+use crate::{programs, AgentError};
 
 /// The faults of a run that concern the guest's agent.
 pub(crate) struct Faults {
@@ -25,7 +23,7 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Those of a job.
+    /// Takes over the faults of a job.
     pub(crate) fn of(job: &Job) -> Result<Self, AgentError> {
         let asked = job.asks.then(Asked::offer).transpose()?;
         let orders = job.ordered.then(Orders::new).transpose()?;
@@ -58,9 +56,6 @@ impl Faults {
 /// Limit on the bytes of a request's words, and of its answer.
 const MAX_WORDS: usize = 4096;
 
-/// Folder of the program: the first of Debian's path for users (login.defs, ENV_PATH).
-const FOLDER: &str = "/usr/local/bin";
-
 /// The agent's end.
 struct Asked {
     socket: OwnedFd,
@@ -69,14 +64,7 @@ struct Asked {
 impl Asked {
     /// Makes the program and its socket.
     fn offer() -> Result<Self, AgentError> {
-        let program = format!("{FOLDER}/{FAULT_PROGRAM}");
-        let file = |e: std::io::Error| AgentError::new("make", program.clone(), e);
-        fs::create_dir_all(FOLDER).map_err(file)?;
-        fs::write(&program, "").map_err(file)?;
-        // The agent's own file lies below the root; a copy of it would take time and memory.
-        let flags = MsFlags::MS_BIND;
-        mount(Some("/proc/self/exe"), program.as_str(), None::<&str>, flags, None::<&str>)
-            .map_err(|e| AgentError::new("mount", program.clone(), e))?;
+        programs::put(FAULT_PROGRAM)?;
         let error = |e: Errno| AgentError::new("listen to", FAULT_PROGRAM, e);
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let socket = socket(AddressFamily::Unix, SockType::Datagram, flags, None).map_err(error)?;

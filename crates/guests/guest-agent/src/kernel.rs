@@ -34,7 +34,7 @@ pub(crate) fn seed_random(seed: u64) -> Result<(), AgentError> {
     add_entropy(seed).map(drop)
 }
 
-/// The same for a generator that works already: what it gives from now on follows from `seed`.
+/// Seeds a generator that works already: its further numbers follow from `seed`.
 pub(crate) fn reseed_random(seed: u64) -> Result<(), AgentError> {
     /// `RNDRESEEDCRNG` of linux/random.h: `_IO('R', 0x07)`.
     const RESEED: libc::c_ulong = 0x5207;
@@ -162,7 +162,8 @@ pub(crate) fn call() -> Result<Option<Call>, AgentError> {
     places(BufReader::with_capacity(64 << 10, list)).map_err(|e| AgentError::new("read", LIST, e))
 }
 
-/// The same, of a list such as `/proc/kallsyms` (kallsyms(9)): an address, a letter and a name.
+/// Finds the places in a list such as `/proc/kallsyms` (kallsyms(9)): an address, a letter and a
+/// name.
 fn places(mut list: impl BufRead) -> io::Result<Option<Call>> {
     let (mut callback, mut function) = (None, None);
     let mut line = Vec::new();
@@ -210,12 +211,16 @@ mod tests {
     fn the_kernels_list_has_the_places_of_a_call() {
         let list = "ffffffff8100a000 t not_ctrl_alt_del\nffffffff810b1230 T ctrl_alt_del\n\
              ffffffff82a00048 D x86_platform_ipi_callback\nno line\n";
-        let of = |list: &str| places(list.as_bytes()).unwrap();
+        let places_in = |list: &str| places(list.as_bytes()).unwrap();
         let call = Call { callback: 0xffff_ffff_82a0_0048, function: 0xffff_ffff_810b_1230 };
-        assert_eq!(of(list), Some(call));
-        assert_eq!(of(&list.replace("ffffffff82a00048", "0000000000000000")), None, "hidden");
-        assert_eq!(of(&list.replace(" D ", " d_")), None);
-        assert_eq!(of("x\n\n"), None);
+        assert_eq!(places_in(list), Some(call));
+        assert_eq!(
+            places_in(&list.replace("ffffffff82a00048", "0000000000000000")),
+            None,
+            "hidden"
+        );
+        assert_eq!(places_in(&list.replace(" D ", " d_")), None);
+        assert_eq!(places_in("x\n\n"), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 mod bfq;
 pub mod bfq_tracer;
 mod checked;
+mod client;
 mod command;
 mod device;
 mod error;
@@ -21,6 +22,7 @@ mod kernel;
 mod network;
 mod orders;
 mod port;
+mod programs;
 mod results;
 mod root;
 mod terminal;
@@ -32,8 +34,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::reboot::{reboot, RebootMode};
-use stasis_channel::{Client, Job, Transport};
+use stasis_channel::{Client, Job, Transport, CLIENT_PROGRAM};
 
+pub use client::run_client;
 pub use error::AgentError;
 pub use faults::ask_for_fault;
 
@@ -110,6 +113,9 @@ fn prepare<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentE
     root::enter(&announcements, job.root.as_ref())?;
     network::loopback_up()?;
     network::set_up(&job.interfaces, &job.hosts)?;
+    if !job.interfaces.is_empty() {
+        programs::put(CLIENT_PROGRAM)?;
+    }
     surroundings(client, job, &announcements, Udev::Starts)
 }
 

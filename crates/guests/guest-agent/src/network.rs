@@ -118,7 +118,7 @@ impl Control {
 
     fn call(
         &self,
-        what: &'static str,
+        action: &'static str,
         name: &str,
         number: libc::c_ulong,
         request: &libc::ifreq,
@@ -126,7 +126,7 @@ impl Control {
         // SAFETY: these ioctls read an `ifreq`.
         let result = unsafe { libc::ioctl(self.0.as_raw_fd(), number as _, request) };
         let on = || format!("the network interface {name}");
-        Errno::result(result).map(drop).map_err(|e| AgentError::new(what, on(), e))
+        Errno::result(result).map(drop).map_err(|e| AgentError::new(action, on(), e))
     }
 }
 

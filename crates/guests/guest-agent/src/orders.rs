@@ -85,9 +85,9 @@ impl Orders {
         orders.again_ns.map_or(Ok(()), |after| self.set(after))
     }
 
-    /// Brings a fault about.
+    /// Begins a fault.
     fn begin(&mut self, number: u16, fault: &GuestFault) -> Result<(), String> {
-        let failed = |what: &str, error: Errno| format!("cannot {what}: {error}");
+        let failed = |action: &str, error: Errno| format!("cannot {action}: {error}");
         match fault {
             GuestFault::Kill { process } => match kill_all(Path::new("/proc"), process) {
                 0 => Err(format!("there is no process `{process}` to kill")),
@@ -111,13 +111,13 @@ impl Orders {
 
     /// Ends a fault, if it lasts yet.
     fn end(&mut self, number: u16) -> Result<(), AgentError> {
-        self.holders.retain(|(of, holder)| {
-            if *of == number {
+        self.holders.retain(|(begun, holder)| {
+            if *begun == number {
                 let _ = kill(*holder, Signal::SIGKILL);
             }
-            *of != number
+            *begun != number
         });
-        if self.drift.is_some_and(|(of, _)| of == number) {
+        if self.drift.is_some_and(|(begun, _)| begun == number) {
             self.drift = None;
             drift(0).map_err(|e| AgentError::new("set", "the clocks' speed", e))?;
         }

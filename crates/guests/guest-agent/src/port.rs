@@ -20,7 +20,7 @@ use crate::{
     Udev,
 };
 
-/// Sets the guest up once and runs jobs until there are no more.
+/// Sets the guest up once and runs jobs until the last.
 pub(crate) fn serve() -> Result<(), AgentError> {
     root::mount_kernel_files()?;
     let announcements = Announcements::listen()?;
@@ -61,28 +61,28 @@ pub(crate) fn serve() -> Result<(), AgentError> {
     Ok(())
 }
 
-/// The device of a root that is not in memory; the kernel's command line names the kind of file
-/// system in `STASIS_ROOT`.
+/// Returns the device of a root that is not in memory; the kernel's command line names the kind of
+/// file system in `STASIS_ROOT`.
 fn root_device(announcements: &Announcements) -> Result<Option<RootDevice>, AgentError> {
     let Ok(file_system) = std::env::var("STASIS_ROOT") else { return Ok(None) };
-    let what = format!("the drive {ROOT_SERIAL}");
+    let subject = format!("the drive {ROOT_SERIAL}");
     let look = || named(Path::new("/sys/block"), "serial", ROOT_SERIAL);
-    let found = look().map_or_else(|| announcements.wait_until("", &what, look), Ok)?;
+    let found = look().map_or_else(|| announcements.wait_until("", &subject, look), Ok)?;
     Ok(Some(RootDevice { device: found.to_string_lossy().into_owned(), file_system }))
 }
 
 /// Ends what a job has left behind and reports the processes that it could not end.
 fn tidy(client: &mut Client<Port>, root: Option<&RootDevice>, job: &Job) -> Result<(), AgentError> {
-    let left = command::kill_the_rest();
-    if !left.is_empty() {
-        client.log(&format!("processes of the command do not end: {}", left.join(", ")))?;
+    let survivors = command::kill_the_rest();
+    if !survivors.is_empty() {
+        client.log(&format!("processes of the command do not end: {}", survivors.join(", ")))?;
     }
     for place in root::unmount_drives(root) {
         client.log(&format!("{} cannot be unmounted", place.display()))?;
     }
     if !job.checked.is_empty() {
-        for left in checked::let_go(&job.checked) {
-            client.log(&left)?;
+        for message in checked::let_go(&job.checked) {
+            client.log(&message)?;
         }
     }
     Ok(())
@@ -97,15 +97,15 @@ struct Port {
 impl Port {
     /// Opens the port that bears the channel's name.
     fn find(announcements: &Announcements) -> Result<Self, AgentError> {
-        let what = format!("the port {PORT_NAME}");
+        let subject = format!("the port {PORT_NAME}");
         let look = || {
             let name = named(Path::new("/sys/class/virtio-ports"), "name", PORT_NAME)?;
             OpenOptions::new().read(true).write(true).open(Path::new("/dev").join(name)).ok()
         };
-        // Its name comes from the host after the port, and is not announced.
+        // The name comes from the host after the port, and is not announced.
         let file = match look() {
             Some(file) => file,
-            None => announcements.wait_until("", &what, look)?,
+            None => announcements.wait_until("", &subject, look)?,
         };
         Ok(Self { file, mailbox: vec![0; MAILBOX_SIZE] })
     }

@@ -61,7 +61,7 @@ fn archive_folder(
                 Ok(file) => {
                     // The header has promised this many bytes: a file that is
                     // shorter by now is filled up.
-                    let bytes = Exactly { file, left: meta.len() };
+                    let bytes = Exactly { file, remaining: meta.len() };
                     archive.append_data(&mut header(&meta, meta.len()), &inside, bytes)?;
                 }
                 Err(e) => left_out.push(format!("{} is not in the results: {e}", path.display())),
@@ -84,12 +84,12 @@ fn header(meta: &Metadata, size: u64) -> Header {
 /// Reads exactly as much as was promised.
 struct Exactly {
     file: File,
-    left: u64,
+    remaining: u64,
 }
 
 impl Read for Exactly {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let most = into.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let most = into.len().min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
         let into = &mut into[..most];
         let length = match self.file.read(into) {
             Ok(0) | Err(_) => {
@@ -98,7 +98,7 @@ impl Read for Exactly {
             }
             Ok(length) => length,
         };
-        self.left -= length as u64;
+        self.remaining -= length as u64;
         Ok(length)
     }
 }
@@ -125,14 +125,14 @@ mod tests {
         assert_eq!(left_out.len(), 1);
         assert!(left_out[0].contains("pipe"));
 
-        let mut seen = Vec::new();
+        let mut listed = Vec::new();
         for entry in tar::Archive::new(&bytes[..]).entries().unwrap() {
             let mut entry = entry.unwrap();
             let mut content = Vec::new();
             entry.read_to_end(&mut content).unwrap();
             let path = entry.path().unwrap().display().to_string();
             let link = entry.link_name().unwrap().map(|l| l.display().to_string());
-            seen.push((path, content.len(), link));
+            listed.push((path, content.len(), link));
         }
         let expected = [
             ("a".into(), 5, None),
@@ -141,7 +141,7 @@ mod tests {
             (format!("b/{long}"), 70_000, None),
             ("z".into(), 0, Some("../gone".to_string())),
         ];
-        assert_eq!(seen, expected);
+        assert_eq!(listed, expected);
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
         use std::io::Seek;
         file.rewind().unwrap();
         let mut bytes = Vec::new();
-        Exactly { file, left: 6 }.read_to_end(&mut bytes).unwrap();
+        Exactly { file, remaining: 6 }.read_to_end(&mut bytes).unwrap();
         assert_eq!(bytes, b"abc\0\0\0");
     }
 }

@@ -118,8 +118,8 @@ impl Pty {
         let master = self.open.then_some(self.master.as_fd());
         let more = master.into_iter().chain(faults.descriptors());
         waiting.extend(more.map(|readable| PollFd::new(readable, PollFlags::POLLIN)));
-        let left = self.every.saturating_sub(self.asked.elapsed()).as_micros().div_ceil(1000);
-        match poll(&mut waiting, left.max(1) as u16) {
+        let timeout = self.every.saturating_sub(self.asked.elapsed()).as_micros().div_ceil(1000);
+        match poll(&mut waiting, timeout.max(1) as u16) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(e) => Err(AgentError::new("wait for", "the terminal", e)),
         }

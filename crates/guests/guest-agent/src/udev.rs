@@ -125,7 +125,7 @@ fn block_devices(class: &Path, roots: &[&str]) -> Vec<PathBuf> {
     devices
 }
 
-/// Whether a message of udevd's is about the device at `path` below `/sys`.
+/// Returns whether a message of udevd's is about the device at `path` below `/sys`.
 ///
 /// A message is a header and words `KEY=value`, each ended by a zero. The header
 /// (systemd, src/libsystemd/sd-device/device-monitor.c, `monitor_netlink_header`) has
@@ -148,12 +148,12 @@ fn is_about(path: &Path, message: &[u8]) -> bool {
         })
 }
 
-/// Waits until there is something to read; false if there is nothing until then.
+/// Waits until there is something to read; returns whether there was, before the deadline.
 fn readable(socket: &impl AsFd, deadline: Instant) -> Result<bool, AgentError> {
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], left) {
+        let timeout = deadline.saturating_duration_since(Instant::now());
+        let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], timeout) {
             Ok(count) => return Ok(count > 0),
             Err(Errno::EINTR) => {}
             Err(e) => return Err(AgentError::new("wait for", "udevd", e)),
@@ -161,8 +161,9 @@ fn readable(socket: &impl AsFd, deadline: Instant) -> Result<bool, AgentError> {
     }
 }
 
-fn children(of: u32) -> Vec<Pid> {
-    let list = fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
+fn children(process: u32) -> Vec<Pid> {
+    let list =
+        fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
     list.split_whitespace().filter_map(|pid| pid.parse().ok().map(Pid::from_raw)).collect()
 }
 
@@ -182,15 +183,15 @@ mod tests {
     #[test]
     fn what_udevd_says_is_understood() {
         let drive = Path::new("devices/x/nvme0n1");
-        let said = message(b"DEVPATH=/devices/x/nvme0n1\0ACTION=add\0");
-        assert!(is_about(drive, &said));
+        let event = message(b"DEVPATH=/devices/x/nvme0n1\0ACTION=add\0");
+        assert!(is_about(drive, &event));
         assert!(is_about(drive, &message(b"ACTION=add\0DEVPATH=/devices/x/nvme0n1\0")));
-        assert!(!is_about(Path::new("devices/x/nvme0n1p1"), &said));
+        assert!(!is_about(Path::new("devices/x/nvme0n1p1"), &event));
         assert!(!is_about(drive, &message(b"DEVPATH=/devices/x/nvme0n1p1\0")));
-        for length in 0..said.len() {
-            assert!(!is_about(drive, &said[..length]), "{length}");
+        for length in 0..event.len() {
+            assert!(!is_about(drive, &event[..length]), "{length}");
         }
-        let mut wrong = said.clone();
+        let mut wrong = event.clone();
         wrong[16..24].fill(0xff);
         assert!(!is_about(drive, &wrong));
         let kernels = b"add@/devices/x/nvme0n1\0DEVPATH=/devices/x/nvme0n1\0";

@@ -53,14 +53,14 @@ impl Announcements {
     }
 
     /// Waits until `look` finds something. `look` is called when the device `name` has been
-    /// announced, and now and then without that. `what` names the missing thing in an error.
+    /// announced, and now and then without that. `subject` names the missing thing in an error.
     pub(crate) fn wait_until<T>(
         &self,
         name: &str,
-        what: &str,
+        subject: &str,
         mut look: impl FnMut() -> Option<T>,
     ) -> Result<T, AgentError> {
-        let error = |e: Errno| AgentError::new("wait for", what, e);
+        let error = |e: Errno| AgentError::new("wait for", subject, e);
         for _ in 0..TIMEOUT * LOOKS_PER_SECOND {
             let mut waiting = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
             let announced = match poll(&mut waiting, PollTimeout::from(PAUSE_MS)) {
@@ -76,7 +76,7 @@ impl Announcements {
                 }
             }
         }
-        Err(AgentError::NoDevice { name: what.into(), seconds: TIMEOUT })
+        Err(AgentError::NoDevice { name: subject.into(), seconds: TIMEOUT })
     }
 
     /// Takes in the announcements; returns whether the device was among them.

@@ -56,11 +56,11 @@ fn all(kind: &str, reader: impl Read) -> Result<Vec<u8>, String> {
     Ok(plain)
 }
 
-/// The blocks of an LZ4 legacy frame: each a `u32` length and an LZ4 block of
+/// Decompresses the blocks of an LZ4 legacy frame: each a `u32` length and an LZ4 block of
 /// 8 MiB, the last one less.
 fn lz4_legacy(mut rest: &[u8]) -> Result<Vec<u8>, String> {
     const BLOCK: usize = 8 << 20;
-    let damaged = |what: &str| format!("its LZ4 stream is damaged: {what}");
+    let damaged = |reason: &str| format!("its LZ4 stream is damaged: {reason}");
     let mut plain = Vec::new();
     let mut block = vec![0; BLOCK];
     // The kernel's build appends the uncompressed size: 4 bytes that are no

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why there is no guest.
+/// Reason why there is no guest.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// A program is missing.
@@ -15,10 +15,10 @@ pub enum BuildError {
         package: &'static str,
     },
     /// A name in the recipe cannot be one.
-    #[error("`{name}` is not the name of a {what}")]
+    #[error("`{name}` is not the name of a {kind}")]
     BadName {
         /// The kind of thing that the name is for.
-        what: &'static str,
+        kind: &'static str,
         /// The name.
         name: String,
     },
@@ -46,11 +46,11 @@ pub enum BuildError {
         log: PathBuf,
     },
     /// A file or folder could not be read or written.
-    #[error("cannot {what} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {source}", path.display())]
     File {
         /// The attempted action.
-        what: &'static str,
-        /// On what.
+        action: &'static str,
+        /// The file.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
@@ -110,11 +110,11 @@ pub enum BuildError {
 }
 
 impl BuildError {
-    /// For `map_err`: a failed operation on a file.
+    /// Makes the error of a failed operation on a file, for `map_err`.
     pub(crate) fn file<'a>(
-        what: &'static str,
+        action: &'static str,
         path: &'a Path,
     ) -> impl FnOnce(io::Error) -> Self + use<'a> {
-        move |source| Self::File { what, path: path.into(), source }
+        move |source| Self::File { action, path: path.into(), source }
     }
 }

@@ -50,7 +50,7 @@ use std::sync::atomic::AtomicBool;
 /// statically linked and call `stasis_guest_agent::main` when it is process 1.
 /// Another process that builds the same guest is waited for. `stop` ends a build early.
 ///
-/// Of a cache in another user's folder, what root makes there is that user's.
+/// Files that root makes in a cache in another user's folder are that user's.
 ///
 /// # Errors
 /// See [`BuildError`]. The log of a failed build stays in `cache`, and the error names it; earlier
@@ -145,7 +145,7 @@ pub fn is_built(recipe: &Recipe, cache: &Path) -> bool {
     recipe.stamped().is_ok_and(|recipe| is_kept(&recipe, cache))
 }
 
-/// The same of a recipe with its stamps.
+/// Returns whether the guest of a recipe with its stamps is kept.
 fn is_kept(recipe: &Recipe, cache: &Path) -> bool {
     store::folder(cache, recipe).join(store::MANIFEST).exists()
 }

@@ -113,11 +113,13 @@ mod tests {
         let busy = remove(cache.path(), &guest.name).unwrap_err();
         assert!(matches!(busy, BuildError::Busy { .. }), "{busy}");
         drop(store);
-        let left = cache.path().join("0123456789abcdef");
-        fs::create_dir(left.with_extension("new")).unwrap();
-        fs::write(left.with_extension("log"), "failed").unwrap();
+        let leftover = cache.path().join("0123456789abcdef");
+        fs::create_dir(leftover.with_extension("new")).unwrap();
+        fs::write(leftover.with_extension("log"), "failed").unwrap();
         remove_left_overs(cache.path()).unwrap();
-        assert!(!left.with_extension("new").exists() && !left.with_extension("log").exists());
+        assert!(
+            !leftover.with_extension("new").exists() && !leftover.with_extension("log").exists()
+        );
         assert_eq!(list(cache.path()).len(), 1);
         assert!(remove(cache.path(), &guest.name).unwrap() >= 20_000);
         assert!(list(cache.path()).is_empty());

@@ -71,7 +71,7 @@ pub(crate) fn run(
     let package = if own_kernel::is_path(&recipe.kernel) { "" } else { &recipe.kernel };
     let mut command = Command::new("mmdebstrap");
     command
-        // What apt and dpkg print says how far they are.
+        // The output of apt and dpkg shows their progress.
         .arg("--verbose")
         .args(["--variant=essential", "--architectures=amd64", "--format=null"])
         .arg(format!("--include={}", recipe.packages.join(",")))
@@ -119,7 +119,7 @@ fn own_kernel(recipe: &Recipe, work: &Path) -> Result<Vec<String>, BuildError> {
 
 /// Interval between two looks at whether a build is to stop.
 const TICK: Duration = Duration::from_millis(100);
-/// Time after which a build that goes on is told again to stop.
+/// Time after which a build that goes on gets another signal to stop.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Runs to the end, copying to the log what is printed.
@@ -186,7 +186,7 @@ fn read_lines(from: Option<ChildStderr>) -> Receiver<std::io::Result<Vec<u8>>> {
     lines
 }
 
-/// How far a build is, by the lines of its log.
+/// Progress of a build, by the lines of its log.
 #[derive(Debug, Default)]
 struct Course {
     /// The present part, in [`MILESTONES`].
@@ -214,7 +214,7 @@ impl Course {
         let part = self.part?;
         let (start, step, begin) = MILESTONES[part];
         let end = MILESTONES.get(part + 1).map_or(1.0, |(_, _, begin)| *begin);
-        // Of packages that are only fetched there is one step.
+        // Packages that are only fetched have one step.
         let steps = if start.contains("downloading") { 1 } else { 3 };
         let of_part = match self.packages {
             0 => 0.0,
@@ -265,31 +265,32 @@ mod tests {
     fn shell(script: &str) -> (Result<(), BuildError>, String, Vec<f64>) {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
-        let mut seen = Vec::new();
+        let mut fractions = Vec::new();
         let mut command = Command::new("sh");
         command.args(["-c", script]).stderr(Stdio::piped());
-        let result = follow(command, &log, &AtomicBool::new(false), &mut |p| seen.push(p.fraction));
-        (result, String::from_utf8_lossy(&fs::read(&log).unwrap()).into_owned(), seen)
+        let result =
+            follow(command, &log, &AtomicBool::new(false), &mut |p| fractions.push(p.fraction));
+        (result, String::from_utf8_lossy(&fs::read(&log).unwrap()).into_owned(), fractions)
     }
 
     #[test]
     fn a_failure_names_the_first_error_and_the_log() {
         let script = "echo 'I: extracting archives...' >&2; printf 'bad \\377 byte\\n' >&2
             echo 'E: Unable to locate package fioo' >&2; echo 'E: mmdebstrap failed' >&2; exit 3";
-        let (result, log, seen) = shell(script);
+        let (result, log, fractions) = shell(script);
         let text = result.unwrap_err().to_string();
         assert!(text.contains("Unable to locate package fioo") && text.contains("/log"), "{text}");
         assert!(log.ends_with("E: mmdebstrap failed\n"));
-        assert_eq!(seen, [0.40]);
+        assert_eq!(fractions, [0.40]);
     }
 
     #[test]
     fn progress_only_grows() {
         let lines: String = MILESTONES.iter().map(|m| format!("echo '{}...' >&2;", m.0)).collect();
-        let (result, _, seen) = shell(&lines);
+        let (result, _, fractions) = shell(&lines);
         result.unwrap();
-        assert_eq!(seen.len(), MILESTONES.len());
-        assert!(seen.windows(2).all(|pair| pair[0] < pair[1]));
+        assert_eq!(fractions.len(), MILESTONES.len());
+        assert!(fractions.windows(2).all(|pair| pair[0] < pair[1]));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Why a guest cannot be built by this user on this machine, as far as a trial of mmdebstrap's
+/// Returns why this user cannot build a guest on this machine, as far as a trial of mmdebstrap's
 /// first step shows: a namespace in which it may mount. `None` where that works.
 pub fn obstacle() -> Option<String> {
     let is_root = rustix::process::geteuid().is_root();
@@ -20,12 +20,14 @@ pub fn obstacle() -> Option<String> {
         // Without util-linux there is no answer.
         .ok()
         .filter(|output| !output.status.success())?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.lines().next().unwrap_or("it says nothing").trim().to_owned();
+    let message = String::from_utf8_lossy(&output.stderr);
+    let message = message.lines().next().unwrap_or("it says nothing").trim().to_owned();
     Some(match is_root {
-        true => format!("mounts in a namespace of its own, which root may not make here ({said})"),
+        true => {
+            format!("mounts in a namespace of its own, which root may not make here ({message})")
+        }
         false => format!(
-            "namespaces of users, which are denied here ({said}): {}build it as root: {}",
+            "namespaces of users, which are denied here ({message}): {}build it as root: {}",
             allowing().map(|command| format!("allow them ({command}), or ")).unwrap_or_default(),
             as_root()
         ),

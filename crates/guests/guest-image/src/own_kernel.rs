@@ -124,8 +124,8 @@ fn extract(package: &Path, folder: &Path) -> Result<(), BuildError> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(unusable(package, format!("it is no Debian package: {}", said.trim())))
+    let message = String::from_utf8_lossy(&output.stderr);
+    Err(unusable(package, format!("it is no Debian package: {}", message.trim())))
 }
 
 fn unusable(path: &Path, cause: impl Into<String>) -> BuildError {

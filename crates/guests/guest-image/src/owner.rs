@@ -1,4 +1,4 @@
-//! Whose the cache is.
+//! The owner of the cache.
 
 use std::fs;
 use std::os::unix::fs::{lchown, MetadataExt};
@@ -93,7 +93,7 @@ fn may_write(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// Of nobody, in Debian.
+    /// The user ID of nobody, in Debian.
     const NOBODY: u32 = 65_534;
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let cache = home.path().join(".cache/stasis/guest");
         if !rustix::process::geteuid().is_root() {
-            // What is another user's cannot be made here.
+            // Only root can make another user's files.
             return assert!(of_folder(&cache).is_none());
         }
         lchown(home.path(), Some(NOBODY), Some(NOBODY)).unwrap();

@@ -131,19 +131,19 @@ impl Recipe {
                 || !name.as_bytes().first().is_some_and(start)
                 || !name.bytes().all(rest)
             {
-                return Err(BuildError::BadName { what: "package", name: name.into() });
+                return Err(BuildError::BadName { kind: "package", name: name.into() });
             }
         }
         for name in &self.modules {
             let fits = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);
             if name.is_empty() || name.starts_with('-') || !name.bytes().all(fits) {
-                return Err(BuildError::BadName { what: "kernel module", name: name.clone() });
+                return Err(BuildError::BadName { kind: "kernel module", name: name.clone() });
             }
         }
         let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
         for suite in [self.suite.as_str()].into_iter().chain(self.kernel_release()) {
             if suite.is_empty() || suite.starts_with('-') || !suite.bytes().all(fits) {
-                return Err(BuildError::BadName { what: "Debian release", name: suite.into() });
+                return Err(BuildError::BadName { kind: "Debian release", name: suite.into() });
             }
         }
         Ok(())

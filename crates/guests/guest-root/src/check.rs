@@ -26,19 +26,19 @@ const KEPT: [&[u8]; 4] = [
 ];
 
 impl Tree {
-    /// Checks that there is a shell that an x86-64 kernel can start.
+    /// Checks that an x86-64 kernel can start the root's shell.
     ///
     /// # Errors
-    /// Names what is missing.
+    /// The missing part.
     pub fn check(&self) -> Result<(), RootError> {
         const SHELL: &str = "/bin/sh";
         let Found::Node(id) = self.follow(SHELL.as_bytes(), true)? else {
-            let what = if self.children(crate::tree::ROOT).next().is_none() {
+            let problem = if self.children(crate::tree::ROOT).next().is_none() {
                 "it is empty"
             } else {
                 "it has no /bin/sh"
             };
-            return Err(self.fail(format!("{what}: a guest needs a Linux userland")));
+            return Err(self.fail(format!("{problem}: a guest needs a Linux userland")));
         };
         let node = self.node(id);
         let Kind::File(content) = &node.kind else {

@@ -139,7 +139,7 @@ struct Image<'a> {
     origin: &'a Path,
 }
 
-/// The root that the layers of an image make.
+/// Reads the root that the layers of an image make.
 pub(crate) fn read(
     files: &Files,
     origin: &Path,
@@ -156,11 +156,11 @@ pub(crate) fn read(
     }
     let mut tree = Tree::new(origin, limits);
     // Files that later layers remove may take as many bytes as those that stay.
-    let mut left = limits.bytes.saturating_mul(2);
+    let mut budget = limits.bytes.saturating_mul(2);
     for (layer, span) in (1..).zip(&layers) {
-        let most = Limits { bytes: left.min(limits.bytes), ..limits };
+        let most = Limits { bytes: budget.min(limits.bytes), ..limits };
         let plain = compressed::plain(span, work, most).map_err(|cause| image.fail(cause))?;
-        left -= plain.length.min(left);
+        budget -= plain.length.min(budget);
         layer::apply(&mut tree, &plain, layer, true)?;
     }
     Ok(tree)

@@ -40,7 +40,7 @@ impl Span {
         })
     }
 
-    /// All its bytes, of which there must be at most `limit`.
+    /// Returns all its bytes, if they are at most `limit`.
     pub(crate) fn read_all(&self, limit: u64) -> io::Result<Vec<u8>> {
         if self.length > limit {
             return Err(io::Error::other(format!("it has more than {limit} bytes")));
@@ -79,7 +79,7 @@ pub(crate) struct Piece {
 /// A file's bytes.
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
-    /// Those of a file on this machine; `modified` in seconds and nanoseconds since 1970.
+    /// The bytes of a file on this machine; `modified` in seconds and nanoseconds since 1970.
     Path { path: PathBuf, length: u64, modified: (i64, i64) },
     /// Pieces of something larger, in order; between them are zeroes.
     Pieces { source: Arc<dyn ReadAt>, pieces: Vec<Piece>, length: u64 },

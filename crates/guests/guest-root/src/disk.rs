@@ -61,8 +61,8 @@ enum Seen {
     Other(&'static str),
 }
 
-/// The root that an image has: its own file system, or the one in the first of its partitions that
-/// has a `/bin/sh`. Where it cannot be seen whether there is one, the largest counts.
+/// Reads the root of an image: its own file system, or the one in the first of its partitions with
+/// a `/bin/sh`. If that cannot be known, the largest counts.
 pub(crate) fn read(
     source: &Arc<dyn ReadAt>,
     origin: &Path,
@@ -87,15 +87,15 @@ pub(crate) fn read(
                 .into(),
         ));
     }
-    let (mut seen, mut first_error, mut parts) = (Vec::new(), None, Vec::new());
+    let (mut descriptions, mut first_error, mut parts) = (Vec::new(), None, Vec::new());
     for (number, place) in (1..).zip(found) {
         match inspect(source, place, origin, limits) {
             Ok(Seen::Tree(tree)) if tree.at("/bin/sh").is_some() => return Ok(Found::Tree(tree)),
-            Ok(Seen::Tree(_)) => seen.push(format!("{number}: ext4 without /bin/sh")),
+            Ok(Seen::Tree(_)) => descriptions.push(format!("{number}: ext4 without /bin/sh")),
             Ok(Seen::Part(part)) => parts.push(part),
-            Ok(Seen::Other(kind)) => seen.push(format!("{number}: {kind}")),
+            Ok(Seen::Other(kind)) => descriptions.push(format!("{number}: {kind}")),
             Err(error) => {
-                seen.push(format!("{number}: ext4"));
+                descriptions.push(format!("{number}: ext4"));
                 first_error.get_or_insert(error);
             }
         }
@@ -104,8 +104,10 @@ pub(crate) fn read(
         return Ok(Found::Part(part));
     }
     Err(first_error.unwrap_or_else(|| {
-        let seen = seen.join(", ");
-        fail(format!("it has no Linux in a file system that is read; its partitions are {seen}"))
+        let descriptions = descriptions.join(", ");
+        fail(format!(
+            "it has no Linux in a file system that is read; its partitions are {descriptions}"
+        ))
     }))
 }
 

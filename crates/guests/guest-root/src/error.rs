@@ -3,15 +3,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why there is no root file system.
+/// Reason why there is no root file system.
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
     /// A file or folder could not be read or written.
-    #[error("cannot {what} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {source}", path.display())]
     File {
         /// The attempted action.
-        what: &'static str,
-        /// On what.
+        action: &'static str,
+        /// The file or folder.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
@@ -38,12 +38,12 @@ pub enum RootError {
 }
 
 impl RootError {
-    /// For `map_err`: a failed operation on a file.
+    /// Makes the error of a failed operation on a file, for `map_err`.
     pub(crate) fn file<'a>(
-        what: &'static str,
+        action: &'static str,
         path: &'a Path,
     ) -> impl FnOnce(io::Error) -> Self + use<'a> {
-        move |source| Self::File { what, path: path.into(), source }
+        move |source| Self::File { action, path: path.into(), source }
     }
 
     pub(crate) fn unusable(path: &Path, cause: impl Into<String>) -> Self {

@@ -51,7 +51,7 @@ pub(crate) fn read(folder: &Path, limits: Limits) -> Result<Walked, RootError> {
     Ok(walk.finish())
 }
 
-/// What is at `path`, with everything below it: the one entry of a tree.
+/// Reads `path` with everything below it: the one entry of a tree.
 pub(crate) fn read_one(path: &Path, limits: Limits) -> Result<Tree, RootError> {
     let mut walk = Walk::new(path, limits, false);
     let status = fs::symlink_metadata(path).map_err(RootError::file("read", path))?;

@@ -29,8 +29,8 @@ struct Archive {
 
 impl Read for Archive {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let left = self.span.length.saturating_sub(self.at);
-        let length = left.min(into.len() as u64);
+        let rest = self.span.length.saturating_sub(self.at);
+        let length = rest.min(into.len() as u64);
         let budget = self.budget.get();
         if length > budget {
             return Err(io::Error::other("the names or attributes of an entry are too long"));

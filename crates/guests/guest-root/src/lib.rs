@@ -52,7 +52,7 @@ pub fn read_from_image(image: &Path, path: &str, most: u64) -> Option<Vec<u8>> {
     file_of(&(Arc::new(file) as _), 0, path, most)
 }
 
-/// The same in a file system of `source` from `start` on.
+/// Reads the file in a file system of `source` from `start` on.
 fn file_of(source: &Arc<dyn ReadAt>, start: u64, path: &str, most: u64) -> Option<Vec<u8>> {
     let limits = Limits { bytes: most, ..Limits::default() };
     match ext4::read::FileSystem::open(source, start, limits) {

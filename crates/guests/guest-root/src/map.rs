@@ -128,7 +128,7 @@ impl Mapped {
 
     fn file(&self, number: usize) -> io::Result<Arc<File>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = open.iter().position(|(of, _)| *of == number) {
+        if let Some(at) = open.iter().position(|(index, _)| *index == number) {
             if let Some(found) = open.remove(at) {
                 let file = Arc::clone(&found.1);
                 open.push_back(found);

@@ -44,7 +44,7 @@ fn run(exits: u32) -> String {
         }
     }
     let mut child = qemu(folder.path());
-    let (mut said, mut before) = (String::new(), 0.0);
+    let (mut output_lines, mut before) = (String::new(), 0.0);
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
         let now = processor_seconds(child.id());
@@ -53,13 +53,13 @@ fn run(exits: u32) -> String {
             eprintln!("{line}, {each:.1} us of processor time");
         }
         before = now;
-        said += &format!("{line}\n");
+        output_lines += &format!("{line}\n");
     }
     let status = i32::from(SUCCESS) << 1 | 1;
     let output = child.wait_with_output().unwrap();
     let log = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(status), "{said}\n{log}");
-    said
+    assert_eq!(output.status.code(), Some(status), "{output_lines}\n{log}");
+    output_lines
 }
 
 /// Processor time that the process has used (proc(5)), in seconds; the kernel counts
@@ -199,7 +199,7 @@ fn exits_take_no_time(costs: &Costs, exits: u32) {
                     assert_eq!(now, until, "{name}: a slice ends where it should");
                     continue;
                 }
-                Exit::Unsupported(what) => panic!("{name}: {what}"),
+                Exit::Unsupported(description) => panic!("{name}: {description}"),
                 Exit::Shutdown => panic!("{name}: shut down"),
                 Exit::PortRead { .. } | Exit::MmioRead { .. } => vcpu.data().fill(count as u8),
                 Exit::MmioWrite { address, data } => {

@@ -10,12 +10,12 @@ use crate::Error;
 #[derive(Debug, Clone)]
 pub struct Kind {
     /// Description for a user.
-    pub what: &'static str,
-    /// A part of a disk.
+    pub description: &'static str,
+    /// Files and folders.
     pub paths: Vec<PathBuf>,
 }
 
-/// The folders of machines, with what is in them.
+/// The folders of machines, with descriptions of their content.
 const MACHINES: [(&str, &str); 3] = [
     ("guests", "guests that are booted"),
     ("machines", "software hosts that are booted"),
@@ -27,12 +27,14 @@ pub(crate) const SNAPSHOTS: &str = "snapshots";
 /// The files kept in `cache`.
 pub fn kept(cache: &Path) -> Vec<Kind> {
     let folder = cache.join("softkvm");
-    let machines = MACHINES.map(|(name, what)| {
+    let machines = MACHINES.map(|(name, description)| {
         let all = entries(&folder.join(name));
-        Kind { what, paths: all.filter(|path| path.is_dir()).collect() }
+        Kind { description, paths: all.filter(|path| path.is_dir()).collect() }
     });
-    let kernel = Kind { what: "kernels of the software host", paths: kernels(&folder).collect() };
-    let logs = Kind { what: "logs of failed runs", paths: entries(&folder.join("runs")).collect() };
+    let kernel =
+        Kind { description: "kernels of the software host", paths: kernels(&folder).collect() };
+    let logs =
+        Kind { description: "logs of failed runs", paths: entries(&folder.join("runs")).collect() };
     machines.into_iter().chain([kernel, logs]).collect()
 }
 

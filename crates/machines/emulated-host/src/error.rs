@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why the software host could not run a job to its end.
+/// The reason why the software host could not run a job to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// QEMU is not installed.
@@ -35,31 +35,31 @@ pub enum Error {
         advice: &'static str,
     },
     /// The kernel package is not what is expected.
-    #[error("the software host's kernel: package {package} has no {what}")]
+    #[error("the software host's kernel: package {package} has no {part}")]
     Package {
         /// The package.
         package: String,
         /// The part that was not found.
-        what: String,
+        part: String,
     },
     /// The program cannot run on the bare machine.
     #[error(transparent)]
     Image(#[from] stasis_bare::ImageError),
     /// A file could not be used.
-    #[error("{what} {path}: {source}")]
+    #[error("{action} {path}: {source}")]
     Io {
         /// The attempted action.
-        what: &'static str,
+        action: &'static str,
         /// On which file.
         path: PathBuf,
         /// The reason.
         source: io::Error,
     },
     /// The operating system refused something that is not about a file.
-    #[error("the software host: cannot {what}: {source}")]
+    #[error("the software host: cannot {action}: {source}")]
     System {
         /// The attempted action.
-        what: &'static str,
+        action: &'static str,
         /// The reason.
         source: io::Error,
     },
@@ -110,10 +110,10 @@ pub enum Error {
         message: String,
     },
     /// The software host did not come up in time.
-    #[error("the software host did not {what} within {seconds} s{detail}")]
+    #[error("the software host did not {event} within {seconds} s{detail}")]
     Timeout {
         /// The awaited event.
-        what: &'static str,
+        event: &'static str,
         /// Duration.
         seconds: u64,
         /// The end of its log.
@@ -153,15 +153,15 @@ pub enum Error {
 impl Error {
     /// For `map_err` on a file operation.
     pub(crate) fn io<'a>(
-        what: &'static str,
+        action: &'static str,
         path: &'a Path,
     ) -> impl FnOnce(io::Error) -> Self + 'a {
-        move |source| Error::Io { what, path: path.to_owned(), source }
+        move |source| Error::Io { action, path: path.to_owned(), source }
     }
 
     /// For `map_err` on anything else of the operating system.
-    pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Error::System { what, source }
+    pub(crate) fn system(action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Error::System { action, source }
     }
 }
 /// An amount of memory to a tenth of a GiB.

@@ -90,10 +90,10 @@ impl Start<'_> {
     }
 
     fn restore(&self, kept: &Kept, stopped: &(dyn Fn() -> bool + Sync)) -> Result<Started, Error> {
-        let told = vec![kept.folder.join("told")];
+        let events_so_far = vec![kept.folder.join("told")];
         let purpose = Purpose::Restore { job: self.files, shares: false, resume: None };
         let machine = restore(self.host, &kept.folder, &purpose, self.log, stopped, None)?;
-        Ok(Started { told, ..Started::anew(machine) })
+        Ok(Started { events_so_far, ..Started::anew(machine) })
     }
 
     /// The runs with snapshots.
@@ -109,7 +109,7 @@ impl Start<'_> {
         Ok(key)
     }
 
-    /// The machine where `wish` has it begin: as `kept`, or at a snapshot.
+    /// The machine at the beginning that `wish` asks for: as `kept`, or at a snapshot.
     fn with_snapshots(
         &self,
         kept: &Kept,
@@ -144,7 +144,7 @@ impl Start<'_> {
                 .read(|at, page| file.write_all_at(page, at))
                 .map_err(Error::io("cannot write", &ram))?;
         }
-        let told = set.told(chain.as_ref());
+        let events_so_far = set.told(chain.as_ref());
         let resume = chain.as_ref().map(|chain| chain.instant.at);
         let recorder = match shared {
             Some(file) => Recorder::new(set, folder.path(), file, resume)?,
@@ -153,7 +153,7 @@ impl Start<'_> {
         let note = (wish.records && recorder.is_none()).then(|| TAKEN.to_owned());
         let purpose = Purpose::Restore { job: self.files, shares: wish.records, resume };
         let machine = restore(self.host, folder.path(), &purpose, self.log, stopped, pages)?;
-        Ok(Started { machine, told, recorder, folder: Some(folder), note })
+        Ok(Started { machine, events_so_far, recorder, folder: Some(folder), note })
     }
 
     /// Everything that a kept machine depends on.
@@ -186,16 +186,16 @@ impl Start<'_> {
         progress("booting the guest (kept for later runs)", None);
         make_folder(self.host, folder)?;
         let mut machine = self.program(folder, true, stopped)?;
-        let (mut told, mut place) = (Vec::new(), None);
+        let (mut events, mut place) = (Vec::new(), None);
         pump(&mut machine, self.control, |_, sent| {
             match sent {
-                Sent::Bytes(bytes) => told.extend_from_slice(&bytes),
+                Sent::Bytes(bytes) => events.extend_from_slice(&bytes),
                 Sent::Place(address) => place = Some(address),
                 Sent::Pause => return Ok(true),
                 // No debugger has hold of it yet, and no snapshot is taken.
                 Sent::Again(..) | Sent::Snapshot(_) => return Err(Error::NotKept),
             }
-            match told.len() {
+            match events.len() {
                 length if length > MAX_TOLD => Err(Error::NotKept),
                 _ => Ok(false),
             }
@@ -205,7 +205,7 @@ impl Start<'_> {
             .map_err(|error| convert(error, "pause", MAX_MOVE, &mut qemu))?;
         drop(qemu);
         let path = folder.join("told");
-        fs::write(&path, told).map_err(Error::io("cannot write", &path))?;
+        fs::write(&path, events).map_err(Error::io("cannot write", &path))?;
         let path = folder.join("image");
         fs::remove_file(&path).map_err(Error::io("cannot remove", &path))?;
         write(folder, &state, place.ok_or(Error::NotKept)?, false)

@@ -301,8 +301,8 @@ impl Store {
     fn prune(&self, current: &Path) {
         let folders = self.entries().filter(|path| path != current && path.is_dir());
         let is_kept = |path: &PathBuf| path.extension().is_none() && !is_private(path);
-        let (kept, left): (Vec<_>, Vec<_>) = folders.partition(is_kept);
-        left.iter().for_each(|path| self.remove_unused(path));
+        let (kept, leftovers): (Vec<_>, Vec<_>) = folders.partition(is_kept);
+        leftovers.iter().for_each(|path| self.remove_unused(path));
         let mut kept: Vec<(SystemTime, PathBuf)> = kept
             .into_iter()
             .filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)))

@@ -92,7 +92,7 @@ fn place(qemu: &mut Qemu) -> Result<u64, Error> {
     match packets.next() {
         Ok(Some(Packet::Place { address, .. })) => Ok(address),
         _ => Err(Error::Timeout {
-            what: "say where its buffer is",
+            event: "say where its buffer is",
             seconds: MAX_BOOT.as_secs(),
             detail: qemu.detail(),
         }),

@@ -338,12 +338,12 @@ mod tests {
                 }
             }
             let mut packets = Packets::default();
-            let mut seen = Vec::new();
+            let mut decoded = Vec::new();
             for bytes in stream.chunks(piece) {
                 packets.push(bytes);
-                while let Some(packet) = packets.next().unwrap() { seen.push(packet); }
+                while let Some(packet) = packets.next().unwrap() { decoded.push(packet); }
             }
-            prop_assert_eq!(seen, all);
+            prop_assert_eq!(decoded, all);
         }
 
         #[test]

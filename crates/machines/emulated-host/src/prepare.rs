@@ -85,7 +85,7 @@ pub fn prepare(cache: &Path, progress: &mut dyn FnMut(&str, Option<f64>)) -> Res
     let _ = fs::remove_dir_all(&folder);
     fs::rename(work.join("kernel"), &folder).map_err(Error::io("cannot create", &folder))?;
     let _ = fs::remove_dir_all(&work);
-    Kernel::cached(cache).ok_or(Error::Package { package, what: "kernel".into() })
+    Kernel::cached(cache).ok_or(Error::Package { package, part: "kernel".into() })
 }
 
 /// Downloads the newest kernel into `work`; gives the name of its package.
@@ -109,12 +109,13 @@ fn download(work: &Path) -> Result<String, Error> {
 }
 
 /// The packages `linux-KIND-RELEASE` that `apt-cache depends` lists.
-fn named(said: &str, kinds: &[&str]) -> Vec<String> {
+fn named(listing: &str, kinds: &[&str]) -> Vec<String> {
     let fits = |name: &str| {
         let (kind, release) = name.strip_prefix("linux-")?.split_once('-')?;
         (kinds.contains(&kind) && release.starts_with(|c: char| c.is_ascii_digit())).then_some(())
     };
-    said.lines()
+    listing
+        .lines()
         .filter_map(|line| line.trim().strip_prefix("Depends: "))
         .filter(|name| fits(name).is_some())
         .map(String::from)
@@ -132,7 +133,7 @@ fn unpack(work: &Path, package: &str) -> Result<(), Error> {
         tool(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(&tree), "dpkg-deb", "")?;
     }
     let missing =
-        |what: &str| Error::Package { package: package.to_owned(), what: what.to_owned() };
+        |part: &str| Error::Package { package: package.to_owned(), part: part.to_owned() };
     let release = package.strip_prefix("linux-image-").unwrap_or(package);
     // Packages carry /usr where /lib is merged into it.
     let modules = ["lib/modules", "usr/lib/modules"]
@@ -285,11 +286,11 @@ fn tool(
             purpose: "fetch the software host's kernel",
             package: if program == "dpkg-deb" { "dpkg" } else { "apt" },
         },
-        _ => Error::System { what: "start a program of the package manager", source },
+        _ => Error::System { action: "start a program of the package manager", source },
     })?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let lines: Vec<&str> = said.trim().lines().collect();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let lines: Vec<&str> = stderr.trim().lines().collect();
         let message = lines[lines.len().saturating_sub(3)..].join("; ");
         return Err(Error::Tool { program, message, advice });
     }

@@ -301,7 +301,7 @@ impl Qemu {
             Process::start(command, &inherited, log_path).map_err(|source| {
                 match source.kind() {
                     std::io::ErrorKind::NotFound => Error::QemuMissing,
-                    _ => Error::System { what: "start qemu-system-x86_64", source },
+                    _ => Error::System { action: "start qemu-system-x86_64", source },
                 }
             })?;
         Ok((Self { process, events: events.into(), stop, handshake }, qmp))

@@ -47,7 +47,7 @@ pub(crate) enum Ended {
 pub(crate) struct Started {
     pub machine: Machine,
     /// Files with the events of the job so far.
-    pub told: Vec<PathBuf>,
+    pub events_so_far: Vec<PathBuf>,
     /// Stores the job's snapshots, if they are stored.
     pub recorder: Option<Recorder>,
     /// The machine's folder, where it has one of its own.
@@ -59,11 +59,11 @@ pub(crate) struct Started {
 impl Started {
     /// A job at its beginning.
     pub(crate) fn anew(machine: Machine) -> Self {
-        Self { machine, told: Vec::new(), recorder: None, folder: None, note: None }
+        Self { machine, events_so_far: Vec::new(), recorder: None, folder: None, note: None }
     }
 }
 
-/// Hands the event stream on, `told` before anything else, until the job has ended. Adds remarks for
+/// Hands the event stream on, `events_so_far` before anything else, until the job has ended. Adds remarks for
 /// the user to `notes`.
 pub(crate) fn relay(
     started: Started,
@@ -71,7 +71,7 @@ pub(crate) fn relay(
     events: &mut dyn EventSink,
     control: &Control,
 ) -> Result<Ended, Error> {
-    let Started { mut machine, told, mut recorder, folder: _folder, note } = started;
+    let Started { mut machine, events_so_far, mut recorder, folder: _folder, note } = started;
     notes.extend(note);
     let mut decoder = Decoder::new();
     let mut hand_on = |bytes: &[u8]| -> Result<bool, Error> {
@@ -86,7 +86,7 @@ pub(crate) fn relay(
         Ok(false)
     };
     let mut piece = vec![0; 1 << 16];
-    for path in told {
+    for path in events_so_far {
         let mut file = File::open(&path).map_err(Error::io("cannot read", &path))?;
         loop {
             let length = file.read(&mut piece).map_err(Error::io("cannot read", &path))?;
@@ -126,7 +126,7 @@ pub(crate) fn relay(
 
 /// Continues the waiting inner side with the terminal's input.
 fn answer(machine: &mut Machine, control: &Control, limit: u64) -> Result<(), Error> {
-    let failed = |source| Error::System { what: "read the terminal", source };
+    let failed = |source| Error::System { action: "read the terminal", source };
     let typed = match &control.keyboard {
         Some(keyboard) => Arc::clone(keyboard).read(limit).map_err(failed)?,
         None => Typed::default(),
@@ -228,11 +228,11 @@ fn answer_program(
     go_on(machine, &answer)
 }
 
-/// So many bytes from the start of the buffer, at most all of it; `what` is done with them.
-fn buffered(machine: &Machine, length: usize, what: &'static str) -> Result<Vec<u8>, Error> {
+/// Reads `length` bytes from the start of the buffer, at most all of it; an error names `action`.
+fn buffered(machine: &Machine, length: usize, action: &'static str) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; length.min(BULK)];
     let read = machine.memory.read_exact_at(&mut bytes, machine.buffer);
-    read.map(|()| bytes).map_err(Error::system(what))
+    read.map(|()| bytes).map_err(Error::system(action))
 }
 
 /// The answer that says why there is none: a text behind its length.
@@ -282,10 +282,10 @@ pub(crate) fn pump(
                 let sent = match packet {
                     Packet::Short(bytes) => Sent::Bytes(bytes),
                     Packet::Bulk { length } => {
-                        let what = "take results from the software host";
-                        let bytes = buffered(machine, length, what)?;
+                        let action = "take results from the software host";
+                        let bytes = buffered(machine, length, action)?;
                         let taken = machine.qemu.handshake.read_exact(&mut [0; HANDSHAKE]);
-                        taken.map_err(Error::system(what))?;
+                        taken.map_err(Error::system(action))?;
                         Sent::Bytes(bytes)
                     }
                     Packet::Place { address, .. } => {
@@ -307,8 +307,8 @@ pub(crate) fn pump(
                             go_on(machine, &told(why))?;
                             continue;
                         }
-                        let what = "take a plan from the software host";
-                        Sent::Again(turn, buffered(machine, length, what)?)
+                        let action = "take a plan from the software host";
+                        Sent::Again(turn, buffered(machine, length, action)?)
                     }
                     Packet::Cross { length, limit } => {
                         answer_cross(machine, control, length, limit)?;

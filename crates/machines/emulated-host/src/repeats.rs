@@ -33,7 +33,7 @@ enum Part {
 pub(crate) struct Repeats<'a> {
     events: &'a mut dyn EventSink,
     /// Number of entries of each part that have been handed on, and that have come this time.
-    told: HashMap<Part, usize>,
+    handed_on: HashMap<Part, usize>,
     came: HashMap<Part, usize>,
     stage: Option<Stage>,
     progress: u64,
@@ -46,7 +46,7 @@ impl<'a> Repeats<'a> {
     pub(crate) fn new(events: &'a mut dyn EventSink) -> Self {
         Self {
             events,
-            told: HashMap::new(),
+            handed_on: HashMap::new(),
             came: HashMap::new(),
             stage: None,
             progress: 0,
@@ -66,9 +66,9 @@ impl<'a> Repeats<'a> {
         let came = self.came.entry(part).or_default();
         let before = *came;
         *came += items.len();
-        let told = self.told.entry(part).or_default();
-        let known = told.saturating_sub(before).min(items.len());
-        *told = (*told).max(*came);
+        let handed_on = self.handed_on.entry(part).or_default();
+        let known = handed_on.saturating_sub(before).min(items.len());
+        *handed_on = (*handed_on).max(*came);
         items.drain(..known);
         items
     }
@@ -136,7 +136,7 @@ impl EventSink for Repeats<'_> {
             }
             RunEvent::GuestIos(ios) => self.part(Part::GuestIos, ios, RunEvent::GuestIos),
             RunEvent::Stage(stage) => {
-                if self.stage.is_some_and(|told| stage <= told) {
+                if self.stage.is_some_and(|last| stage <= last) {
                     return Ok(());
                 }
                 self.stage = Some(stage);
@@ -240,8 +240,8 @@ mod tests {
             let mut things = things;
             things.insert(0, One::Stage(Stage::Booting));
             things.push(One::Stage(Stage::Collecting));
-            let mut told = Vec::new();
-            let mut repeats = Repeats::new(&mut told);
+            let mut events_read = Vec::new();
+            let mut repeats = Repeats::new(&mut events_read);
             for (length, cuts) in &tries {
                 for event in events(&things[..things.len().min(*length)], cuts) {
                     repeats.event(event).unwrap();
@@ -251,7 +251,7 @@ mod tests {
             for event in events(&things, &cuts) {
                 repeats.event(event).unwrap();
             }
-            prop_assert_eq!(read(&told), read(&events(&things, &[])));
+            prop_assert_eq!(read(&events_read), read(&events(&things, &[])));
         }
     }
 }

@@ -22,12 +22,12 @@ pub struct Requirements {
     pub install: Vec<&'static str>,
 }
 
-/// Looks what `host` needs and has. Starts nothing but `qemu --version`.
+/// Finds out what `host` needs and has. Starts nothing but `qemu --version`.
 pub fn requirements(host: &Host) -> Requirements {
     let qemu = find_qemu().map(|path| {
-        let said = Command::new(&path).arg("--version").output();
-        let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-        let first = said.unwrap_or_default().lines().next().unwrap_or_default().to_owned();
+        let output = Command::new(&path).arg("--version").output();
+        let output = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        let first = output.unwrap_or_default().lines().next().unwrap_or_default().to_owned();
         let version = first.strip_prefix("QEMU emulator version ").unwrap_or(&first).to_owned();
         (path, version)
     });

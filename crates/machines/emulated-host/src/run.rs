@@ -182,7 +182,7 @@ impl Files {
         let id = format!("{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
         let log = host.log.clone().unwrap_or_else(|| folder.join(format!("{id}.log")));
         let _ = fs::remove_file(&log);
-        let path = |what: &str| folder.join(format!("{id}.{what}"));
+        let path = |suffix: &str| folder.join(format!("{id}.{suffix}"));
         let job_files = JobFiles { machine: path("job"), later: path("later") };
         let files = Self { job: job_files, again: path("again"), log };
         let write = |path: &Path, bytes: &[u8]| {

@@ -218,21 +218,21 @@ pub(crate) fn restore(
 fn locate(qmp: &mut Qmp, place: u64) -> Result<u64, QmpError> {
     // Only a command of the human monitor returns the address.
     let line = json!({ "command-line": format!("gpa2hva {place:#x}") });
-    let said = qmp.execute("human-monitor-command", line)?;
-    let buffer = host_address(said.as_str().unwrap_or_default());
-    buffer.ok_or_else(|| QmpError::Refused { command: "gpa2hva", message: said.to_string() })
+    let answer = qmp.execute("human-monitor-command", line)?;
+    let buffer = host_address(answer.as_str().unwrap_or_default());
+    buffer.ok_or_else(|| QmpError::Refused { command: "gpa2hva", message: answer.to_string() })
 }
 
 /// The address in `Host virtual address for 0x2000000 (ram) is 0x7f0123456000`.
-fn host_address(said: &str) -> Option<u64> {
-    let (_, address) = said.trim().rsplit_once(" is 0x")?;
+fn host_address(answer: &str) -> Option<u64> {
+    let (_, address) = answer.trim().rsplit_once(" is 0x")?;
     u64::from_str_radix(address, 16).ok()
 }
 
-/// `what` the machine did not do within `limit`.
+/// The error of a run whose machine did not do `event` within `limit`.
 pub(crate) fn convert(
     error: QmpError,
-    what: &'static str,
+    event: &'static str,
     limit: Duration,
     qemu: &mut Qemu,
 ) -> Error {
@@ -241,10 +241,10 @@ pub(crate) fn convert(
         QmpError::Stopped => Error::Stopped,
         QmpError::Timeout(command) => {
             let detail = format!(" ({command}){}", qemu.detail());
-            Error::Timeout { what, seconds: limit.as_secs(), detail }
+            Error::Timeout { event, seconds: limit.as_secs(), detail }
         }
         QmpError::Closed => {
-            Error::Timeout { what, seconds: limit.as_secs(), detail: qemu.detail() }
+            Error::Timeout { event, seconds: limit.as_secs(), detail: qemu.detail() }
         }
     }
 }
@@ -255,8 +255,8 @@ mod tests {
 
     #[test]
     fn the_monitors_answer_is_understood() {
-        let said = "Host virtual address for 0x2000000 (ram) is 0x7f0123456000\r\n";
-        assert_eq!(host_address(said), Some(0x7f01_2345_6000));
+        let answer = "Host virtual address for 0x2000000 (ram) is 0x7f0123456000\r\n";
+        assert_eq!(host_address(answer), Some(0x7f01_2345_6000));
         assert_eq!(host_address("No memory is mapped at address 0x0"), None);
     }
 }

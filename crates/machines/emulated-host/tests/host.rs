@@ -387,7 +387,7 @@ fn kept(_: &Path) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     let input = |late| Input { name: "data".into(), path: file.path().to_owned(), late };
     let host = Host { inputs: vec![input(true)], ..in_exact(cache) };
-    let mut seen = Vec::new();
+    let mut counts = Vec::new();
     for word in ["one", "two", "three", "four", "five"] {
         file.as_file_mut().set_len(0).unwrap();
         file.as_file_mut().write_all_at(word.as_bytes(), 0).unwrap();
@@ -396,12 +396,12 @@ fn kept(_: &Path) {
         let mut events = Collector::default();
         run(&host, &job, &mut events, &Control::default(), &mut |_, _| {}).unwrap();
         assert_eq!(events.output, format!("before\n{word} {word}"));
-        seen.push(machines().len());
+        counts.push(machines().len());
         if word == "four" {
             std::fs::write(machines()[0].join("state"), b"noise").unwrap();
         }
     }
-    assert_eq!(seen, [0, 1, 1, 1, 1], "machines kept");
+    assert_eq!(counts, [0, 1, 1, 1, 1], "machines kept");
 }
 
 fn dies(cache: &Path) {
@@ -411,9 +411,9 @@ fn dies(cache: &Path) {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = String::new();
-    BufReader::new(program.stdout.take().unwrap()).read_line(&mut said).unwrap();
-    assert_eq!(said, "hanging\n");
+    let mut line = String::new();
+    BufReader::new(program.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "hanging\n");
     let qemu = children(program.id());
     assert_eq!(qemu.len(), 1);
     program.kill().unwrap();
@@ -440,7 +440,7 @@ fn exact(cache: &Path) {
 
 /// Processes whose parent is `parent`.
 fn children(parent: u32) -> Vec<u32> {
-    let is_child = |id: &u32| status(*id).is_some_and(|(of, _)| of == parent);
+    let is_child = |id: &u32| status(*id).is_some_and(|(its_parent, _)| its_parent == parent);
     let ids = std::fs::read_dir("/proc").unwrap().flatten();
     ids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_child).collect()
 }

@@ -479,14 +479,14 @@ mod tests {
         fn vectors_come_highest_first(vectors in prop::collection::btree_set(16u8..=255, 0..20)) {
             let mut apic = enabled();
             for &vector in &vectors { apic.raise(vector); }
-            let mut seen = Vec::new();
+            let mut accepted = Vec::new();
             while let Some(vector) = apic.pending() {
                 apic.accept(vector);
                 apic.write(EOI, 0, 0);
-                seen.push(vector);
+                accepted.push(vector);
             }
             let expected: Vec<_> = vectors.into_iter().rev().collect();
-            prop_assert_eq!(seen, expected);
+            prop_assert_eq!(accepted, expected);
         }
     }
 }

@@ -58,7 +58,7 @@ pub enum Error {
 
 impl Error {
     /// Makes an error of a KVM call.
-    pub(crate) fn kvm(what: &'static str) -> impl Fn(kvm_ioctls::Error) -> Self {
-        move |error| Self::Kvm(what, std::io::Error::from_raw_os_error(error.errno()))
+    pub(crate) fn kvm(call: &'static str) -> impl Fn(kvm_ioctls::Error) -> Self {
+        move |error| Self::Kvm(call, std::io::Error::from_raw_os_error(error.errno()))
     }
 }

@@ -362,20 +362,20 @@ mod tests {
                 let plan = plan.min(limit.saturating_sub(local[index]));
                 if plan == 0 { continue; }
                 let ran = ran.min(plan);
-                let of = |local: &[u64], busy: &[bool]| Busy {
+                let busy_of = |local: &[u64], busy: &[bool]| Busy {
                     count: busy.iter().filter(|&&b| b).count() as u32,
                     sum: (0..count).filter(|&i| busy[i]).map(|i| u128::from(local[i])).sum(),
                 };
-                let at_entry = of(&local, &busy);
+                let at_entry = busy_of(&local, &busy);
                 clock.begin(plan, before, at_entry);
-                let mut seen = last;
+                let mut reading = last;
                 for (_, page) in clock.pages(index, local[index], scale) {
                     let begin = read(&page, local[index].saturating_sub(part(before, unseen.0)));
                     let end = read(&page, local[index] + ran + part(doubt, unseen.1));
                     prop_assert!(begin >= last && end >= begin, "{last} {begin} {end}");
-                    seen = end;
+                    reading = end;
                 }
-                last = seen;
+                last = reading;
                 clock.end(ran + doubt);
                 local[index] += ran;
                 busy[index] = !halts;

@@ -235,10 +235,10 @@ impl Histogram {
 
     fn percentile(&self, percent: u64) -> u64 {
         let rank = (self.count * percent).div_ceil(100);
-        let mut seen = 0;
+        let mut passed = 0;
         for (index, count) in self.buckets.iter().enumerate() {
-            seen += count;
-            if seen >= rank && seen > 0 {
+            passed += count;
+            if passed >= rank && passed > 0 {
                 return highest(index).min(self.max);
             }
         }

@@ -312,15 +312,15 @@ mod tests {
             (first.thread, second.thread) = (Arc::clone(&threads[0]), Arc::clone(&threads[1]));
         });
         pool.run(&mut all);
-        let seen = || threads.each_ref().map(|thread| *thread.lock().unwrap());
-        let before = seen();
+        let threads_used = || threads.each_ref().map(|thread| *thread.lock().unwrap());
+        let before = threads_used();
         assert_ne!(before[0], before[1]);
         for place in [1, 0, 1] {
             let at = all.iter().position(|slice| slice.place == place).unwrap();
             let mut alone = vec![all.swap_remove(at)];
             pool.run(&mut alone);
             all.append(&mut alone);
-            assert_eq!(seen(), before);
+            assert_eq!(threads_used(), before);
         }
     }
 }

@@ -35,9 +35,9 @@ fn rounds(count: u32) {
         for round in 0..count {
             *handoff.work() = 10 * round;
             handoff.begin(worker.thread());
-            let mut seen = None;
-            handoff.collect(|work| seen = Some(*work));
-            assert_eq!(seen, Some(10 * round + 1));
+            let mut result = None;
+            handoff.collect(|work| result = Some(*work));
+            assert_eq!(result, Some(10 * round + 1));
             // Nothing was begun: there is nothing to wait for.
             handoff.collect(|_| panic!("collected twice"));
         }

@@ -53,7 +53,7 @@ pub struct Finding {
     /// True if it took too long and was ended.
     pub late: bool,
     /// Its output on both streams (the end of it, if it was much), and remarks on the check.
-    pub said: String,
+    pub output: String,
 }
 
 /// A machine for checks, with a disk in memory for each of the states'.
@@ -140,33 +140,37 @@ impl Checker {
                 let mut read = |offset: u64, into: &mut [u8]| disks.read(index, offset, into);
                 scratch.become_copy(&mut read).map_err(Error::system("read the state's disk"))?;
             }
-            let mut said = Vec::new();
+            let mut collected = Vec::new();
             let outcome = vm.run(&job, &mut own.as_slice().chain(&shared[..]), &mut |piece| {
                 if let Piece::Output(_, bytes) = piece {
-                    keep(&mut said, bytes);
+                    keep(&mut collected, bytes);
                 }
             });
-            let mut said = String::from_utf8_lossy(&said).into_owned();
+            let mut output = String::from_utf8_lossy(&collected).into_owned();
             match outcome {
                 // The disks are not as they are to be.
                 Ok(outcome) if !outcome.started && !fresh => self.machine = None,
                 Ok(outcome) if !outcome.started => {
                     self.machine = None;
-                    return Err(Error::NotReady { said: outcome.message.trim_end().into() });
+                    return Err(Error::NotReady { reason: outcome.message.trim_end().into() });
                 }
                 Ok(outcome) => {
                     if !outcome.message.is_empty() {
                         // Something is left of the command.
                         self.machine = None;
-                        said += &outcome.message;
+                        output += &outcome.message;
                     }
-                    return Ok(Finding { status: Some(outcome.status), late: outcome.late, said });
+                    return Ok(Finding {
+                        status: Some(outcome.status),
+                        late: outcome.late,
+                        output,
+                    });
                 }
                 Err(error @ (Error::Ended { .. } | Error::Silent { .. })) => {
                     self.machine = None;
                     if fresh {
-                        said += &error.to_string();
-                        return Ok(Finding { status: None, late: false, said });
+                        output += &error.to_string();
+                        return Ok(Finding { status: None, late: false, output });
                     }
                     // Perhaps an earlier state did it.
                 }
@@ -200,10 +204,10 @@ impl Checker {
 }
 
 /// Appends, and drops the beginning where it gets too much.
-fn keep(said: &mut Vec<u8>, bytes: &[u8]) {
-    said.extend_from_slice(bytes);
-    if said.len() > MAX_OUTPUT {
-        said.drain(..said.len() - MAX_OUTPUT);
+fn keep(output: &mut Vec<u8>, bytes: &[u8]) {
+    output.extend_from_slice(bytes);
+    if output.len() > MAX_OUTPUT {
+        output.drain(..output.len() - MAX_OUTPUT);
     }
 }
 

@@ -17,10 +17,10 @@ pub enum Error {
     #[error("KVM cannot be used: {0}")]
     Kvm(KvmState),
     /// A file could not be used.
-    #[error("cannot {what} {path}: {source}")]
+    #[error("cannot {action} {path}: {source}")]
     File {
         /// The attempted action.
-        what: &'static str,
+        action: &'static str,
         /// On which file.
         path: PathBuf,
         /// The reason.
@@ -33,10 +33,10 @@ pub enum Error {
         cause: String,
     },
     /// The operating system refused something that is not about a file.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {action}: {source}")]
     System {
         /// The attempted action.
-        what: &'static str,
+        action: &'static str,
         /// The reason.
         source: io::Error,
     },
@@ -49,10 +49,10 @@ pub enum Error {
         console: String,
     },
     /// The machine ended while it was still wanted.
-    #[error("the virtual machine ended by itself; the end of what it said:\n{said}")]
+    #[error("the virtual machine ended by itself; the end of what it said:\n{output}")]
     Ended {
         /// The last lines of the guest's console and of QEMU.
-        said: String,
+        output: String,
     },
     /// The guest did not answer.
     #[error("the guest has not answered for {seconds} s; the end of its console:\n{console}")]
@@ -63,10 +63,10 @@ pub enum Error {
         console: String,
     },
     /// The guest could not make its drives ready for a check, newly started.
-    #[error("the guest of the check cannot get its drives ready: {said}")]
+    #[error("the guest of the check cannot get its drives ready: {reason}")]
     NotReady {
         /// Why.
-        said: String,
+        reason: String,
     },
     /// The guest broke the channel's protocol.
     #[error(transparent)]
@@ -87,7 +87,7 @@ pub enum Error {
 
 impl Error {
     /// For `map_err` on what is not about a file.
-    pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::System { what, source }
+    pub(crate) fn system(action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { action, source }
     }
 }

@@ -29,9 +29,9 @@ pub fn readable<const N: usize>(
     milliseconds: i32,
 ) -> io::Result<[bool; N]> {
     let mut polled = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-    let timeout = u32::try_from(milliseconds).ok().map(|left| Timespec {
-        tv_sec: i64::from(left / 1000),
-        tv_nsec: i64::from(left % 1000) * 1_000_000,
+    let timeout = u32::try_from(milliseconds).ok().map(|limit| Timespec {
+        tv_sec: i64::from(limit / 1000),
+        tv_nsec: i64::from(limit % 1000) * 1_000_000,
     });
     match poll(&mut polled, timeout.as_ref()) {
         Ok(_) => Ok(polled.map(|entry| !entry.revents().is_empty())),

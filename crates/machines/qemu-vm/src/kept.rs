@@ -44,7 +44,7 @@ impl KeptBoot {
             drop(state);
             return Vm::start(config);
         }
-        if state.saved.as_ref().is_none_or(|(of, _)| of != devices) {
+        if state.saved.as_ref().is_none_or(|(own, _)| own != devices) {
             state.saved = None;
             state.boots += 1;
             match Vm::save(config)? {

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 /// The machine has ended by itself.
 pub(crate) fn ended(mut process: Process, folder: &TempDir) -> Error {
-    Error::Ended { said: last_output(&mut process, folder) }
+    Error::Ended { output: last_output(&mut process, folder) }
 }
 
 /// The end of the console, and of QEMU's own complaints.

@@ -52,12 +52,12 @@ impl Root {
     /// Answers reads of `lower` at `stream` until its other end is closed.
     pub(crate) fn serve(lower: Lower, mut stream: UnixStream) -> Result<Self, Error> {
         let failure = Arc::new(Mutex::new(None));
-        let told = Arc::clone(&failure);
+        let first = Arc::clone(&failure);
         let work = move || {
             let read = |into: &mut [u8], offset: u64| {
                 lower.read_at(into, offset).inspect_err(|error| {
-                    let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-                    told.get_or_insert_with(|| error.to_string());
+                    let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+                    first.get_or_insert_with(|| error.to_string());
                 })
             };
             // QEMU is gone: the code that waits for its guest reports it.
@@ -70,8 +70,8 @@ impl Root {
 
     /// Why a read failed, if one did. After that no report of the guest is about its disks.
     pub(crate) fn failure(&self) -> Option<Error> {
-        let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        told.clone().map(|cause| Error::Root { cause })
+        let first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        first.clone().map(|cause| Error::Root { cause })
     }
 }
 
@@ -196,8 +196,8 @@ mod tests {
 
     const LENGTH: u64 = 4096;
 
-    fn answers(said: &[u8]) -> (Vec<u8>, io::Result<()>) {
-        let mut talk = Talk(said, Vec::new());
+    fn answers(client_bytes: &[u8]) -> (Vec<u8>, io::Result<()>) {
+        let mut talk = Talk(client_bytes, Vec::new());
         let read = |into: &mut [u8], offset: u64| match offset {
             1024 => Err(io::ErrorKind::NotFound.into()),
             _ => {
@@ -232,16 +232,17 @@ mod tests {
         [&[0, 0, 0, 3][..], &option(OPT_EXPORT_NAME, b"")].concat()
     }
 
-    fn transmission(said: &[Vec<u8>]) -> Vec<u8> {
-        let (answered, ended) = answers(&[start(), said.concat()].concat());
+    fn transmission(requests: &[Vec<u8>]) -> Vec<u8> {
+        let (answered, ended) = answers(&[start(), requests.concat()].concat());
         ended.unwrap();
         answered[16 + 2 + 10..].to_vec()
     }
 
     #[test]
     fn options_that_are_not_known_are_refused_and_the_drive_is_agreed_on() {
-        let said = [&[0, 0, 0, 3][..], &option(8, b""), &option(OPT_GO, b"\0\0\0\0\0\0")].concat();
-        let (answered, ended) = answers(&said);
+        let options =
+            [&[0, 0, 0, 3][..], &option(8, b""), &option(OPT_GO, b"\0\0\0\0\0\0")].concat();
+        let (answered, ended) = answers(&options);
         // The client goes in the middle of a request.
         assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         let reply = |option: u32, kind: u32, data: &[u8]| {
@@ -260,7 +261,7 @@ mod tests {
 
     #[test]
     fn reads_are_answered_and_nothing_is_written() {
-        let said = [
+        let requests = [
             request(CMD_READ, 512, 3),
             request(CMD_READ, 1024, 512),
             request(CMD_READ, LENGTH - 1, 2),
@@ -280,7 +281,7 @@ mod tests {
             reply(EPERM, &[]),
             reply(0, &[]),
         ];
-        assert_eq!(transmission(&said), expected.concat());
+        assert_eq!(transmission(&requests), expected.concat());
     }
 
     proptest! {

@@ -35,8 +35,8 @@ pub fn version() -> Option<(u32, u32)> {
     version_in(&version_line()?)
 }
 
-fn version_in(said: &str) -> Option<(u32, u32)> {
-    let mut numbers = said.strip_prefix("QEMU emulator version ")?.split('.');
+fn version_in(output: &str) -> Option<(u32, u32)> {
+    let mut numbers = output.strip_prefix("QEMU emulator version ")?.split('.');
     let digits = |text: &str| text.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
     Some((digits(numbers.next()?)?, digits(numbers.next()?)?))
 }
@@ -190,13 +190,16 @@ mod tests {
 
     #[test]
     fn each_version_is_told_to_reconnect_in_its_own_words() {
-        let said = |text| reconnect(version_in(text));
-        assert_eq!(said("QEMU emulator version 7.2.22 (Debian 1:7.2)\nCopyright"), "reconnect=1");
-        assert_eq!(said("QEMU emulator version 9.1.0"), "reconnect=1");
-        assert_eq!(said("QEMU emulator version 9.2.0"), "reconnect-ms=1000");
-        assert_eq!(said("QEMU emulator version 10.0.13 (Debian)"), "reconnect-ms=1000");
-        assert_eq!(said("QEMU emulator version 11.1-rc1"), "reconnect-ms=1000");
-        assert_eq!(said("what?"), "reconnect=1");
+        let option_for = |text| reconnect(version_in(text));
+        assert_eq!(
+            option_for("QEMU emulator version 7.2.22 (Debian 1:7.2)\nCopyright"),
+            "reconnect=1"
+        );
+        assert_eq!(option_for("QEMU emulator version 9.1.0"), "reconnect=1");
+        assert_eq!(option_for("QEMU emulator version 9.2.0"), "reconnect-ms=1000");
+        assert_eq!(option_for("QEMU emulator version 10.0.13 (Debian)"), "reconnect-ms=1000");
+        assert_eq!(option_for("QEMU emulator version 11.1-rc1"), "reconnect-ms=1000");
+        assert_eq!(option_for("what?"), "reconnect=1");
     }
 
     #[test]

@@ -141,7 +141,7 @@ impl<'a> Qmp<'a> {
         Err(QmpError::Refused { command: "migrate", message })
     }
 
-    fn message(&mut self, deadline: Instant, what: &'static str) -> Result<Value, QmpError> {
+    fn message(&mut self, deadline: Instant, command: &'static str) -> Result<Value, QmpError> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();
@@ -154,7 +154,7 @@ impl<'a> Qmp<'a> {
                 return Err(QmpError::Stopped);
             }
             if Instant::now() > deadline {
-                return Err(QmpError::Timeout(what));
+                return Err(QmpError::Timeout(command));
             }
             let [ready] = readable([self.stream.as_fd()], 50).map_err(|_| QmpError::Closed)?;
             if ready {

@@ -42,11 +42,11 @@ impl Readiness {
     /// takes longer than `limit`.
     pub fn wait(self, limit: Duration, mut ended: impl FnMut() -> bool) -> bool {
         let begun = Instant::now();
-        let mut said = [0; 256];
+        let mut message = [0; 256];
         loop {
-            if let Ok(length) = self.socket.recv(&mut said) {
+            if let Ok(length) = self.socket.recv(&mut message) {
                 // Another program of the folder may end meanwhile, and report that.
-                if said[..length].split(|&byte| byte == b'\n').any(|line| line == b"READY=1") {
+                if message[..length].split(|&byte| byte == b'\n').any(|line| line == b"READY=1") {
                     return true;
                 }
             }

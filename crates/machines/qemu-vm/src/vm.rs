@@ -171,7 +171,7 @@ impl Vm {
         };
         let image = &config.guest.root;
         let root = fs::metadata(image).map_err(|source| Error::File {
-            what: "find",
+            action: "find",
             path: image.clone(),
             source,
         })?;
@@ -284,7 +284,10 @@ impl Vm {
                     match (&mut *input).take(most).read_to_end(&mut piece) {
                         Ok(_) => Response::Bytes(&piece),
                         Err(source) => {
-                            return Err(Error::System { what: "read the command's input", source })
+                            return Err(Error::System {
+                                action: "read the command's input",
+                                source,
+                            })
                         }
                     }
                 }
@@ -336,7 +339,9 @@ impl Vm {
                     Response::Done
                 }
                 Request::Finished => {
-                    return Err(Error::Ended { said: "its agent says that it has finished".into() })
+                    return Err(Error::Ended {
+                        output: "its agent says that it has finished".into(),
+                    })
                 }
             };
             if outcome.message.len() > before {
@@ -354,13 +359,13 @@ impl Vm {
     pub fn shell(&mut self, script: &str) -> Result<(Outcome, Vec<u8>), Error> {
         let mut job = Job::new(vec!["sh".into(), "-c".into(), script.into()]);
         job.send_results = false;
-        let mut said = Vec::new();
+        let mut output = Vec::new();
         let outcome = self.run(&job, &mut std::io::empty(), &mut |piece| {
             if let Piece::Output(_, bytes) = piece {
-                said.extend_from_slice(bytes);
+                output.extend_from_slice(bytes);
             }
         })?;
-        Ok((outcome, said))
+        Ok((outcome, output))
     }
 
     /// Ends the guest in order: its drives are unmounted and flushed.
@@ -372,7 +377,7 @@ impl Vm {
         match self.receive(Instant::now() + self.timeout) {
             Err(Error::Ended { .. }) => Ok(()),
             Err(error) => Err(error),
-            Ok(()) => Err(Error::Ended { said: "its agent goes on after the end".into() }),
+            Ok(()) => Err(Error::Ended { output: "its agent goes on after the end".into() }),
         }
     }
 
@@ -381,7 +386,7 @@ impl Vm {
         match self.host.receive(self.frame.as_mut_slice())? {
             Request::Hello => Ok(()),
             // The host's state machine lets nothing else be first.
-            other => Err(Error::Ended { said: format!("its agent began with {other:?}") }),
+            other => Err(Error::Ended { output: format!("its agent began with {other:?}") }),
         }
     }
 
@@ -411,13 +416,15 @@ impl Vm {
             return error;
         }
         match failure {
-            Failure::Closed => Error::Ended { said: last_output(&mut self.process, &self.folder) },
+            Failure::Closed => {
+                Error::Ended { output: last_output(&mut self.process, &self.folder) }
+            }
             Failure::Late => {
                 Error::Silent { seconds: begun.elapsed().as_secs(), console: self.console() }
             }
             Failure::Stopped => Error::Stopped,
             Failure::TooLong(length) => Error::Frame { length },
-            Failure::System(source) => Error::System { what: "wait for the guest", source },
+            Failure::System(source) => Error::System { action: "wait for the guest", source },
         }
     }
 }

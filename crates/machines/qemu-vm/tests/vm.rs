@@ -59,9 +59,9 @@ fn a_guest_runs_command_after_command() {
     let mut vm = Vm::start(&config).unwrap();
     let process = PathBuf::from(format!("/proc/{}", vm.process_id()));
 
-    let (outcome, said) = vm.shell("head -c 5 /dev/vda; echo trouble >&2; exit 3").unwrap();
+    let (outcome, output) = vm.shell("head -c 5 /dev/vda; echo trouble >&2; exit 3").unwrap();
     assert_eq!((outcome.status, outcome.message.as_str()), (3, ""));
-    assert_eq!(String::from_utf8_lossy(&said), "firsttrouble\n");
+    assert_eq!(String::from_utf8_lossy(&output), "firsttrouble\n");
 
     // Input, environment and results; the drive's file changes between commands.
     disk.as_file().write_all_at(b"other", 0).unwrap();
@@ -103,12 +103,13 @@ fn a_guest_runs_command_after_command() {
     let script =
         "mke2fs -q /dev/vda && mount /dev/vda /mnt && touch /mnt/here; cd /mnt; sleep 999 &";
     assert_eq!(vm.shell(script).unwrap().0.status, 0);
-    let (outcome, said) = vm.shell("pgrep -x sleep; findmnt /mnt; debugfs -R ls /dev/vda").unwrap();
-    let said = String::from_utf8_lossy(&said).into_owned();
-    assert!(outcome.status == 0 && said.contains("here"), "{said}");
+    let (outcome, output) =
+        vm.shell("pgrep -x sleep; findmnt /mnt; debugfs -R ls /dev/vda").unwrap();
+    let output = String::from_utf8_lossy(&output).into_owned();
+    assert!(outcome.status == 0 && output.contains("here"), "{output}");
     assert!(
-        !said.contains("/dev/vda /mnt") && !said.starts_with(|c: char| c.is_ascii_digit()),
-        "{said}"
+        !output.contains("/dev/vda /mnt") && !output.starts_with(|c: char| c.is_ascii_digit()),
+        "{output}"
     );
 
     vm.stop().unwrap();
@@ -202,8 +203,8 @@ fn states_are_checked_one_after_the_other() {
         let finding = checker.check(&mut disk, &files, &[("WHICH", index.to_string())]).unwrap();
         assert_eq!((finding.status, checker.starts()), (status, starts), "{line}: {finding:?}");
         if status.is_some() {
-            let said = format!("{line} file {index} {index}\n");
-            assert!(finding.said.starts_with(&said), "{finding:?}");
+            let expected = format!("{line} file {index} {index}\n");
+            assert!(finding.output.starts_with(&expected), "{finding:?}");
         }
     }
     assert_eq!(checker.boots(), if kvm_is_missing() { 1 } else { checker.starts() });
@@ -253,18 +254,18 @@ fn a_fresh_machine_has_seen_nothing_though_its_boot_is_kept() {
     };
     for (nvme, disk) in [(false, "vda"), (true, "nvme0n1")] {
         let first = Checker::new(Config::new(guest()), task.clone());
-        let mut said = Vec::new();
+        let mut outputs = Vec::new();
         for byte in b"abc" {
             let mut checker = first.another();
             let mut disks = OneByte { nvme, byte: *byte };
             let found = checker.check(&mut disks, &[], &[("DISK", disk.into())]).unwrap();
             assert_eq!(found.status, Some(0), "{found:?}");
-            let rest = found.said.strip_prefix(char::from(*byte)).unwrap_or_default();
-            said.push(rest.to_owned());
+            let rest = found.output.strip_prefix(char::from(*byte)).unwrap_or_default();
+            outputs.push(rest.to_owned());
         }
         assert!(
-            said[0].lines().count() == 1 && said[0] == said[1] && said[1] == said[2],
-            "{said:?}"
+            outputs[0].lines().count() == 1 && outputs[0] == outputs[1] && outputs[1] == outputs[2],
+            "{outputs:?}"
         );
         let boots = if nvme || !kvm_is_missing() { 3 } else { 1 };
         assert_eq!(first.boots(), boots, "{disk}");
@@ -303,7 +304,7 @@ fn a_root_is_read_where_it_lies_and_must_not_change() {
         let mut disk = Contents(format!("{line}\n").into_bytes());
         disk.0.resize(1 << 20, 0);
         let found = checker.check(&mut disk, &[], &[]).unwrap();
-        assert_eq!((found.status, found.said), (Some(0), format!("first {line}\ndone\n")));
+        assert_eq!((found.status, found.output), (Some(0), format!("first {line}\ndone\n")));
     }
     assert_eq!((checker.starts(), checker.boots()), (1, 1));
     // A guest's report on its disks is worth nothing if its root changed meanwhile.

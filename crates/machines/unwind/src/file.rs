@@ -125,8 +125,8 @@ fn of_function<'a>(
         let (begin, end) = (row.start_address(), row.end_address());
         let reader = Reader { frames, function };
         let returns = function.cie().return_address_register();
-        let of = |register: Register| row.register(register);
-        let rest = reader.returns(of(returns)).zip(reader.saved(of(X86_64::RBP)));
+        let rule_of = |register: Register| row.register(register);
+        let rest = reader.returns(rule_of(returns)).zip(reader.saved(rule_of(X86_64::RBP)));
         let Some((returns, rbp)) = rest else { continue };
         let is_signal = function.is_signal_trampoline();
         let mut push = |begin: u64, end: u64, frame: Address, indirect: bool| {
@@ -345,7 +345,7 @@ mod tests {
     fn a_functions_instructions_have_their_rules() {
         let section = section();
         let table = table(&section);
-        let told = |at: u64| {
+        let rule_at = |at: u64| {
             let rule = table.rule(CODE + at - SECTION + 0x100);
             rule.map_or("none".to_owned(), |rule| rule.to_string())
         };
@@ -376,7 +376,7 @@ mod tests {
             (0x110, "[rsp+160] rsp+120 rsp+168"),
             (0x120, "none"),
         ] {
-            assert_eq!(told(at), rule, "{at:#x}");
+            assert_eq!(rule_at(at), rule, "{at:#x}");
         }
         assert_eq!(table.rule(0), None);
         assert_eq!(table.rule(u64::MAX), None);

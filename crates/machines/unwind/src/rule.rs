@@ -154,12 +154,12 @@ impl fmt::Display for Address {
 /// As `readelf --debug-dump=frames-interp` has it: frame address, RBP and return address.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = |address: Option<Address>| address.map_or("u".to_owned(), |at| at.to_string());
+        let text = |address: Option<Address>| address.map_or("u".to_owned(), |at| at.to_string());
         match self.indirect {
             true => write!(f, "[{}]", self.frame)?,
             false => write!(f, "{}", self.frame)?,
         }
-        write!(f, " {} {}", of(self.rbp), of(self.returns))
+        write!(f, " {} {}", text(self.rbp), text(self.returns))
     }
 }
 
@@ -183,31 +183,34 @@ mod tests {
 
     #[test]
     fn a_caller_is_found_where_the_rule_says() {
-        let told = |rule: Rule| {
+        let caller_by = |rule: Rule| {
             let caller = rule.caller(AT, word)?;
             Some((caller.registers, caller.is_interrupted))
         };
         let registers = |rip, rsp, rbp| Registers { rip, rsp, rbp };
         let call = registers(0x7ffe_0011, 0x7ffe_0018, 0x7ffe_0009);
-        assert_eq!(told(CALL), Some((call, false)));
+        assert_eq!(caller_by(CALL), Some((call, false)));
         let kept = Rule { rbp: None, ..CALL };
-        assert_eq!(told(kept), Some((Registers { rbp: AT.rbp, ..call }, false)));
+        assert_eq!(caller_by(kept), Some((Registers { rbp: AT.rbp, ..call }, false)));
         let rbp = |offset| Address { base: Base::Rbp, offset };
         let realigned = Rule { frame: rbp(-8), indirect: true, rbp: Some(rbp(0)), ..CALL };
         let frame = 0x7ffe_0039;
-        assert_eq!(told(realigned), Some((registers(frame - 7, frame, 0x7ffe_0041), false)));
+        assert_eq!(caller_by(realigned), Some((registers(frame - 7, frame, 0x7ffe_0041), false)));
         let rsp = |offset| Some(Address { base: Base::Rsp, offset });
         let signal = Rule { returns: rsp(168), rbp: rsp(120), is_signal: true, ..CALL };
-        assert_eq!(told(signal).map(|(caller, is)| (caller.rip, is)), Some((0x7ffe_00a9, true)));
+        assert_eq!(
+            caller_by(signal).map(|(caller, is)| (caller.rip, is)),
+            Some((0x7ffe_00a9, true))
+        );
     }
 
     #[test]
     fn a_frame_pointer_leads_to_the_caller() {
-        let told = |at: Registers| by_frame_pointer(at, word).map(|caller| caller.registers);
+        let caller_of = |at: Registers| by_frame_pointer(at, word).map(|caller| caller.registers);
         let caller = Registers { rip: 0x7ffe_0049, rsp: 0x7ffe_0050, rbp: 0x7ffe_0041 };
-        assert_eq!(told(AT), Some(caller));
+        assert_eq!(caller_of(AT), Some(caller));
         for rbp in [AT.rsp - 8, AT.rbp + 1, AT.rsp + MAX_FRAME, u64::MAX - 7] {
-            assert_eq!(told(Registers { rbp, ..AT }), None, "{rbp:#x}");
+            assert_eq!(caller_of(Registers { rbp, ..AT }), None, "{rbp:#x}");
         }
         let at = Registers { rsp: u64::MAX - 15, rbp: u64::MAX - 7, ..AT };
         let read = |at: u64| Some(at | 1);

@@ -54,11 +54,11 @@ fn rows_are_those_of_readelf() {
     };
     let (mut all, mut others) = (0, 0);
     for (address, columns) in told(&path) {
-        let of = |name: &str| match columns.get(name).map(String::as_str) {
+        let column = |name: &str| match columns.get(name).map(String::as_str) {
             None | Some("u" | "s") => "u",
             Some(word) => word,
         };
-        let row = format!("{} {} {}", of("CFA"), of("rbp"), of("ra"));
+        let row = format!("{} {} {}", column("CFA"), column("rbp"), column("ra"));
         let own = place(address).and_then(|place| table.rule(place)).map(ToString::to_string);
         all += 1;
         // An expression, or a register that is not followed.

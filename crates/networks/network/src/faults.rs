@@ -41,9 +41,9 @@ impl NetworkFault {
 /// The faults of a network, and the frames that they have befallen.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    /// Those whose times count from the commands' start.
+    /// Faults whose times count from the commands' start.
     coming: Vec<NetworkFault>,
-    /// Those that wait for their trigger.
+    /// Faults that wait for their triggers.
     waiting: Vec<NetworkFault>,
     befallen: Vec<FaultRecord>,
 }

@@ -89,17 +89,18 @@ struct Draws {
 }
 
 impl Draws {
-    /// Those of random early detection on a link, which draws other numbers than its conditions.
+    /// Returns the random numbers of random early detection on a link, which draws other numbers
+    /// than its conditions.
     fn early(self, link: usize) -> Random {
         Random::new(splitmix::nth(self.seed ^ EARLY, self.first + link as u64 + 1))
     }
 
-    /// Those of random early detection before a port.
+    /// Returns the random numbers of random early detection before a port.
     fn of_port(self, port: usize) -> Random {
         Random::new(splitmix::nth(self.seed ^ EARLY, self.first + PORTS + port as u64 + 1))
     }
 
-    /// Those of a link's conditions.
+    /// Returns the random numbers of a link's conditions.
     fn of_link(self, link: usize) -> Random {
         Random::new(splitmix::nth(self.seed, self.first + link as u64 + 1))
     }
@@ -199,7 +200,7 @@ impl Network {
         self.draws = draws;
     }
 
-    /// The trigger of fault `number` has come at `now` (ns): the fault does, if it is one of these.
+    /// Starts fault `number` at `now` (ns), as its trigger has come, if it is the network's.
     pub fn trigger(&mut self, number: u16, now: Nanos) {
         if let Some(begun) = self.begun {
             self.faults.trigger(number, now.saturating_sub(begun));

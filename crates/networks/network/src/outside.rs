@@ -21,7 +21,7 @@ pub trait Outside: Debug + Send {
     fn exchange(&mut self, frames: &[u8], limit: u64) -> io::Result<Vec<u8>>;
 }
 
-/// One that several hold.
+/// An outside with several holders.
 pub type SharedOutside = Arc<Mutex<dyn Outside>>;
 
 impl Outside for SharedOutside {
@@ -58,7 +58,7 @@ impl Frames {
         &self.0
     }
 
-    /// Those of `bytes`: network, port and frame, up to the first that is not there in whole.
+    /// Reads the frames of `bytes`: network, port and frame, up to the first that is incomplete.
     pub fn read(mut bytes: &[u8]) -> impl Iterator<Item = (usize, usize, &[u8])> {
         std::iter::from_fn(move || {
             let (&[a, b, c, d, length @ ..], rest) = bytes.split_first_chunk::<HEAD>()?;

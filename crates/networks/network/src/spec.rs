@@ -243,13 +243,14 @@ impl NetworkSpec {
         }
         for (index, outside) in self.outside.iter().enumerate() {
             let name = outside.name();
-            let of = |key, message| Mistake::at(key, message).inside(index).inside("outside");
+            let at_outside =
+                |key, message| Mistake::at(key, message).inside(index).inside("outside");
             if ports[..self.machines.len() + index].contains(&name) {
-                return Err(of("name", format!("two of its ports have the name `{name}`")));
+                return Err(at_outside("name", format!("two of its ports have the name `{name}`")));
             }
             if outside.socket.as_os_str().is_empty() {
                 let message = format!("outside `{name}`: give it the `socket` of a program");
-                return Err(of("socket", message));
+                return Err(at_outside("socket", message));
             }
         }
         let mtu = self.transfer_unit();
@@ -264,27 +265,27 @@ impl NetworkSpec {
             return Err(Mistake::at("subnet", message));
         }
         for (index, link) in self.links.iter().enumerate() {
-            let of = |mistake: Mistake| mistake.said_of("link").inside(index).inside("link");
+            let at_link = |mistake: Mistake| mistake.said_of("link").inside(index).inside("link");
             for (key, name) in [("from", &link.from), ("to", &link.to)] {
                 let Some(name) = name.as_deref().filter(|name| !ports.contains(name)) else {
                     continue;
                 };
                 let names = ports.join(", ");
                 let message = format!("{key} is `{name}`, but its ports are {names}");
-                return Err(of(Mistake::at(key, message)));
+                return Err(at_link(Mistake::at(key, message)));
             }
             if link.from.is_some() && link.from == link.to {
-                return Err(of(Mistake::at("to", "from and to are one machine")));
+                return Err(at_link(Mistake::at("to", "from and to are one machine")));
             }
             units::check_span(link.begin, link.end)
-                .map_err(|error| of(Mistake::at("end", error)))?;
+                .map_err(|error| at_link(Mistake::at("end", error)))?;
             for (key, given) in [("queue", link.queue.is_some()), ("red", link.red.is_some())] {
                 if given && link.bandwidth.is_none() {
                     let message = format!("{key} needs bandwidth: without it, nothing waits");
-                    return Err(of(Mistake::at(key, message)));
+                    return Err(at_link(Mistake::at(key, message)));
                 }
             }
-            check_red(link.red).map_err(of)?;
+            check_red(link.red).map_err(at_link)?;
         }
         for from in ports {
             for to in ports.iter().filter(|to| *to != from) {
@@ -419,14 +420,14 @@ mod tests {
              [[link]]\nfrom = 'b'\nto = 'c'\nboth-ways = true\njitter = '2us'\n",
         );
         assert_eq!(spec.check(), Ok(()));
-        let of = |from, to| {
+        let conditions_of = |from, to| {
             let all = spec.conditions(from, to, None);
             (all.delay, all.jitter, all.loss, all.bandwidth.map(Rate::bytes_per_second), all.queue)
         };
-        assert_eq!(of("a", "b"), (1_000_000, 0, 0.0, Some(125_000_000), 65_536));
-        assert_eq!(of("b", "a"), (10_000, 0, 0.5, None, 1 << 20));
-        assert_eq!(of("c", "b"), (10_000, 2_000, 0.0, None, 1 << 20));
-        assert_eq!(of("b", "c"), (10_000, 2_000, 0.5, None, 1 << 20));
+        assert_eq!(conditions_of("a", "b"), (1_000_000, 0, 0.0, Some(125_000_000), 65_536));
+        assert_eq!(conditions_of("b", "a"), (10_000, 0, 0.5, None, 1 << 20));
+        assert_eq!(conditions_of("c", "b"), (10_000, 2_000, 0.0, None, 1 << 20));
+        assert_eq!(conditions_of("b", "c"), (10_000, 2_000, 0.5, None, 1 << 20));
         assert_eq!(NetworkSpec::default().conditions("a", "b", Some(7)).delay, 50_000);
     }
 
@@ -439,15 +440,15 @@ mod tests {
         assert_eq!(spec.check(), Ok(()));
         assert_eq!(spec.changes("a", "b"), [0, 1_000_000, 2_000_000, 3_000_000]);
         assert_eq!(spec.changes("b", "a"), [0, 1_000_000, 3_000_000]);
-        let of = |at| {
+        let conditions_at = |at| {
             let all = spec.conditions("a", "b", at);
             (all.loss, all.delay)
         };
-        assert_eq!(of(None), (0.0, 9_000));
-        assert_eq!(of(Some(999_999)), (0.0, 9_000));
-        assert_eq!(of(Some(1_000_000)), (1.0, 9_000));
-        assert_eq!(of(Some(2_000_000)), (1.0, 50_000));
-        assert_eq!(of(Some(3_000_000)), (0.0, 50_000));
+        assert_eq!(conditions_at(None), (0.0, 9_000));
+        assert_eq!(conditions_at(Some(999_999)), (0.0, 9_000));
+        assert_eq!(conditions_at(Some(1_000_000)), (1.0, 9_000));
+        assert_eq!(conditions_at(Some(2_000_000)), (1.0, 50_000));
+        assert_eq!(conditions_at(Some(3_000_000)), (0.0, 50_000));
     }
 
     #[test]

@@ -138,8 +138,9 @@ fn a_queue_marks_or_drops_before_it_is_full() {
         }
         let all = drain(&mut network);
         let outcome = network.outcome();
-        let sum =
-            |of: fn(&stasis_network::Counts) -> u64| outcome.links.iter().map(of).sum::<u64>();
+        let sum = |count: fn(&stasis_network::Counts) -> u64| {
+            outcome.links.iter().map(count).sum::<u64>()
+        };
         assert_eq!(sum(|link| link.queue_full), 0);
         let early = sum(|link| link.dropped_early);
         assert_eq!(all.len() as u64 + early, 100);
@@ -205,9 +206,9 @@ fn shares_are_met_and_the_links_draw_apart() {
         (mine, network.outcome().links[0].clone())
     };
     let (mine, counts) = run(false);
-    let near = |value: u64, share: f64, of: u64| {
-        let expected = share * of as f64;
-        let deviation = (of as f64 * share * (1.0 - share)).sqrt();
+    let near = |value: u64, share: f64, total: u64| {
+        let expected = share * total as f64;
+        let deviation = (total as f64 * share * (1.0 - share)).sqrt();
         assert!((value as f64 - expected).abs() < 4.0 * deviation, "{value} of {expected}");
     };
     let passed = u64::from(count) - counts.lost;
@@ -259,8 +260,8 @@ proptest! {
             prop_assert!(delivery.at >= delivery.sent + network.lookahead());
         }
         for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 1)] {
-            let of = all.iter().filter(|d| (d.from, d.to) == (from, to)).map(number);
-            prop_assert!(of.collect::<Vec<_>>().is_sorted());
+            let numbers = all.iter().filter(|d| (d.from, d.to) == (from, to)).map(number);
+            prop_assert!(numbers.collect::<Vec<_>>().is_sorted());
         }
         for link in network.outcome().links {
             prop_assert_eq!((link.arrived, link.max_error_ns), (link.frames, 0));

@@ -35,7 +35,7 @@ impl Weights {
         (weights.default > 0).then_some(weights)
     }
 
-    /// The same, none below `least`.
+    /// Returns the weights raised to `least` where they are lower.
     fn raised(&self, least: u32) -> Self {
         let drives = self.drives.iter().map(|(drive, weight)| (drive.clone(), least.max(*weight)));
         Self { default: least.max(self.default), drives: drives.collect() }
@@ -98,8 +98,8 @@ impl Cgroup {
         let mut cgroup = Self { path, files, saved: None, raised: None };
         cgroup.read()?;
         if let Some(state) = state {
-            let (saved, left) = SavedState::open(state, &cgroup.path)?;
-            (cgroup.saved, cgroup.raised) = (Some(saved), Raised::parse(&left));
+            let (saved, leftover) = SavedState::open(state, &cgroup.path)?;
+            (cgroup.saved, cgroup.raised) = (Some(saved), Raised::parse(&leftover));
             cgroup.restore()?;
             cgroup.check_writable()?;
         }
@@ -146,7 +146,7 @@ impl Cgroup {
     fn read(&self) -> Result<Weights, Error> {
         let read = |path: &Path| {
             fs::read_to_string(path).map_err(|source| Error::Weight {
-                what: "read",
+                action: "read",
                 path: path.to_owned(),
                 source,
             })
@@ -166,7 +166,7 @@ impl Cgroup {
     fn write(&self, weights: &Weights) -> Result<(), Error> {
         let write = |path: &Path, text: String| {
             fs::write(path, text).map_err(|source| Error::Weight {
-                what: "write",
+                action: "write",
                 path: path.to_owned(),
                 source,
             })
@@ -180,7 +180,7 @@ impl Cgroup {
     fn check_writable(&self) -> Result<(), Error> {
         let path = &self.files.default;
         let opened = fs::OpenOptions::new().write(true).open(path);
-        let failed = |source| Error::Weight { what: "write", path: path.clone(), source };
+        let failed = |source| Error::Weight { action: "write", path: path.clone(), source };
         opened.map(drop).map_err(failed)
     }
 }

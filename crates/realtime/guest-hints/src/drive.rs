@@ -38,8 +38,8 @@ impl Drive {
     /// # Errors
     /// See [`Error`].
     pub fn of(block: &Path, state: &Path) -> Result<Self, Error> {
-        let (saved, left) = SavedState::open(state, block)?;
-        let lines = left.lines().map(str::to_owned).collect::<Vec<_>>();
+        let (saved, leftover) = SavedState::open(state, block)?;
+        let lines = leftover.lines().map(str::to_owned).collect::<Vec<_>>();
         let original = <[String; 2]>::try_from(lines).ok();
         let mut drive = Self { folder: block.join("queue/iosched"), saved, original };
         drive.restore()?;
@@ -82,13 +82,13 @@ impl Drive {
     fn read(&self, name: &str) -> Result<String, Error> {
         let path = self.folder.join(name);
         let text = fs::read_to_string(&path);
-        let text = text.map_err(|source| Error::Weight { what: "read", path, source })?;
+        let text = text.map_err(|source| Error::Weight { action: "read", path, source })?;
         Ok(text.trim().to_owned())
     }
 
     fn write(&self, name: &str, value: &str) -> Result<(), Error> {
         let path = self.folder.join(name);
-        fs::write(&path, value).map_err(|source| Error::Weight { what: "write", path, source })
+        fs::write(&path, value).map_err(|source| Error::Weight { action: "write", path, source })
     }
 }
 

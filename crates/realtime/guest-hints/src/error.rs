@@ -55,10 +55,10 @@ pub enum Error {
     #[error("the cgroup {0} has no weight for bfq: the kernel's bfq is not loaded (modprobe bfq), or was built without CONFIG_BFQ_GROUP_IOSCHED")]
     NoWeight(PathBuf),
     /// A weight, or a setting of bfq's, cannot be read or written.
-    #[error("cannot {what} {path}: {source}{hint}", hint = hint(.source))]
+    #[error("cannot {action} {path}: {source}{hint}", hint = hint(.source))]
     Weight {
         /// The attempted action.
-        what: &'static str,
+        action: &'static str,
         /// The file.
         path: PathBuf,
         /// The cause.
@@ -98,10 +98,10 @@ pub enum Error {
     #[error("there is no drive {0}: give its name below /sys/block, such as sda or nvme0n1")]
     NoDrive(String),
     /// A system call failed.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {action}: {source}")]
     System {
         /// The attempted action.
-        what: &'static str,
+        action: &'static str,
         /// The kernel's answer.
         source: io::Error,
     },

@@ -33,18 +33,20 @@ pub(crate) fn now() -> Nanos {
     time.tv_sec as u64 * SECOND + time.tv_nsec as u64
 }
 
-/// Waits until something is readable, or for a time; gives which is.
+/// Waits until something is readable, or for a time; marks the readable descriptors.
 pub(crate) fn wait(fds: &mut [PollFd<'_>], until: Option<Nanos>) -> Result<(), Error> {
-    let left = until.map(|until| until.saturating_sub(now()));
-    let left = left
-        .map(|left| Timespec { tv_sec: (left / SECOND) as i64, tv_nsec: (left % SECOND) as i64 });
-    match poll(fds, left.as_ref()) {
+    let timeout = until.map(|until| until.saturating_sub(now()));
+    let timeout = timeout.map(|timeout| Timespec {
+        tv_sec: (timeout / SECOND) as i64,
+        tv_nsec: (timeout % SECOND) as i64,
+    });
+    match poll(fds, timeout.as_ref()) {
         Ok(_) => Ok(()),
         Err(rustix::io::Errno::INTR) => {
             fds.iter_mut().for_each(PollFd::clear_revents);
             Ok(())
         }
-        Err(error) => Err(Error::System { what: "wait", source: io::Error::from(error) }),
+        Err(error) => Err(Error::System { action: "wait", source: io::Error::from(error) }),
     }
 }
 

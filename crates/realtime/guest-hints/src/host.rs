@@ -61,12 +61,12 @@ impl Host {
     /// # Errors
     /// See [`Error`].
     pub fn new(guests: &[Guest], settings: &Settings) -> Result<Self, Error> {
-        let mut seen = BTreeSet::new();
+        let mut used_paths = BTreeSet::new();
         let (mut cgroups, mut reports) = (Vec::new(), Vec::new());
         for guest in guests {
             let cgroup = Cgroup::open(&guest.cgroup, settings.state.as_deref())?;
             for path in [&guest.socket, cgroup.path()] {
-                if !seen.insert(path.to_owned()) {
+                if !used_paths.insert(path.to_owned()) {
                     return Err(Error::Twice(path.to_owned()));
                 }
             }

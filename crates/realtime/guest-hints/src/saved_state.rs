@@ -35,13 +35,13 @@ impl SavedState {
             Err(error) => return Err(failed(error.into())),
         }
         let mut text = String::new();
-        let left = match file.read_to_string(&mut text) {
-            // One that was cut short is of a setting that was not yet changed.
+        let leftover = match file.read_to_string(&mut text) {
+            // Half a state belongs to a setting that was not changed yet.
             Ok(_) => text.strip_suffix(END).unwrap_or_default().to_owned(),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
             Err(error) => return Err(failed(error)),
         };
-        Ok((Self { file, path }, left))
+        Ok((Self { file, path }, leftover))
     }
 
     pub(crate) fn write(&mut self, text: &str) -> Result<(), Error> {

@@ -49,7 +49,7 @@ fn start(host: Host) -> Running {
     let (tell, news) = channel();
     let work = std::thread::spawn(move || {
         let mut tell =
-            |guest: &str, said: &str| tell.send((guest.to_owned(), said.to_owned())).unwrap();
+            |guest: &str, message: &str| tell.send((guest.to_owned(), message.to_owned())).unwrap();
         host.run(stop.as_fd(), &mut tell).unwrap()
     });
     Running { stopper, news, work }
@@ -63,9 +63,10 @@ fn weight(guest: &Guest) -> String {
 fn wait(news: &Receiver<(String, String)>, guest: &Guest, wanted: &str) {
     let until = Instant::now() + TIMEOUT;
     loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let (of, said) = news.recv_timeout(left).unwrap_or_else(|_| panic!("never {wanted}"));
-        if of == guest.socket.display().to_string() && said == wanted {
+        let timeout = until.saturating_duration_since(Instant::now());
+        let (sender, message) =
+            news.recv_timeout(timeout).unwrap_or_else(|_| panic!("never {wanted}"));
+        if sender == guest.socket.display().to_string() && message == wanted {
             return;
         }
     }

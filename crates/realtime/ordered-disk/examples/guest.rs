@@ -124,10 +124,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             config.drives = vec![drive(kind, &folder, &socket, stasis.is_some())?];
             config.shared_memory = stasis.is_some();
             let mut vm = Vm::start(&config)?;
-            let (outcome, said) = vm.shell(SCRIPT)?;
-            let said = String::from_utf8_lossy(&said);
+            let (outcome, output) = vm.shell(SCRIPT)?;
+            let output = String::from_utf8_lossy(&output);
             if outcome.status != 0 {
-                return Err(format!("{kind}: {outcome:?}: {said}").into());
+                return Err(format!("{kind}: {outcome:?}: {output}").into());
             }
             vm.stop()?;
             if let Some(server) = &mut server {
@@ -138,7 +138,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 }
                 server.wait()?;
             }
-            for line in said.lines().filter_map(|line| line.strip_prefix("RESULT ")) {
+            for line in output.lines().filter_map(|line| line.strip_prefix("RESULT ")) {
                 let words: Vec<&str> = line.split(' ').collect();
                 let [name, count, begin, end] = words[..] else { continue };
                 let seconds = end.parse::<f64>()? - begin.parse::<f64>()?;

@@ -29,7 +29,7 @@ impl Change<'_> {
     }
 }
 
-/// Appends a record, for which there is room.
+/// Appends a record; the caller has checked for room.
 ///
 /// # Errors
 /// The host's error; the log is then as it was.

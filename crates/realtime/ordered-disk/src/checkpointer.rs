@@ -97,14 +97,14 @@ fn checkpoint<L: HostFile, D: HostFile>(
             }
         }
         checkpoint.step(&shared.log, &shared.disk).map_err(|source| {
-            let (path, what) = match stage {
+            let (path, action) = match stage {
                 Stage::WriteSuperblock | Stage::SyncLog => {
                     (&shared.log_name, "writing its superblock")
                 }
                 Stage::SyncDisk => (&shared.disk_name, "making it durable"),
                 _ => (&shared.disk_name, "writing it"),
             };
-            DiskError::Host { path: path.clone(), what, source: Arc::new(source) }
+            DiskError::Host { path: path.clone(), action, source: Arc::new(source) }
         })?;
     }
     let bytes = checkpoint.plan().extents.iter().map(|extent| extent.length).sum();

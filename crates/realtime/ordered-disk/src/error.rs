@@ -21,13 +21,13 @@ pub enum DiskError {
     },
     /// The host refused; the disk is as it was before.
     #[error(
-        "{path}: {what} failed: {source}; check the host's disk and its free space, and try again"
+        "{path}: {action} failed: {source}; check the host's disk and its free space, and try again"
     )]
     Host {
         /// The file.
         path: Arc<str>,
         /// The attempted action.
-        what: &'static str,
+        action: &'static str,
         /// The host's error.
         source: Arc<io::Error>,
     },
@@ -49,12 +49,12 @@ pub enum DiskError {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The host refused.
-    #[error("{path}: cannot {what}: {source}")]
+    #[error("{path}: cannot {action}: {source}")]
     Host {
         /// The file.
         path: PathBuf,
         /// The attempted action.
-        what: &'static str,
+        action: &'static str,
         /// The host's error.
         source: io::Error,
     },

@@ -38,7 +38,7 @@ pub struct OrderedMedium {
 }
 
 impl OrderedMedium {
-    /// `disk`, which was opened with `durability`. Others may use it as well.
+    /// Wraps `disk`, which was opened with `durability`. Others may use it as well.
     ///
     /// # Errors
     /// The host has no thread left.

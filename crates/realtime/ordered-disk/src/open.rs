@@ -65,7 +65,7 @@ impl OrderedDisk {
     /// An [`OpenError`]: the file is there already, or the host's.
     pub fn create(image: &Path, capacity: u64) -> Result<(), OpenError> {
         check_capacity(image, capacity)?;
-        let host = |what| move |source| OpenError::Host { path: image.into(), what, source };
+        let host = |action| move |source| OpenError::Host { path: image.into(), action, source };
         let mut options = OpenOptions::new();
         let file = options.write(true).create_new(true).open(image).map_err(host("make it"))?;
         file.set_len(capacity).map_err(host("give it its size"))?;
@@ -82,9 +82,9 @@ impl OrderedDisk {
         let (disk, capacity) = open_locked(image)?;
         check_capacity(image, capacity)?;
         let path = log_path(image);
-        let host = |path: &Path, what| {
+        let host = |path: &Path, action| {
             let path = path.to_path_buf();
-            move |source| OpenError::Host { path, what, source }
+            move |source| OpenError::Host { path, action, source }
         };
         if !path.exists() {
             make_log(&path, capacity, options.log_bytes)?;
@@ -132,7 +132,7 @@ fn check_capacity(image: &Path, capacity: u64) -> Result<(), OpenError> {
 
 /// Opens a file that nobody else uses, and its length.
 fn open_locked(path: &Path) -> Result<(File, u64), OpenError> {
-    let host = |what| move |source| OpenError::Host { path: path.into(), what, source };
+    let host = |action| move |source| OpenError::Host { path: path.into(), action, source };
     // A device or pipe could wait or do something when it is opened.
     let found = fs::metadata(path).map_err(host("open it"))?;
     if !found.is_file() {
@@ -162,7 +162,7 @@ fn make_log(path: &Path, capacity: u64, size: u64) -> Result<(), OpenError> {
     made.map_err(|source| {
         // Half a log takes up space and is of no use.
         let _ = fs::remove_file(&new);
-        OpenError::Host { path: path.into(), what: "make the log", source }
+        OpenError::Host { path: path.into(), action: "make the log", source }
     })?;
     sync_folder(path)
 }
@@ -202,7 +202,7 @@ fn sync_folder(path: &Path) -> Result<(), OpenError> {
     let folder = folder.unwrap_or(Path::new("."));
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(|source| OpenError::Host {
         path: folder.into(),
-        what: "make the name durable",
+        action: "make the name durable",
         source,
     })
 }

@@ -27,8 +27,8 @@ impl<F: HostFile> Ring<'_, F> {
 
     /// Reads `buffer`, not longer than the ring, from `address` on.
     pub fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let (offset, left) = self.place(address);
-        let (first, second) = buffer.split_at_mut(buffer.len().min(left as usize));
+        let (offset, to_end) = self.place(address);
+        let (first, second) = buffer.split_at_mut(buffer.len().min(to_end as usize));
         self.file.read(offset, first)?;
         if second.is_empty() {
             return Ok(());
@@ -43,12 +43,12 @@ impl<F: HostFile> Ring<'_, F> {
         let end = record.address + header.len() as u64 + data.len() as u64;
         let padded = end.max(record.end()).next_multiple_of(PAGE);
         let zeroes = &ZEROES[..(padded - end) as usize];
-        let (offset, left) = self.place(record.address);
-        if padded - record.address <= left {
+        let (offset, to_end) = self.place(record.address);
+        if padded - record.address <= to_end {
             return self.file.write(offset, &[&header, data, zeroes]);
         }
         // Headers do not wrap: the ring's size is a multiple of theirs.
-        let (first, second) = data.split_at(data.len().min(left as usize - header.len()));
+        let (first, second) = data.split_at(data.len().min(to_end as usize - header.len()));
         self.file.write(offset, &[&header, first])?;
         self.file.write(SUPERBLOCKS, &[second, zeroes])
     }

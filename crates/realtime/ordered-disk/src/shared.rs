@@ -115,8 +115,8 @@ impl<L: HostFile, D: HostFile> Shared<L, D> {
         self.start.elapsed().as_nanos() as Nanos
     }
 
-    pub fn log_error(&self, what: &'static str, source: io::Error) -> DiskError {
-        DiskError::Host { path: self.log_name.clone(), what, source: Arc::new(source) }
+    pub fn log_error(&self, action: &'static str, source: io::Error) -> DiskError {
+        DiskError::Host { path: self.log_name.clone(), action, source: Arc::new(source) }
     }
 
     pub fn check(&self, offset: u64, length: u64) -> Result<(), DiskError> {
@@ -144,8 +144,8 @@ impl<L: HostFile, D: HostFile> Shared<L, D> {
             drop(inner);
             let ring = Ring { file: &self.log, size: self.ring };
             append::read(&ring, &self.disk, &extents, offset, buffer).map_err(|source| {
-                let (path, what) = (self.disk_name.clone(), "reading it");
-                DiskError::Host { path, what, source: Arc::new(source) }
+                let (path, action) = (self.disk_name.clone(), "reading it");
+                DiskError::Host { path, action, source: Arc::new(source) }
             })?;
             // Data read from the log may have been overwritten meanwhile.
             let sources = extents.iter().filter(|extent| matches!(extent.source, Source::Log(_)));

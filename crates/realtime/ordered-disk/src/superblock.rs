@@ -39,7 +39,7 @@ pub struct Superblock {
     pub epoch: u64,
     /// Boot of the host in which the records are written.
     pub boot: Boot,
-    /// True if the disk was closed, so that there are no records.
+    /// True if the disk was closed: the log has no records.
     pub clean: bool,
 }
 

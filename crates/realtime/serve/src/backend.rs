@@ -32,8 +32,9 @@ pub(crate) struct Backend {
     /// Destination of its I/O records, if they are written.
     record: Option<IoRecordSender>,
     said_errors: u64,
-    /// The changes of its NVMe state that were looked at, and how the host's blocks lie.
-    seen: Option<u64>,
+    /// Number of changes of its NVMe state that the layout takes into account, and the layout of
+    /// the host's blocks.
+    known_changes: Option<u64>,
     layout: BlockLayout,
     pub(crate) epoll: Arc<OwnedFd>,
 }
@@ -49,7 +50,7 @@ impl Backend {
         let timed = store.drive.lock().is_timed();
         let (counts, times) = Default::default();
         let compensation = LatencyCompensation::new(MAX_BY_MEMORY);
-        let (said_errors, seen, layout) = (0, None, BlockLayout::default());
+        let (said_errors, known_changes, layout) = (0, None, BlockLayout::default());
         Ok(Self {
             name,
             store,
@@ -59,20 +60,21 @@ impl Backend {
             compensation,
             record,
             said_errors,
-            seen,
+            known_changes,
             layout,
             epoll,
         })
     }
 
-    /// The same, whose completions are sent by sockets.
+    /// Makes the drive one whose completions are sent by sockets.
     pub(crate) fn with_sockets(self) -> Self {
         Self { compensation: LatencyCompensation::new(MAX_BY_SOCKET), ..self }
     }
 
-    /// Looks at how the host's blocks lie, which formats change: `changes` of its NVMe state in all.
+    /// Updates the layout of the host's blocks, which formats change: `changes` of the NVMe state
+    /// in all.
     pub(crate) fn look_at_layout(&mut self, changes: u64, layout: impl FnOnce() -> BlockLayout) {
-        if self.seen.replace(changes) == Some(changes) {
+        if self.known_changes.replace(changes) == Some(changes) {
             return;
         }
         let layout = layout();
@@ -114,19 +116,19 @@ impl Backend {
         }
     }
 
-    /// Counts a request, whose completion can be seen as of `seen`.
-    pub(crate) fn count(&mut self, done: &Counted, seen: Nanos) {
-        let mut record = IoRecord { delivered: seen, ..done.0 };
+    /// Counts a request, whose completion is visible as of `delivered`.
+    pub(crate) fn count(&mut self, done: &Counted, delivered: Nanos) {
+        let mut record = IoRecord { delivered, ..done.0 };
         if !self.layout.is_plain() {
             let on_drive = Command::new(record.operation, record.offset, record.bytes);
             let IoRecord { offset, bytes, .. } = IoRecord::of(&self.layout.of_data(&on_drive));
             (record.offset, record.bytes) = (offset, bytes);
         }
         self.counts.add(&record);
-        self.times.add(record.operation, seen.saturating_sub(record.submit));
+        self.times.add(record.operation, delivered.saturating_sub(record.submit));
         if self.timed {
-            self.times.add_error(record.submit, record.target, seen);
-            self.compensation.learn(record.target, seen);
+            self.times.add_error(record.submit, record.target, delivered);
+            self.compensation.learn(record.target, delivered);
         }
         if let Some(records) = &self.record {
             records.put(record);

@@ -31,13 +31,13 @@ impl LatencyCompensation {
         self.nanos
     }
 
-    /// A completion that was due at `due` was seen at `seen`.
-    pub(crate) fn learn(&mut self, due: Nanos, seen: Nanos) {
+    /// Learns from a completion that was due at `due` and delivered at `delivered`.
+    pub(crate) fn learn(&mut self, due: Nanos, delivered: Nanos) {
         // A completion later than that was held up by something else: a slow medium, or other work
         // on the core.
-        if seen < due {
+        if delivered < due {
             self.nanos = self.nanos.saturating_sub(STEP);
-        } else if seen - due <= self.max {
+        } else if delivered - due <= self.max {
             self.nanos = (self.nanos + STEP).min(self.max);
         }
     }
@@ -55,11 +55,11 @@ mod tests {
             let due = 1_000_000 * round + 100_000;
             // A way of 600 to 1,000 ns, and a stop of 60 us at times.
             let way = 600 + round * 7919 % 401 + if round % 50 == 0 { 60_000 } else { 0 };
-            let seen = due - compensation.nanos() + way;
+            let delivered = due - compensation.nanos() + way;
             if round >= 10_000 {
-                early += u32::from(seen < due);
+                early += u32::from(delivered < due);
             }
-            compensation.learn(due, seen);
+            compensation.learn(due, delivered);
         }
         assert!((780..=820).contains(&compensation.nanos()), "{compensation:?}");
         assert!((4_500..=5_500).contains(&early), "{early}");

@@ -125,7 +125,7 @@ pub fn may_write(folder: &Path) -> bool {
 /// # Errors
 /// If there is no such user, or this one may not become another.
 pub fn become_user(user: &str) -> Result<(), ServeError> {
-    let failed = |source| ServeError::System { what: "become another user", source };
+    let failed = |source| ServeError::System { action: "become another user", source };
     let missing = || {
         io::Error::new(io::ErrorKind::NotFound, format!("there is no user `{user}` in /etc/passwd"))
     };
@@ -155,7 +155,7 @@ pub fn become_user(user: &str) -> Result<(), ServeError> {
 
 fn failed(error: &dyn std::fmt::Display) -> ServeError {
     ServeError::System {
-        what: "confine the server (unconfined = true goes without)",
+        action: "confine the server (unconfined = true goes without)",
         source: io::Error::other(error.to_string()),
     }
 }

@@ -187,11 +187,11 @@ fn parse(line: &[u8]) -> Result<ControlRequest, String> {
     })
 }
 
-/// The requests that there are, as the enum has them: serde names them where one is unknown.
+/// Lists the names of the requests: serde names them if one is unknown.
 fn names() -> String {
     let unknown = serde_json::from_value::<ControlRequest>(json!({ "do": "" }));
-    let said = unknown.map_or_else(|error| error.to_string(), |_| String::new());
-    said.split_once("expected ").map_or(String::new(), |(_, names)| names.to_owned())
+    let message = unknown.map_or_else(|error| error.to_string(), |_| String::new());
+    message.split_once("expected ").map_or(String::new(), |(_, names)| names.to_owned())
 }
 
 fn converse(stream: &UnixStream, control: &Control) -> std::io::Result<()> {
@@ -247,14 +247,14 @@ fn answer(request: ControlRequest, control: &Control) -> Result<Value, String> {
             server.set_ana(&drive, path, state).map_err(say)?;
             json!({ "drive": drive, "path": path, "state": state })
         }
-        ControlRequest::AttachNamespace(of) => set_attached(server, of, true)?,
-        ControlRequest::DetachNamespace(of) => set_attached(server, of, false)?,
+        ControlRequest::AttachNamespace(attachment) => set_attached(server, attachment, true)?,
+        ControlRequest::DetachNamespace(attachment) => set_attached(server, attachment, false)?,
         ControlRequest::Replace {} => Value::Null,
     })
 }
 
-fn set_attached(server: &Server, of: NamespaceOf, attached: bool) -> Result<Value, String> {
-    let NamespaceOf { drive, namespace, host } = of;
+fn set_attached(server: &Server, attachment: NamespaceOf, attached: bool) -> Result<Value, String> {
+    let NamespaceOf { drive, namespace, host } = attachment;
     if host.as_ref().is_some_and(|host| !(1..=MAX_NQN).contains(&host.len())) {
         return Err(format!("host: an NVMe Qualified Name has 1 to {MAX_NQN} bytes"));
     }
@@ -302,22 +302,22 @@ fn replace(stream: &UnixStream, control: &Control) -> std::io::Result<()> {
         Ok(()) => json!({ "ended": true }),
         Err(error) => json!({ "error": error.to_string() }),
     };
-    let said = writeln!(out, "{line}");
+    let sent = writeln!(out, "{line}");
     actions.replaced();
-    said
+    sent
 }
 
 /// Asks the server at `path` for its sockets, and waits until it serves no more; they are served by
 /// their new holder.
 ///
 /// # Errors
-/// The reason why it did not give them.
+/// The reason why the server did not give them.
 pub fn take_over(
     path: &std::path::Path,
 ) -> Result<std::collections::BTreeMap<String, UnixListener>, ServeError> {
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
     let failed =
-        |source| ServeError::System { what: "take the place of the server that runs", source };
+        |source| ServeError::System { action: "take the place of the server that runs", source };
     let stream = UnixStream::connect(path).map_err(failed)?;
     writeln!(&stream, "{}", json!({ "do": "replace" })).map_err(failed)?;
     let mut space = vec![std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];

@@ -21,7 +21,7 @@ pub trait Description: Send + Sync {
     /// The reason why the model cannot have that capacity.
     fn model(&self, capacity: u64) -> Result<Option<Box<dyn Model>>, String>;
 
-    /// The same drive with another model, as the drive's table has it.
+    /// Returns the drive with another model, as the drive's table has it.
     ///
     /// # Errors
     /// The fault of the model's table.

@@ -106,10 +106,10 @@ pub enum ServeError {
         message: String,
     },
     /// A system call failed.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {action}: {source}")]
     System {
         /// The attempted action.
-        what: &'static str,
+        action: &'static str,
         /// The cause.
         source: io::Error,
     },

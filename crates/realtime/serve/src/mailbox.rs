@@ -39,7 +39,7 @@ pub fn mailbox<J, B: Bell>(bell: B) -> (Mailbox<J, B>, Inbox<J, B>) {
 }
 
 impl<J, B: Bell> Mailbox<J, B> {
-    /// Sends a job; false if the thread is no more.
+    /// Sends a job; returns false if the thread has ended.
     pub fn give(&self, job: J) -> bool {
         if self.jobs.send(job).is_err() {
             return false;
@@ -54,7 +54,7 @@ impl<J, B: Bell> Mailbox<J, B> {
 }
 
 impl<J, B> Inbox<J, B> {
-    /// Hands all jobs that there are to `work`, in their order; whether there were any, or may
+    /// Hands all waiting jobs to `work`, in their order; returns whether there were any, or may
     /// have been.
     pub fn take(&self, mut work: impl FnMut(J)) -> bool {
         if !self.shared.called.swap(false, Ordering::Acquire) {

@@ -84,7 +84,7 @@ pub(crate) struct Served {
     capacity: u64,
     /// Time at which the last turn began (ns).
     now: Nanos,
-    /// The shortest way to a host whose connection is no more.
+    /// The shortest way to a host whose connection has ended.
     way: Option<Nanos>,
     said_way: bool,
 }
@@ -154,7 +154,7 @@ impl Served {
         }
     }
 
-    /// The shortest way to a host that there was.
+    /// Returns the shortest way to any host so far.
     fn shortest_way(&self) -> Option<Nanos> {
         let queues = self.peers.iter().filter(|(&id, _)| self.target.carries_io(id));
         let ways = queues.filter_map(|(_, peer)| round_trip(&peer.stream));
@@ -214,10 +214,10 @@ impl Served {
         heard || advanced
     }
 
-    /// Counts the requests that the hosts have back as of `seen`.
-    fn count(&mut self, seen: Nanos) {
+    /// Counts the requests that the hosts have back as of `delivered`.
+    fn count(&mut self, delivered: Nanos) {
         for counted in self.counted.drain(..) {
-            self.backend.count(&counted, seen);
+            self.backend.count(&counted, delivered);
         }
     }
 

@@ -153,7 +153,7 @@ impl Server {
         self.end(drives)
     }
 
-    /// The sockets, for another server to take over. This server continues as well, until
+    /// Returns the sockets, for another server to take over. This server continues as well, until
     /// [`Server::hand_over`].
     ///
     /// # Errors
@@ -163,9 +163,10 @@ impl Server {
         let mut sockets = Vec::new();
         for (name, entry) in &drives.1 {
             if let Endpoint::Socket(socket) = &entry.endpoint {
-                let socket = socket
-                    .share()
-                    .map_err(|source| ServeError::System { what: "hand a socket over", source })?;
+                let socket = socket.share().map_err(|source| ServeError::System {
+                    action: "hand a socket over",
+                    source,
+                })?;
                 sockets.push((name.clone(), socket));
             }
         }
@@ -199,11 +200,11 @@ impl Server {
         drives.1.values().map(|entry| entry.description.index() + 1).max().unwrap_or(0)
     }
 
-    /// Whether another server can go on with all drives: their contents outlive this process, and
-    /// their clients find it.
+    /// Checks that another server can go on with all drives: their contents outlive this process,
+    /// and their clients find it.
     ///
     /// # Errors
-    /// [`ServeError::Fleeting`] or [`ServeError::Impossible`], of a drive with which it cannot.
+    /// [`ServeError::Fleeting`] or [`ServeError::Impossible`], which names the drive that stays.
     pub fn check_replaceable(&self) -> Result<(), ServeError> {
         let drives = self.lock();
         let fleeting = drives.1.iter().find(|(_, entry)| !entry.description.is_lasting());
@@ -215,7 +216,7 @@ impl Server {
             let stays = || {
                 let snapshot = self.workers[entry.worker]
                     .call(move |state| state.drives.get(&id).map(Transport::snapshot));
-                snapshot.flatten().is_some_and(|of| of.transport.in_use)
+                snapshot.flatten().is_some_and(|drive| drive.transport.in_use)
             };
             if matches!(entry.endpoint, Endpoint::VfioUser(_)) && stays() {
                 let message = "a guest has it, and QEMU does not connect again: stop the guest, or \

@@ -21,7 +21,7 @@ pub struct Counts {
     pub flushes: u64,
     /// Discards and writes of zeroes.
     pub discards: u64,
-    /// Those of all these that failed.
+    /// Failed ones of all these.
     pub failed: u64,
     /// Faults of the guest or the client that ended its queues or connection.
     pub faults: u64,
@@ -129,10 +129,10 @@ impl Times {
         }
     }
 
-    /// A completion that was due at `due` was seen at `seen`.
-    pub(crate) fn add_error(&mut self, submit: Nanos, due: Nanos, seen: Nanos) {
-        self.error.add(seen.abs_diff(due));
-        self.late += i128::from(seen) - i128::from(due);
+    /// Counts a completion that was due at `due` and delivered at `delivered`.
+    pub(crate) fn add_error(&mut self, submit: Nanos, due: Nanos, delivered: Nanos) {
+        self.error.add(delivered.abs_diff(due));
+        self.late += i128::from(delivered) - i128::from(due);
         self.wanted += u128::from(due.saturating_sub(submit));
     }
 
@@ -168,9 +168,9 @@ pub struct DriveReport {
     pub counts: Counts,
     /// Time from the sight of a read in the ring until that of its completion.
     pub read: Summary,
-    /// The same of writes.
+    /// Times of writes.
     pub write: Summary,
-    /// The same of flushes.
+    /// Times of flushes.
     pub flush: Summary,
     /// Difference from the model's time, before or after it, at which completions were seen in the
     /// ring.

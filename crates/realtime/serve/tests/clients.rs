@@ -233,10 +233,10 @@ fn each_io_is_recorded_with_the_error_that_it_had() {
         late += io.delivered as i64 - io.target as i64;
     }
     let worst = ios.iter().map(|io| io.delivered.abs_diff(io.target)).max().unwrap();
-    let told = report.timing_error.unwrap();
-    assert_eq!(told.count, 20);
+    let error = report.timing_error.unwrap();
+    assert_eq!(error.count, 20);
     // A histogram of three digits.
-    assert!(told.max_ns.abs_diff(worst) <= worst / 500, "{told:?}, {worst}");
+    assert!(error.max_ns.abs_diff(worst) <= worst / 500, "{error:?}, {worst}");
     assert_eq!(report.timing_bias_ns.unwrap(), late as f64 / 20.0);
 }
 

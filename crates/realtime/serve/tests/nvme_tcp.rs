@@ -63,8 +63,11 @@ fn hosts_read_what_others_have_written() {
     for block in 0..64u64 {
         assert_eq!(other.read(block).unwrap(), [block as u8 + 1; 4096]);
     }
-    let of = counts(&server);
-    assert_eq!((of.writes, of.reads, of.failed, of.connections), (64, 64, 0, 4));
+    let counted = counts(&server);
+    assert_eq!(
+        (counted.writes, counted.reads, counted.failed, counted.connections),
+        (64, 64, 0, 4)
+    );
     assert_eq!(server.report()[0].socket, address.to_string());
     drop(one);
     until("the controller is gone", || other.read(0).is_ok());
@@ -79,7 +82,7 @@ fn a_hostile_host_harms_no_other() {
     kept.write(5, &[7; 4096]).unwrap();
     for fault in 1..=40u64 {
         let mut bad = TcpHost::connect(address, &nqn, 2).unwrap();
-        // A write under way, then a PDU that there is not, or half a PDU and silence.
+        // A write under way, then an unknown PDU, or half a PDU and silence.
         bad.io.write(9, 6, &[1; 4096]).unwrap();
         match fault % 2 {
             0 => {
@@ -211,8 +214,8 @@ fn shut_down(admin: &mut Connection) {
 fn come_and_go(address: SocketAddr, nqn: &str, seed: u8, rounds: u64) {
     let mut random = Random(seed.into());
     for round in 0..rounds {
-        let what = random.below(4);
-        if what == 0 {
+        let choice = random.below(4);
+        if choice == 0 {
             let mut admin = Connection::open(address).unwrap();
             let discovery = stasis_nvme::fabrics::DISCOVERY_NQN;
             assert_eq!(admin.connect(0, 0xffff, discovery, seed, 0).unwrap().1, 0);
@@ -229,7 +232,7 @@ fn come_and_go(address: SocketAddr, nqn: &str, seed: u8, rounds: u64) {
         for cid in 0..depth {
             host.io.write(cid, block(cid), &[round as u8; 4096]).unwrap();
         }
-        if what == 1 {
+        if choice == 1 {
             // In the midst of its writes, or of a command.
             if random.below(2) == 0 {
                 let length = random.below(71) as usize + 1;
@@ -315,9 +318,9 @@ fn figures() {
         let (server, address, nqn) = serve("ram:16MiB", None, poll);
         let mut host = TcpHost::connect(address, &nqn, 1).unwrap();
         for depth in [1, 32] {
-            let mut of: Vec<_> = (0..5).map(|_| reads(&mut host, depth)).collect();
-            of.sort_by(|one, other| one.0.total_cmp(&other.0));
-            let (iops, median) = of[2];
+            let mut runs: Vec<_> = (0..5).map(|_| reads(&mut host, depth)).collect();
+            runs.sort_by(|one, other| one.0.total_cmp(&other.0));
+            let (iops, median) = runs[2];
             println!("poll {label}, QD{depth}: {iops:.0} IOPS, median {median:.1} us");
         }
         server.stop().unwrap();

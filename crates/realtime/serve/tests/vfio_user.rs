@@ -53,12 +53,15 @@ fn a_driver_reads_what_it_has_written() {
         for block in 0..200u64 {
             assert_eq!(host.read(block).unwrap(), [block as u8 + 1; 4096], "{poll:?} {block}");
         }
-        let of = counts(&server);
-        assert_eq!((of.writes, of.reads, of.failed, of.faults), (200, 200, 0, 0));
+        let counted = counts(&server);
+        assert_eq!(
+            (counted.writes, counted.reads, counted.failed, counted.faults),
+            (200, 200, 0, 0)
+        );
         // Two doorbells an I/O, or a few registers at the start.
         match poll {
-            Poll::Never => assert!(of.trapped >= 800, "{of:?}"),
-            _ => assert!(of.trapped <= 20, "{of:?}"),
+            Poll::Never => assert!(counted.trapped >= 800, "{counted:?}"),
+            _ => assert!(counted.trapped <= 20, "{counted:?}"),
         }
         assert!(server.report()[0].in_use);
         server.stop().unwrap();
@@ -205,7 +208,7 @@ fn bad_requests_are_refused_and_the_next_are_answered() {
     assert_eq!(errno(client.read(3, 0, 4).map(|_| ())), EINVAL);
     assert_eq!(errno(client.read(7, 0, 5000).map(|_| ())), EINVAL);
     assert_eq!(errno(client.ask(16, &[0; 8], &[]).map(|_| ())), EOPNOTSUPP);
-    // Descriptors that are no eventfds, and vectors that there are not.
+    // Descriptors that are no eventfds, and missing vectors.
     let wrong = [20, 0x24, 2, 0, 1].map(u32::to_le_bytes).concat();
     assert_eq!(errno(client.ask(8, &wrong, &[guest.as_fd()]).map(|_| ())), EINVAL);
     let beyond = [20, 0x21, 2, 60, 9].map(u32::to_le_bytes).concat();
@@ -278,10 +281,10 @@ fn serve_two(folder: &Path, model: Option<&str>, follows: bool) -> (Arc<Server>,
     let server = Arc::new(Server::new(1, Poll::Adaptive).unwrap());
     let sockets = [folder.join("d.sock"), folder.join("other.sock")];
     let mut new = new("d", folder, "ram:16MiB", model, true);
-    let of = new.vfio_user.as_mut().unwrap();
-    of.further = vec![sockets[1].clone()];
+    let settings = new.vfio_user.as_mut().unwrap();
+    settings.further = vec![sockets[1].clone()];
     let config = Config { serial: "two".into(), shadow_doorbells: false, ..Config::default() };
-    of.subsystem = Box::new(move |capacity, _| {
+    settings.subsystem = Box::new(move |capacity, _| {
         let namespaces = vec![Namespace::new(capacity / 512, 512)];
         let nvme = Subsystem::new(Config { namespaces, ..config }).unwrap();
         let follow: FollowState = Box::new(|_| Ok(()));
@@ -457,8 +460,10 @@ fn figures() {
             let (median, one) = reads(&mut host, 1);
             let report = server.report().remove(0);
             let (_, many) = reads(&mut host, 32);
-            let of = model.unwrap_or("null");
-            println!("{label} {of}: median {median:.1} us, {one:.0} IOPS, QD32 {many:.0} IOPS");
+            let model_name = model.unwrap_or("null");
+            println!(
+                "{label} {model_name}: median {median:.1} us, {one:.0} IOPS, QD32 {many:.0} IOPS"
+            );
             if let (Some(error), Some(bias)) = (report.timing_error, report.timing_bias_ns) {
                 println!(
                     "  error: median {} ns, p99 {} ns, bias {bias:.0} ns",

@@ -158,7 +158,7 @@ impl Definition {
     /// Reads a definition; `place` is where it stands, for messages.
     ///
     /// # Errors
-    /// It is no TOML, has keys that are none, or does not make sense.
+    /// The text is no TOML, has unknown keys, or contradicts itself.
     pub fn parse(text: &str, place: &str) -> Result<Self, Error> {
         let wrong = |cause: String| Error::Definition { place: place.into(), cause };
         let definition: Self =

@@ -26,16 +26,16 @@ pub enum Error {
     #[error("{0}")]
     Invalid(String),
     /// A file could not be used.
-    #[error("cannot {what} {path}: {source}")]
+    #[error("cannot {action} {path}: {source}")]
     File {
         /// The attempted action.
-        what: &'static str,
+        action: &'static str,
         /// On which file.
         path: PathBuf,
         /// The reason.
         source: io::Error,
     },
-    /// The same function runs already.
+    /// The function runs already.
     #[error("the function {name} runs already, as process {process}: stop it, or give this one another name by --name")]
     Running {
         /// Its name.
@@ -59,10 +59,10 @@ pub enum Error {
     #[error(transparent)]
     Machine(#[from] stasis_qemu_vm::Error),
     /// The system refuses something that is not about a file.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {action}: {source}")]
     System {
         /// The attempted action.
-        what: &'static str,
+        action: &'static str,
         /// The reason.
         source: io::Error,
     },
@@ -70,10 +70,10 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn file(
-        what: &'static str,
+        action: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| Self::File { what, path, source }
+        move |source| Self::File { action, path, source }
     }
 }

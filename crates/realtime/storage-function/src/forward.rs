@@ -51,7 +51,7 @@ impl Forward {
     }
 
     fn with(listener: TcpListener, to: SocketAddr) -> Result<Self, Error> {
-        let failed = |source| Error::System { what: "forward a port", source };
+        let failed = |source| Error::System { action: "forward a port", source };
         // A client that has gone before it is accepted is not waited for.
         listener.set_nonblocking(true).map_err(failed)?;
         let (stop, stopped) = UnixStream::pair().map_err(failed)?;

@@ -160,11 +160,11 @@ impl Network {
                 .output()
                 .map_err(Error::file("run (Debian's package iproute2 has it)", "ip"))?;
             if !output.status.success() {
-                let said = String::from_utf8_lossy(&output.stderr);
+                let errors = String::from_utf8_lossy(&output.stderr);
                 return Err(Error::Invalid(format!(
                     "cannot set up the interface {interface}: ip {}: {}; `--network user` needs no rights",
                     arguments.join(" "),
-                    said.trim()
+                    errors.trim()
                 )));
             }
         }

@@ -69,7 +69,7 @@ pub(crate) fn archive(files: &[GuestFile], base: &Path) -> Result<Vec<u8>, Error
         let inside = file.path.strip_prefix("/").unwrap_or(&file.path);
         pack.add_bytes(inside, mode, &content).map_err(Error::file("pack", &file.path))?;
     }
-    pack.whole().map_err(|source| Error::System { what: "pack the guest's files", source })
+    pack.whole().map_err(|source| Error::System { action: "pack the guest's files", source })
 }
 
 #[cfg(test)]
@@ -101,16 +101,16 @@ mod tests {
         };
         let files = [file("/etc/a", Some("text"), None), file("/b", None, Some("here"))];
         let bytes = archive(&files, folder.path()).unwrap();
-        let mut seen = Vec::new();
+        let mut packed = Vec::new();
         for entry in tar::Archive::new(&bytes[..]).entries().unwrap() {
             let mut entry = entry.unwrap();
             let mut text = String::new();
             std::io::Read::read_to_string(&mut entry, &mut text).unwrap();
             let path = entry.path().unwrap().display().to_string();
-            seen.push((path, text, entry.header().mode().unwrap()));
+            packed.push((path, text, entry.header().mode().unwrap()));
         }
         assert_eq!(
-            seen,
+            packed,
             [("etc/a".into(), "text".into(), 0o755), ("b".into(), "from a file".into(), 0o755)]
         );
         let missing = [file("/c", None, Some("gone"))];

@@ -150,11 +150,10 @@ fn current(folder: &Path) -> Option<Status> {
     Some(status)
 }
 
-/// Asks the function's supervisor to end it, and waits until it has. Whether
-/// there was one.
+/// Asks the function's supervisor to end it, and waits until it has. Returns whether there was one.
 ///
 /// # Errors
-/// It must not be asked by this user.
+/// This user may not ask the supervisor.
 pub fn stop(all: &Path, name: &str) -> Result<bool, Error> {
     let Some(status) = of(all, name).filter(|status| status.state != State::Stopped) else {
         return Ok(false);
@@ -162,7 +161,7 @@ pub fn stop(all: &Path, name: &str) -> Result<bool, Error> {
     let process = Pid::from_raw(status.process as i32);
     process
         .map_or(Err(Errno::SRCH), |process| kill_process(process, Signal::TERM))
-        .map_err(|error| Error::System { what: "signal the supervisor", source: error.into() })?;
+        .map_err(|error| Error::System { action: "signal the supervisor", source: error.into() })?;
     let path = all.join(name).join(LOCK);
     let file = File::open(&path).map_err(Error::file("open", &path))?;
     flock(&file, FlockOperation::LockExclusive)

@@ -98,7 +98,7 @@ pub fn supervise(
     }
 }
 
-/// One life: start, watch, end. The machine is gone when it returns.
+/// Runs one life: start, watch, end. The machine is gone then.
 fn live(
     instance: &Instance,
     guest: &Guest,
@@ -140,7 +140,7 @@ fn live(
         if !instance.definition.report.is_empty() {
             let report = scripts::job(instance, &instance.definition.report, health.deadline);
             match run(&mut vm, &report, &[]) {
-                Ok((_, said)) => on_event(&Event::Report(said)),
+                Ok((_, output)) => on_event(&Event::Report(output)),
                 Err(error) => return Ok(End::Failed(format!("its report: {error}"))),
             }
         }
@@ -196,26 +196,26 @@ fn run(
     job: &stasis_qemu_vm::Job,
     input: &[u8],
 ) -> Result<(Outcome, String), stasis_qemu_vm::Error> {
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     let outcome = vm.run(job, &mut &input[..], &mut |piece| {
         if let Piece::Output(_, bytes) = piece {
-            said.extend_from_slice(bytes);
-            let above = said.len().saturating_sub(SAID);
-            said.drain(..above);
+            output.extend_from_slice(bytes);
+            let above = output.len().saturating_sub(SAID);
+            output.drain(..above);
         }
     })?;
-    Ok((outcome, String::from_utf8_lossy(&said).trim().to_owned()))
+    Ok((outcome, String::from_utf8_lossy(&output).trim().to_owned()))
 }
 
-/// Reason why a job that must succeed did not; `None` if it did.
-fn failure(what: &str, ended: Result<(Outcome, String), stasis_qemu_vm::Error>) -> Option<String> {
+/// Returns the reason why a job that must succeed did not; `None` if it did.
+fn failure(job: &str, ended: Result<(Outcome, String), stasis_qemu_vm::Error>) -> Option<String> {
     match ended {
         Ok((outcome, _)) if outcome.status == 0 => None,
-        Ok((outcome, said)) => {
+        Ok((outcome, output)) => {
             let message = outcome.message.trim();
-            Some(format!("{what} ended with status {}: {message} {said}", outcome.status))
+            Some(format!("{job} ended with status {}: {message} {output}", outcome.status))
         }
-        Err(error) => Some(format!("{what}: {error}")),
+        Err(error) => Some(format!("{job}: {error}")),
     }
 }
 
@@ -239,7 +239,7 @@ fn wait(
 }
 
 fn poll_failed(source: io::Error) -> Error {
-    Error::System { what: "wait for QEMU's end", source }
+    Error::System { action: "wait for QEMU's end", source }
 }
 
 /// A descriptor that can be read once the process has ended (pidfd_open(2)).
@@ -277,13 +277,13 @@ mod tests {
 
     #[test]
     fn failures_say_what_and_why() {
-        let ended = |status, message: &str, said: &str| {
+        let ended = |status, message: &str, output: &str| {
             let message = message.into();
-            Ok((Outcome { status, started: true, late: false, message }, said.to_owned()))
+            Ok((Outcome { status, started: true, late: false, message }, output.to_owned()))
         };
         assert_eq!(failure("x", ended(0, "", "all well")), None);
-        let told = failure("its start", ended(124, "longer than 5 ms", "half")).unwrap();
-        assert_eq!(told, "its start ended with status 124: longer than 5 ms half");
+        let text = failure("its start", ended(124, "longer than 5 ms", "half")).unwrap();
+        assert_eq!(text, "its start ended with status 124: longer than 5 ms half");
         assert_eq!(failure("x", Err(stasis_qemu_vm::Error::Stopped)).unwrap(), "x: stopped");
     }
 }

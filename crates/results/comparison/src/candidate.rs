@@ -96,7 +96,7 @@ impl Candidate {
         }
     }
 
-    /// How many runs it has.
+    /// Number of its runs.
     pub(crate) fn counted(&self) -> Runs {
         Runs { count: self.runs.len(), are_one: self.are_one }
     }

@@ -203,9 +203,9 @@ impl Comparison {
     /// The drive and operation with the most I/Os of those that all have.
     pub(crate) fn main_subject(&self) -> Option<Subject> {
         let ios = |subject: &Subject| -> usize {
-            let of =
+            let count_of =
                 |one: &Candidate| one.of(subject).map(|ios| ios.latencies.len()).sum::<usize>();
-            self.candidates.iter().map(of).sum()
+            self.candidates.iter().map(count_of).sum()
         };
         self.subjects().into_iter().max_by_key(ios)
     }

@@ -18,7 +18,7 @@ impl Comparison {
         let times = self.candidates[1..].iter().filter_map(|one| {
             let [was, is] = [compared::time(base)?, compared::time(one)?]
                 .map(|time| Unit::Nanoseconds.with_interval(&time));
-            let told = format!("{is} in place of {was}");
+            let output = format!("{is} in place of {was}");
             let message = slower.iter().find_map(|slow| match slow {
                 Slower::Failed(other, why) if other.name == one.name => {
                     Some(format!("the command {why}"))
@@ -29,8 +29,8 @@ impl Comparison {
                 }
                 _ => None,
             });
-            let failure = message.map(|message| Failure { message, text: told.clone() });
-            Some(Case { class: part(&one.name), name: "time".to_owned(), failure, output: told })
+            let failure = message.map(|message| Failure { message, text: output.clone() });
+            Some(Case { class: part(&one.name), name: "time".to_owned(), failure, output })
         });
         let figures = self.differences.iter().map(|one| {
             let [was, is] = [&one.base, &one.value].map(|figure| one.unit.with_interval(figure));
@@ -40,7 +40,7 @@ impl Comparison {
                 (true, true) => "significant",
                 (true, false) => "not significant",
             };
-            let told = format!("{is} in place of {was}: {percent}, {significant}");
+            let output = format!("{is} in place of {was}: {percent}, {significant}");
             let is_one = |slow: &Slower| matches!(slow, Slower::Latency(slow) if *slow == one);
             let failure = slower.iter().any(is_one).then(|| Failure {
                 message: format!(
@@ -50,14 +50,14 @@ impl Comparison {
                     one.drive,
                     base.name,
                 ),
-                text: told.clone(),
+                text: output.clone(),
             });
             let class = [&one.candidate, &one.drive].map(|name| part(name)).join(".");
             Case {
                 class: format!("{class}.{}", one.operation.name()),
                 name: one.statistic.clone(),
                 failure,
-                output: told,
+                output,
             }
         });
         let names: Vec<_> = self.candidates[1..].iter().map(|one| one.name.as_str()).collect();

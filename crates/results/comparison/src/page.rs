@@ -174,7 +174,7 @@ impl Comparison {
         all.join("; ")
     }
 
-    /// How many latencies are longer and shorter.
+    /// Numbers of longer and shorter latencies, in a sentence.
     fn latencies(&self) -> String {
         let all = || self.differences.iter().filter(|one| one.is_of_latency());
         let (count, significant) = (all().count(), all().filter(|one| one.significant));
@@ -229,7 +229,8 @@ impl Comparison {
                 ]);
             }
         }
-        let caption = "Queue is the wait for other commands, service time the latency that a model by figures gives the command alone, \
+        let caption =
+            "Service time is the latency that a model by figures gives the command alone, \
                        and model the time of a model that tells no parts of it.";
         let section = Section::new("Why the slowest I/Os are slow");
         (!table.rows.is_empty()).then(|| section.with(Block::Table(caption.into(), table)))
@@ -278,8 +279,8 @@ impl Comparison {
         let mut columns = ["drive", "operation", "figure"].map(Column::left).to_vec();
         columns.push(Column::right(self.candidates[0].name.clone()));
         for candidate in &self.candidates[1..] {
-            let of = |name: &str| Column::right(name).under(candidate.name.clone());
-            columns.extend(["figure", "difference"].map(of));
+            let column_of = |name: &str| Column::right(name).under(candidate.name.clone());
+            columns.extend(["figure", "difference"].map(column_of));
         }
         let mut table = Table::new(columns);
         let same = |a: &Difference, b: &Difference| {
@@ -356,13 +357,24 @@ impl Comparison {
 
     /// The commands that repeat what is compared.
     fn repeats(&self) -> Option<Section> {
-        let of = |one: &Candidate| {
-            let commands = one.runs.iter().filter_map(|run| run.repeat.clone());
-            let commands: Vec<_> = commands.map(Block::Command).collect();
+        let several = self.candidates.iter().flat_map(|one| &one.runs).count() > 1;
+        let mut number = 0;
+        let mut blocks_of = |one: &Candidate| {
+            let commands = one.runs.iter().filter_map(|run| run.repeat.as_ref());
+            let commands: Vec<_> = commands
+                .map(|command| {
+                    number += 1;
+                    Block::Command(if several {
+                        into_folder(command, number)
+                    } else {
+                        command.clone()
+                    })
+                })
+                .collect();
             let name = Block::Prose(format!("{}:", one.name));
             (!commands.is_empty()).then(|| [vec![name], commands].concat())
         };
-        let blocks: Vec<_> = self.candidates.iter().filter_map(of).flatten().collect();
+        let blocks: Vec<_> = self.candidates.iter().filter_map(&mut blocks_of).flatten().collect();
         let mut section = Section::new("To repeat the runs themselves").folded();
         section.blocks = blocks;
         (!section.blocks.is_empty()).then_some(section)
@@ -445,4 +457,10 @@ fn points(sorted: &[u64]) -> Vec<(f64, f64)> {
     let step = (count / POINTS).max(1);
     let ranks = (1..=count).filter(|rank| rank % step == 0 || count - rank < POINTS);
     ranks.map(|rank| (sorted[rank - 1] as f64, rank as f64 / count as f64)).collect()
+}
+/// A command that repeats a run, with results in a folder of this number, so that the next one does not
+/// replace them.
+fn into_folder(command: &str, number: usize) -> String {
+    // Stasis's own words come before the guest's command.
+    command.replacen("--results again", &format!("--results again-{number}"), 1)
 }

@@ -99,7 +99,7 @@ impl Setup {
     pub(crate) fn rename(&mut self, name: &str) {
         let renamed = std::mem::take(&mut self.0).into_iter().map(|(key, value)| {
             let key = match key.split_once(": ") {
-                Some((_, of)) => format!("{name}: {of}"),
+                Some((_, parameter)) => format!("{name}: {parameter}"),
                 None => key,
             };
             (key, value)
@@ -143,9 +143,10 @@ fn flatten(into: &mut BTreeMap<String, String>, name: &str, value: &Value) {
     }
 }
 
-/// The set-up of a run as far as it is known; with the experiment where that is `told` of all runs.
-fn setups(run: &Run, told: bool) -> impl Iterator<Item = &BTreeMap<String, String>> {
-    let experiment = run.experiment.as_ref().filter(|_| told);
+/// The set-up of a run as far as it is known; `has_experiment`: with the experiment, as all runs
+/// have one.
+fn setups(run: &Run, has_experiment: bool) -> impl Iterator<Item = &BTreeMap<String, String>> {
+    let experiment = run.experiment.as_ref().filter(|_| has_experiment);
     [Some(&run.setup), experiment].into_iter().flatten().map(|setup| &setup.0)
 }
 
@@ -154,14 +155,15 @@ fn setups(run: &Run, told: bool) -> impl Iterator<Item = &BTreeMap<String, Strin
 pub fn differences(candidates: &[Candidate]) -> Vec<(String, Vec<String>)> {
     let runs = || candidates.iter().flat_map(|one| &one.runs);
     // Results of an older version do not tell their experiment.
-    let told = runs().all(|run| run.experiment.is_some());
-    let keys = runs().flat_map(|run| setups(run, told).flat_map(BTreeMap::keys));
+    let has_experiment = runs().all(|run| run.experiment.is_some());
+    let keys = runs().flat_map(|run| setups(run, has_experiment).flat_map(BTreeMap::keys));
     let names: BTreeSet<&String> = keys.collect();
-    let of = |candidate: &Candidate, name: &str| {
+    let values_of = |candidate: &Candidate, name: &str| {
         let mut values: Vec<&str> = Vec::new();
         for run in &candidate.runs {
-            let value =
-                setups(run, told).find_map(|setup| setup.get(name)).map_or("–", String::as_str);
+            let value = setups(run, has_experiment)
+                .find_map(|setup| setup.get(name))
+                .map_or("–", String::as_str);
             if !values.contains(&value) {
                 values.push(value);
             }
@@ -170,7 +172,8 @@ pub fn differences(candidates: &[Candidate]) -> Vec<(String, Vec<String>)> {
         values.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ") + more
     };
     let rows = names.into_iter().map(|name| {
-        let values: Vec<_> = candidates.iter().map(|candidate| of(candidate, name)).collect();
+        let values: Vec<_> =
+            candidates.iter().map(|candidate| values_of(candidate, name)).collect();
         (name.clone(), values)
     });
     rows.filter(|(_, values)| values.iter().any(|value| *value != values[0])).collect()

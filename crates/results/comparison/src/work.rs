@@ -78,8 +78,8 @@ fn differing(was: &Amounts, is: &Amounts, times: f64) -> Vec<Differing> {
         false => 0.0,
     };
     let found = subjects.into_iter().map(|subject| {
-        let of = |amounts: &Amounts| amounts.get(&subject).copied().unwrap_or_default();
-        let (was, is) = (of(was), of(is));
+        let amount_in = |amounts: &Amounts| amounts.get(&subject).copied().unwrap_or_default();
+        let (was, is) = (amount_in(was), amount_in(is));
         let share = share(was.0, is.0, most.0).max(share(was.1, is.1, most.1));
         Differing { subject, was, is, share }
     });

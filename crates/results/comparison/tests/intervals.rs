@@ -253,8 +253,9 @@ fn identical_runs_of_several_seeds_are_one_run() {
     let slower = candidate("slower", &[&vec![120_000; 1000]]);
     let comparison = Comparison::of(vec![several, slower], MIN_DIFFERENCE).unwrap();
     let sentence = comparison.verdict().sentence;
-    let said = "The seed changes nothing here: the 3 runs of seeds are identical and count as one.";
-    assert!(sentence.contains(said), "{sentence}");
+    let expected =
+        "The seed changes nothing here: the 3 runs of seeds are identical and count as one.";
+    assert!(sentence.contains(expected), "{sentence}");
     let html = comparison.to_html(None);
     assert!(html.contains("1,000 I/Os in each of 3 identical runs"));
 }
@@ -268,8 +269,9 @@ fn more_of_the_same_in_the_same_time_is_compared() {
     let comparison = Comparison::of(vec![one.clone(), two], MIN_DIFFERENCE).unwrap();
     let verdict = comparison.verdict();
     assert_eq!(verdict.word, "faster");
-    let said = "In the same time two did 2 times as many I/Os as one, of the same kinds and sizes.";
-    assert!(verdict.sentence.contains(said), "{}", verdict.sentence);
+    let expected =
+        "In the same time two did 2 times as many I/Os as one, of the same kinds and sizes.";
+    assert!(verdict.sentence.contains(expected), "{}", verdict.sentence);
     assert!(comparison.differences.iter().any(|one| one.significant));
     let other = command("mix", 1.0, &[(Read, 1400, 50_000), (Write, 300, 10_000)]);
     let comparison = Comparison::of(vec![one, other], MIN_DIFFERENCE).unwrap();

@@ -15,7 +15,7 @@ use crate::{KeptSpans, ReportError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToldCommand {
     /// Its operation.
-    pub what: What,
+    pub activity: What,
     /// First byte.
     pub offset: u64,
     /// Length in bytes.
@@ -34,10 +34,10 @@ pub struct ToldCommand {
 
 impl ToldCommand {
     fn of(span: &Span) -> Self {
-        let &Span { what, offset, bytes, begin, end, number, cause, whom, .. } = span;
+        let &Span { activity, offset, bytes, begin, end, number, cause, whom, .. } = span;
         let after = (cause != Cause::None).then_some((number, cause));
         let (parts, number) = (Parts::default(), whom.first_command());
-        Self { what, offset, bytes, begin, end, parts, after, number }
+        Self { activity, offset, bytes, begin, end, parts, after, number }
     }
 
     fn add(&mut self, span: &Span) {
@@ -127,9 +127,9 @@ impl ToldCommands {
         let mut collectors: BTreeMap<String, Collector> = BTreeMap::new();
         while let Some((track, span)) = spans.next_span()? {
             if track.kind == TrackKind::Request {
-                let of = (track.name.clone(), span.number);
+                let key = (track.name.clone(), span.number);
                 let request = Request { number: span.whom.first_command(), sent: span.begin };
-                all.requests.insert(of, (track.owner.clone(), request));
+                all.requests.insert(key, (track.owner.clone(), request));
             }
             if track.kind != TrackKind::Command {
                 continue;
@@ -146,7 +146,7 @@ impl ToldCommands {
     }
 
     fn add(&mut self, drive: &str, command: ToldCommand) {
-        let key = (command.what as u8, command.bytes, command.end);
+        let key = (command.activity as u8, command.bytes, command.end);
         let drive = self.drives.entry(drive.to_owned()).or_default();
         drive.entry(key).or_default().push_back(command);
     }

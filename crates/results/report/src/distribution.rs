@@ -131,10 +131,10 @@ impl Distribution {
             Values::Counted(counted) => {
                 let Totals { min, max, .. } = counted.totals;
                 let mut found = Vec::with_capacity(ranks.len());
-                let mut seen = 0;
+                let mut passed = 0;
                 for step in counted.histogram.iter_recorded() {
-                    seen += step.count_since_last_iteration();
-                    while ranks.get(found.len()).is_some_and(|&rank| rank <= seen) {
+                    passed += step.count_since_last_iteration();
+                    while ranks.get(found.len()).is_some_and(|&rank| rank <= passed) {
                         // A bucket's bound may lie outside what was recorded.
                         found.push(step.value_iterated_to().clamp(min, max));
                     }

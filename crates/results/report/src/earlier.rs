@@ -18,7 +18,7 @@ const MOVING: &str = ".stasis-moving";
 /// The same folder once the new results are whole.
 const OBSOLETE: &str = ".stasis-obsolete";
 
-/// Where the earlier results of the folder `path` are, if they are kept.
+/// Folder of the earlier results of the folder `path`, if they are kept.
 pub(crate) fn folder(path: &Path) -> PathBuf {
     path.join(EARLIER_FOLDER)
 }

@@ -40,7 +40,7 @@ pub(crate) fn failed(drive: &DriveSummary) -> Option<String> {
     let known = |(interface, code, _): &&(&str, u16, &str)| {
         drive.described.interface == *interface && first.code == *code
     };
-    let told = match CODES.iter().find(known) {
+    let status = match CODES.iter().find(known) {
         Some((_, code, name)) => format!("{name} ({code:#x})"),
         None => format!("{:#x}", first.code),
     };
@@ -50,7 +50,7 @@ pub(crate) fn failed(drive: &DriveSummary) -> Option<String> {
         (None, None) => format!("The model {} let them fail", drive.described.model),
     };
     Some(format!(
-        "{}: {count}. {why}. The guest was told the status {told} of the first, a {}.",
+        "{}: {count}. {why}. The guest was told the status {status} of the first, a {}.",
         drive.described.name, first.operation
     ))
 }
@@ -89,20 +89,20 @@ mod tests {
     fn a_failure_is_told_with_its_cause_and_what_the_guest_was_told() {
         assert_eq!(failed(&summary("nvme", 0)), None);
         let mut drive = summary("nvme", 0x280);
-        let said = failed(&drive).unwrap();
+        let remark = failed(&drive).unwrap();
         assert_eq!(
-            said,
+            remark,
             "d: one I/O failed. The model fixed:1us let them fail. The guest was told the status \
              Write Fault (0x280) of the first, a write."
         );
         drive.first_error.as_mut().unwrap().cause = Some("write: the disk is full".into());
         assert!(failed(&drive).unwrap().contains("file:x.img: write: the disk is full. The guest"));
-        let said = failed(&summary("nvme", 0x285)).unwrap();
-        assert!(!said.contains("fixed:1us") && said.contains("differs from"), "{said}");
-        assert!(said.contains("Compare Failure (0x285)"), "{said}");
-        let said = failed(&summary("nvme", 0x282)).unwrap();
-        assert!(said.contains("information of a block is wrong"), "{said}");
-        assert!(said.contains("Guard Check Error (0x282)"), "{said}");
+        let remark = failed(&summary("nvme", 0x285)).unwrap();
+        assert!(!remark.contains("fixed:1us") && remark.contains("differs from"), "{remark}");
+        assert!(remark.contains("Compare Failure (0x285)"), "{remark}");
+        let remark = failed(&summary("nvme", 0x282)).unwrap();
+        assert!(remark.contains("information of a block is wrong"), "{remark}");
+        assert!(remark.contains("Guard Check Error (0x282)"), "{remark}");
         assert!(failed(&summary("virtio-blk", 1)).unwrap().contains("VIRTIO_BLK_S_IOERR (0x1)"));
         assert!(failed(&summary("nvme", 0x2c0)).unwrap().contains("the status 0x2c0 of"));
     }

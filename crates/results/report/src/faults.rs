@@ -34,7 +34,7 @@ const MAX_INTERVALS: usize = 200;
 /// Limit on the rows of the page's table.
 const MAX_ROWS: usize = 64;
 
-/// When a fault begins and ends.
+/// Beginning and end of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultCourse {
     /// Once, in virtual time since the commands' start (ns); without an end it lasts.
@@ -60,16 +60,16 @@ pub struct PlannedFault {
     pub kind: String,
     /// The drive, the machine or the machines that it befalls.
     pub target: String,
-    /// When it does.
+    /// Its times.
     pub course: FaultCourse,
 }
 
 /// A time in which there was a fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultInterval {
-    /// When it began, in virtual time since the machines' start (ns).
+    /// Beginning, in virtual time since the machines' start (ns).
     pub begin_ns: Nanos,
-    /// When it ended (ns): at the run's end, where it lasts.
+    /// End (ns); the run's end if it lasts.
     pub end_ns: Nanos,
     /// The operations of clients meanwhile, where they write a history.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -89,7 +89,7 @@ pub struct FaultSummary {
     pub first_ns: Option<u64>,
     /// Time at which it happened last (ns).
     pub last_ns: Option<u64>,
-    /// When it began and ended, the first of them where it did often.
+    /// Beginnings and ends, the first ones if there are many.
     #[serde(default)]
     pub intervals: Vec<FaultInterval>,
 }
@@ -186,7 +186,7 @@ impl FaultFile {
         ])
     }
 
-    /// How often faults have happened so far.
+    /// Number of times that faults have happened so far.
     pub(crate) fn happened(&self) -> u64 {
         self.faults.iter().map(|fault| fault.summary.happened).sum()
     }
@@ -220,11 +220,12 @@ pub(crate) fn section(summary: &Summary, begin: u64) -> Option<Section> {
     if faults.is_empty() {
         return None;
     }
-    let seen = faults.iter().flat_map(|fault| &fault.intervals).any(|one| one.operations.is_some());
+    let has_operations =
+        faults.iter().flat_map(|fault| &fault.intervals).any(|one| one.operations.is_some());
     let columns = [TableColumn::left("fault"), TableColumn::left("of")];
     let figures = ["from", "to", "for", "happened"].map(TableColumn::right);
     let mut table = Table::new(columns.into_iter().chain(figures).collect());
-    if seen {
+    if has_operations {
         let columns = ["operations", "failed", "unknown", "longest", "longest without success"];
         let group = "what clients saw meanwhile";
         table.columns.extend(columns.map(|name| TableColumn::right(name).under(group)));

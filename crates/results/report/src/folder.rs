@@ -32,7 +32,7 @@ pub struct ResultsFolder {
     made: Vec<PathBuf>,
 }
 
-/// How far a run is with its results.
+/// Progress of a run with its results.
 #[derive(Debug, PartialEq)]
 enum Progress {
     /// Nothing is lost if this run's files go.
@@ -55,7 +55,7 @@ pub fn folder_of(path: &Path) -> &Path {
 impl Drop for ResultsFolder {
     fn drop(&mut self) {
         if self.progress == Progress::Claimed {
-            // Where that fails, the next claim finds what is left, and goes on from there.
+            // If this fails, the next claim finds the rest and goes on from there.
             let _ = self.undo();
         }
         // Now: a process that is just being started may hold the file a little longer.
@@ -88,7 +88,7 @@ impl ResultsFolder {
         Ok(folder)
     }
 
-    /// What is written from now on is worth keeping, even if the run should fail.
+    /// Results written from now on are kept, even if the run fails.
     pub fn begun(&mut self) {
         if self.progress == Progress::Claimed {
             self.progress = Progress::Begun;
@@ -347,10 +347,10 @@ mod tests {
         drop(joined);
         let mut second = ResultsFolder::claim(&path, &[]).unwrap();
         second.finished().unwrap();
-        let mut left: Vec<_> =
+        let mut files: Vec<_> =
             fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        left.sort();
-        assert_eq!(left, [LIST_FILE, "logs", "notes.txt"]);
+        files.sort();
+        assert_eq!(files, [LIST_FILE, "logs", "notes.txt"]);
         assert_eq!(fs::read_dir(path.join("logs")).unwrap().count(), 1);
     }
 
@@ -373,9 +373,9 @@ mod tests {
         assert!(input.exists());
         let outer = ResultsFolder::claim(folder.path(), &[]).unwrap();
         assert!(!outer.path().join("a").exists());
-        let left: Vec<_> = fs::read_dir(outer.path().join("b")).unwrap().flatten().collect();
-        assert_eq!(left.len(), 1);
-        assert_eq!(left[0].file_name(), "notes.txt");
+        let files: Vec<_> = fs::read_dir(outer.path().join("b")).unwrap().flatten().collect();
+        assert_eq!(files.len(), 1);
+        assert_eq!(files[0].file_name(), "notes.txt");
     }
 
     #[test]

@@ -80,9 +80,9 @@ pub(crate) struct Operation {
     pub machine: usize,
     /// Its kind, an index into [`History::kinds`].
     pub kind: usize,
-    /// When it was begun (ns).
+    /// Time of its beginning (ns).
     pub invoked: Nanos,
-    /// When it ended; none where it did not by the run's end.
+    /// Time of its end; none if it had not ended by the run's end.
     pub ended: Option<Nanos>,
     pub outcome: Outcome,
 }
@@ -301,13 +301,13 @@ mod tests {
             (45, r#"{"type":"info","process":0,"f":"write","value":2}"#),
             (50, r#"{"type":"invoke","process":0,"f":"write","value":3}"#),
         ]);
-        let told: Vec<_> = history
+        let fields: Vec<_> = history
             .operations()
             .iter()
             .map(|one| (one.invoked, one.ended, one.outcome, one.kind))
             .collect();
         assert_eq!(
-            told,
+            fields,
             [
                 (10, Some(20), Outcome::Ok, 0),
                 (12, Some(15), Outcome::Fail, 1),
@@ -347,18 +347,19 @@ mod tests {
         .concat();
         let lines: Vec<_> = all.iter().map(|(at, line)| (*at, line.as_str())).collect();
         let (_folder, history) = history(&lines);
-        let seen = |from, to| history.witnessed((from, to), 400).unwrap();
-        let whole = seen(0, 400);
-        let counts = |seen: &Witnessed| (seen.count, seen.ok, seen.fail, seen.info);
+        let witnessed = |from, to| history.witnessed((from, to), 400).unwrap();
+        let whole = witnessed(0, 400);
+        let counts =
+            |witnessed: &Witnessed| (witnessed.count, witnessed.ok, witnessed.fail, witnessed.info);
         assert_eq!(counts(&whole), (6, 4, 1, 1));
         assert_eq!((whole.longest_ns, whole.longest_gap_ns), (200, 290));
-        let fault = seen(35, 260);
+        let fault = witnessed(35, 260);
         assert_eq!(counts(&fault), (2, 0, 1, 1));
         assert_eq!((fault.longest_ns, fault.longest_gap_ns), (200, 290));
         // A moment in the middle of one operation, and one between two.
-        assert_eq!(counts(&seen(25, 25)), (1, 1, 0, 0));
-        assert_eq!(counts(&seen(35, 35)), (0, 0, 0, 0));
-        assert_eq!(seen(325, 360).longest_gap_ns, 20);
+        assert_eq!(counts(&witnessed(25, 25)), (1, 1, 0, 0));
+        assert_eq!(counts(&witnessed(35, 35)), (0, 0, 0, 0));
+        assert_eq!(witnessed(325, 360).longest_gap_ns, 20);
         let (_folder, none) = super::tests::history(&[(1, "ready")]);
         assert_eq!(none.witnessed((0, 10), 10), None);
     }

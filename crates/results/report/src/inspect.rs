@@ -82,14 +82,14 @@ pub struct File {
     pub name: String,
     /// Its length.
     pub bytes: u64,
-    /// What it has.
+    /// Description of its content.
     pub has: &'static str,
 }
 
 /// A command that tells more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Next {
-    /// What it tells.
+    /// Description of its answer.
     pub tells: String,
     /// The command line.
     pub command: String,
@@ -102,11 +102,11 @@ pub struct Inspection {
     pub results: PathBuf,
     /// Their kind.
     pub kind: Kind,
-    /// What was done, and how it ended, in sentences.
+    /// Sentences about the work and its end.
     pub about: Vec<String>,
-    /// What is unusual, in sentences; empty where all is well.
+    /// Sentences about anything unusual; empty if all is well.
     pub odd: Vec<String>,
-    /// What to ask next.
+    /// Commands to ask next.
     pub next: Vec<Next>,
     /// The files.
     pub files: Vec<File>,
@@ -130,8 +130,8 @@ impl Inspection {
             .collect();
         runs.sort();
         names.retain(|name| !runs.iter().any(|run| folder.join(name).starts_with(run)));
-        let mut seen = BTreeSet::new();
-        let files = names.into_iter().filter(|name| seen.insert(name.clone()));
+        let mut known = BTreeSet::new();
+        let files = names.into_iter().filter(|name| known.insert(name.clone()));
         let files: Vec<File> = files.filter_map(|name| file(folder, name)).collect();
         let json = |name: &str| -> Option<Value> {
             serde_json::from_slice(&fs::read(folder.join(name)).ok()?).ok()
@@ -173,10 +173,10 @@ impl Inspection {
     }
 
     fn run(&mut self, summary: &Summary) {
-        let of = |name: &str| summary.extra.get(name).cloned().unwrap_or_default();
-        let command: Vec<_> = of("command").as_array().cloned().unwrap_or_default();
+        let field = |name: &str| summary.extra.get(name).cloned().unwrap_or_default();
+        let command: Vec<_> = field("command").as_array().cloned().unwrap_or_default();
         let command: Vec<_> = command.iter().filter_map(Value::as_str).map(word).collect();
-        let subject = match (command.is_empty(), of("title").as_str()) {
+        let subject = match (command.is_empty(), field("title").as_str()) {
             (false, _) => format!("`{}`", command.join(" ")),
             (true, Some(title)) => format!("`{title}`"),
             (true, None) => "It".into(),
@@ -196,15 +196,15 @@ impl Inspection {
         }
         self.odd.extend(summary.warnings.iter().map(|why| format!("Not to be trusted: {why}.")));
         summary.drives.iter().for_each(|drive| self.drive(drive));
-        for fault in of("faults").as_array().into_iter().flatten() {
+        for fault in field("faults").as_array().into_iter().flatten() {
             if fault["happened"] == 0 {
                 let (kind, target) = (&fault["kind"], &fault["target"]);
                 let [kind, target] = [kind, target].map(|it| it.as_str().unwrap_or_default());
                 self.odd.push(format!("The fault {kind} of {target} has not happened."));
             }
         }
-        if of("lost_ios").as_u64().is_some_and(|lost| lost > 0) {
-            self.odd.push(format!("The file of the I/Os lacks {} of them.", of("lost_ios")));
+        if field("lost_ios").as_u64().is_some_and(|lost| lost > 0) {
+            self.odd.push(format!("The file of the I/Os lacks {} of them.", field("lost_ios")));
         }
         let shown = self.shown();
         let has_ios = crate::IOS_FILES.iter().any(|name| self.has(name));
@@ -219,7 +219,7 @@ impl Inspection {
             let archive = format!("stasis archive {shown} -o run.stasis");
             self.ask("a file by which others repeat it", archive);
         }
-        if let Some(command) = of("repeat")["command"].as_str() {
+        if let Some(command) = field("repeat")["command"].as_str() {
             self.ask("the same again", command.to_owned());
             if !self.has(crate::TIMELINE_FILE)
                 && self.kind != Kind::Server
@@ -249,8 +249,8 @@ impl Inspection {
     fn crash_test(&mut self, test: &Value) {
         let findings = test["findings"].as_array().map_or(0, Vec::len);
         let cuts = test["cuts"].as_u64().unwrap_or_default();
-        let of = test["experiment"].as_str().unwrap_or_default();
-        self.about.push(format!("{of}: {} power cuts were looked at.", units::count(cuts)));
+        let experiment = test["experiment"].as_str().unwrap_or_default();
+        self.about.push(format!("{experiment}: {} power cuts were looked at.", units::count(cuts)));
         if test["stopped"] == true {
             self.odd.push("It was stopped before all were looked at.".into());
         }
@@ -268,7 +268,7 @@ impl Inspection {
         }
     }
 
-    /// What does not depend on the kind.
+    /// Adds everything that does not depend on the kind.
     fn others(&mut self, compared: Option<&Value>) {
         if let Some(differences) = compared.and_then(Value::as_array) {
             let significant = differences.iter().filter(|it| it["significant"] == true).count();

@@ -122,15 +122,15 @@ mod tests {
 
     #[test]
     fn few_values_carry_few_percentiles() {
-        let of = |count| {
+        let names = |count| {
             let carried = PERCENTILES.iter().filter(|(_, rank)| carried(count, *rank));
             carried.map(|(name, _)| *name).collect::<Vec<_>>()
         };
-        assert_eq!(of(1), ["p50"]);
-        assert_eq!(of(2), ["p50"]);
-        assert_eq!(of(4), ["p25", "p50", "p75"]);
-        assert_eq!(of(100), ["p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99"]);
-        assert!(of(9_999).contains(&"p99.9") && !of(9_999).contains(&"p99.99"));
-        assert_eq!(of(10_000).len(), PERCENTILES.len());
+        assert_eq!(names(1), ["p50"]);
+        assert_eq!(names(2), ["p50"]);
+        assert_eq!(names(4), ["p25", "p50", "p75"]);
+        assert_eq!(names(100), ["p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99"]);
+        assert!(names(9_999).contains(&"p99.9") && !names(9_999).contains(&"p99.99"));
+        assert_eq!(names(10_000).len(), PERCENTILES.len());
     }
 }

@@ -40,7 +40,7 @@ const EVENTS: [Figure; 8] = [
 
 fn links(links: &[LinkOutcome], seconds: f64) -> Table {
     let happened: Vec<&Figure> =
-        EVENTS.iter().filter(|(_, of)| links.iter().any(|link| of(link) > 0)).collect();
+        EVENTS.iter().filter(|(_, count)| links.iter().any(|link| count(link) > 0)).collect();
     let mut columns = vec![Column::left("from"), Column::left("to")];
     columns.extend(["frames", "MB", "MB/s", "shortest", "mean", "longest"].map(Column::right));
     columns.extend(happened.iter().map(|(name, _)| Column::right(*name)));
@@ -61,7 +61,7 @@ fn links(links: &[LinkOutcome], seconds: f64) -> Table {
             time(link.mean_ns),
             time(link.longest_ns),
         ];
-        row.extend(happened.iter().map(|(_, of)| units::count(of(link))));
+        row.extend(happened.iter().map(|(_, count)| units::count(count(link))));
         table.push(row);
     }
     table

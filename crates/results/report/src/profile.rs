@@ -228,7 +228,7 @@ impl Profile {
     fn hottest(&self) -> Vec<(&str, u64, u64)> {
         let mut all: HashMap<u32, (u64, u64)> = HashMap::new();
         for (node, &count) in (0..).zip(&self.counts).filter(|(_, count)| **count > 0) {
-            let mut seen = Vec::new();
+            let mut counted = Vec::new();
             let mut at: u32 = node;
             all.entry(self.nodes[at as usize].name).or_default().0 += count;
             loop {
@@ -237,8 +237,8 @@ impl Profile {
                     break;
                 }
                 // A function that calls itself counts once.
-                if !seen.contains(&name) {
-                    seen.push(name);
+                if !counted.contains(&name) {
+                    counted.push(name);
                     all.entry(name).or_default().1 += count;
                 }
                 at = parent;
@@ -417,10 +417,10 @@ mod tests {
         let late = |times: &[(u64, u64)]| Late { name: "late".into(), times: times.to_vec() };
         profile.add_views(samples(), vec![late(&[(1000, 1201)]), late(&[(5000, 6000)])]).unwrap();
         let [(_, view)] = &profile.views[..] else { panic!("{:?}", profile.views) };
-        let told: BTreeMap<String, u64> =
+        let counts: BTreeMap<String, u64> =
             view.iter().map(|(node, count)| (profile.path(*node).join("<"), *count)).collect();
         let expected = [("a<b<vCPU 0".to_owned(), 1), ("a<vCPU 0".to_owned(), 2)];
-        assert_eq!(told, BTreeMap::from(expected));
+        assert_eq!(counts, BTreeMap::from(expected));
         let Flame(data) = profile.flame(0, Resolution::default());
         assert_eq!(data["views"][0]["name"], "late");
         let drawn = data["views"][0]["counts"].as_array().unwrap();

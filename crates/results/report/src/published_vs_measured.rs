@@ -283,8 +283,8 @@ pub fn head(figures: &[Figure], failed: &[(String, String)]) -> Head {
     let mut head = Head::answering(verdict.verdict(), tiles)
         .with("By the publication's tables and figures", table);
     head.notes = claimed(figures);
-    let told = failed.iter().take(MAX_TOLD);
-    head.remarks = told.map(|(name, why)| format!("Not finished: {name}: {why}.")).collect();
+    let shown = failed.iter().take(MAX_TOLD);
+    head.remarks = shown.map(|(name, why)| format!("Not finished: {name}: {why}.")).collect();
     if failed.len() > MAX_TOLD {
         let more = failed.len() - MAX_TOLD;
         head.remarks.push(format!("{more} more experiments are not finished."));
@@ -307,7 +307,7 @@ fn claimed(figures: &[Figure]) -> Vec<String> {
         None => 1,
         Some(true) => 2,
     });
-    let told = all.iter().take(MAX_TOLD).map(|figure| {
+    let sentences = all.iter().take(MAX_TOLD).map(|figure| {
         let unit = match figure.shown_unit() {
             "" => String::new(),
             unit => format!(" {unit}"),
@@ -321,11 +321,11 @@ fn claimed(figures: &[Figure]) -> Vec<String> {
             figure.show_published()
         )
     });
-    let mut told: Vec<_> = told.collect();
+    let mut sentences: Vec<_> = sentences.collect();
     if all.len() > MAX_TOLD {
-        told.push(format!("{} more claims are below.", all.len() - MAX_TOLD));
+        sentences.push(format!("{} more claims are below.", all.len() - MAX_TOLD));
     }
-    told
+    sentences
 }
 
 /// Published figures are drawn in this colour, measured ones in the first.
@@ -407,9 +407,18 @@ mod tests {
     use super::*;
 
     fn figure(published: Option<f64>, measured: Option<f64>) -> Figure {
-        let [id, what, unit] = ["Table 2", "read, p50", "us"].map(str::to_owned);
+        let [id, title, unit] = ["Table 2", "read, p50", "us"].map(str::to_owned);
         let relation = Relation::Value;
-        Figure { id, what, unit, published, relation, closed_form: None, measured, missing: None }
+        Figure {
+            id,
+            what: title,
+            unit,
+            published,
+            relation,
+            closed_form: None,
+            measured,
+            missing: None,
+        }
     }
 
     #[test]
@@ -546,13 +555,13 @@ mod tests {
 
     #[test]
     fn values_far_apart_are_dots_with_whole_labels() {
-        let what = "a label that is longer than what stands beside a bar";
+        let label = "a label that is longer than what stands beside a bar";
         let mut all = [figure(Some(1.0), Some(2.0)), figure(Some(900.0), Some(1.0))];
-        all[0].what = what.into();
+        all[0].what = label.into();
         let plots = figures_plots(&all);
         let drawn = plots[0].as_str();
         assert!(drawn.contains("class=\"dot c0\"") && !drawn.contains("<rect"), "{drawn}");
-        assert!(drawn.contains(&format!(">{what}</text>")), "{drawn}");
+        assert!(drawn.contains(&format!(">{label}</text>")), "{drawn}");
     }
 
     #[test]

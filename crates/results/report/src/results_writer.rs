@@ -13,7 +13,7 @@ use stasis_run_events::{Ending, FaultRecord, GuestIo, IoRecord, Outcome, PacketR
 
 use crate::cluster::Cluster;
 use crate::distribution::EXACT_BOUND;
-use crate::faults::{FaultFile, PlannedFault};
+use crate::faults::{FaultFile, FaultSummary, PlannedFault};
 use crate::files::write_whole;
 use crate::folder::ResultsFolder;
 use crate::guest_ios::{self, GuestIoFile};
@@ -454,7 +454,7 @@ impl ResultsWriter {
         let happened = self.faults.as_ref().map_or(0, FaultFile::happened);
         let so_far = SoFar::of(&self.drives, happened, outcome.virtual_ns);
         let so_far = self.before.as_ref().map_or(so_far.clone(), |before| match before.lately {
-            // What was told last is newer than a page is old.
+            // The last report is newer than a page is old.
             Some(_) if before.ios == so_far.ios => before.clone(),
             _ => so_far.after(before),
         });
@@ -476,17 +476,31 @@ impl ResultsWriter {
     /// # Errors
     /// Where a file cannot be written.
     pub fn abandon(mut self) -> Result<(), ReportError> {
-        let footer = Footer::new();
-        // One that fails keeps none of the others from its end.
-        let rows = self.rows.take().map_or(Ok(()), |rows| rows.finish(&footer));
-        let faults = self.faults.take();
-        let faults = faults.map_or(Ok(()), |file| file.finish(&footer, (0, 0)).map(drop));
-        let cluster = self.cluster.as_mut().map_or(Ok(()), |file| file.finish_file(&footer));
-        let spans = self.spans.take().map_or(Ok(()), |file| file.abandon(&footer));
-        let samples = self.samples.take().map_or(Ok(()), |file| file.finish(&footer));
-        let guest = self.guest_ios.take();
-        let guest = guest.map_or(Ok(()), |file| file.finish(&footer).map(drop));
-        rows.and(faults).and(cluster).and(spans).and(samples).and(guest)
+        self.end_files(&Footer::new(), None).map(drop)
+    }
+
+    /// Ends every file of records with `footer`; `None`: the run has failed. A file that cannot be written
+    /// keeps none of the others from its end; the first error is returned.
+    fn end_files(
+        &mut self,
+        footer: &Footer,
+        outcome: Option<&Outcome>,
+    ) -> Result<Ended, ReportError> {
+        let rows = self.rows.take().map(|rows| rows.finish(footer)).transpose();
+        let span = outcome.map_or((0, 0), commands);
+        let faults = self.faults.take().map(|file| file.finish(footer, span)).transpose();
+        let cluster = self.cluster.as_mut().map(|file| file.finish_file(footer)).transpose();
+        let samples = self.samples.take().map(|file| file.finish(footer)).transpose();
+        let guest_ios = self.guest_ios.take().map(|file| file.finish(footer)).transpose();
+        let timeline = match (self.spans.take(), outcome) {
+            (None, _) => Ok(None),
+            (Some(spans), Some(outcome)) => spans.finish(footer.clone(), outcome).map(Some),
+            (Some(spans), None) => spans.abandon(footer).map(|()| None),
+        };
+        rows?;
+        cluster?;
+        samples?;
+        Ok(Ended { faults: faults?, guest_ios: guest_ios?, timeline: timeline? })
     }
 
     /// Writes `summary.json` and `report.html`, and returns the summary.
@@ -508,32 +522,10 @@ impl ResultsWriter {
         // The same I/Os are the same bytes: when and where they were made stands in the summary.
         let repeats = |name: &String| !SURROUNDINGS.contains(&name.as_str());
         let footer: Footer = extra.clone().into_iter().filter(|(name, _)| repeats(name)).collect();
-        if let Some(rows) = self.rows.take() {
-            rows.finish(&footer)?;
-        }
-        let begin = outcome.boot_virtual_ns;
-        let ends = (begin, begin.saturating_add(outcome.virtual_ns));
-        let mut faults = match self.faults.take() {
-            Some(faults) => Some(faults.finish(&footer, ends)?),
-            None => None,
-        };
-        if let Some(cluster) = &mut self.cluster {
-            cluster.finish_file(&footer)?;
-        }
-        let none = &mut Vec::new();
-        let faulty = faults.as_mut().unwrap_or(none);
-        let witnessed = self.cluster.as_mut().and_then(|cluster| cluster.settle(faulty, ends));
-        if let Some(samples) = self.samples.take() {
-            samples.finish(&footer)?;
-        }
-        let guest_ios = match self.guest_ios.take() {
-            Some(file) => Some(file.finish(&footer)?),
-            None => None,
-        };
-        let timeline = match self.spans.take() {
-            Some(spans) => Some(spans.finish(footer, outcome)?),
-            None => None,
-        };
+        let Ended { mut faults, guest_ios, timeline } = self.end_files(&footer, Some(outcome))?;
+        let span = commands(outcome);
+        let faulty = faults.as_deref_mut().unwrap_or_default();
+        let witnessed = self.cluster.as_mut().and_then(|cluster| cluster.settle(faulty, span));
         self.drives.iter_mut().for_each(DriveStatistics::sort);
         let drives = self.drives.iter().map(DriveStatistics::summary).collect();
         let mut summary = Summary::new(outcome, engine, wall, drives, extra);
@@ -581,7 +573,7 @@ impl ResultsWriter {
         write_whole(&path, &json)?;
         let html = Page::within_limit(|resolution| {
             let more = (self.cluster.as_ref(), self.profile.as_ref());
-            run_page::page(&summary, &self.drives, more, begin, resolution)
+            run_page::page(&summary, &self.drives, more, span.0, resolution)
         });
         page::write(self.folder.path(), REPORT_FILE, &html)?;
         self.folder.finished()?;
@@ -593,6 +585,22 @@ impl ResultsWriter {
     pub fn leaves_results(&self, ending: &Ending) -> bool {
         self.folder.has_begun() || *ending != Ending::Cancelled || self.folder.earlier().is_none()
     }
+}
+
+/// What the files of records have found by their end.
+struct Ended {
+    /// The faults, where any can happen.
+    faults: Option<Vec<FaultSummary>>,
+    /// The number of I/Os whose time in the guest is kept.
+    guest_ios: Option<u64>,
+    /// The summary of the timeline.
+    timeline: Option<Value>,
+}
+
+/// When the run's commands began and ended (ns).
+fn commands(outcome: &Outcome) -> (Nanos, Nanos) {
+    let begin = outcome.boot_virtual_ns;
+    (begin, begin.saturating_add(outcome.virtual_ns))
 }
 
 /// Gives the slowest I/Os of drives their times in the guest, from a folder of results.

@@ -133,41 +133,30 @@ fn title(summary: &Summary) -> (String, Option<String>) {
 
 fn facts(summary: &Summary, kind: Kind) -> Vec<(String, String)> {
     let seconds = |seconds: f64| units::duration(seconds * 1e9);
-    let ios = summary.ios();
-    let mut facts = vec![
-        ("Engine", summary.engine.clone()),
-        ("I/Os", units::count(ios)),
-        ("Largest error, p1 to p99.9", units::deviation(summary.max_error_percent())),
-        ("Virtual time", seconds(summary.virtual_seconds)),
-        ("Wall-clock time", seconds(summary.wall_seconds)),
-    ];
-    let named = |facts: Vec<(&str, String)>| {
-        facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-    };
-    if kind == Kind::Server {
-        facts[2].1 = units::deviation(served_error(summary));
-        facts[3] = ("Served for", seconds(summary.wall_seconds));
-        facts.truncate(4);
-        return named(facts);
+    let largest_error = |percent| ("Largest error, p1 to p99.9", units::deviation(percent));
+    let virtual_time = ("Virtual time", seconds(summary.virtual_seconds));
+    let wall_clock = ("Wall-clock time", seconds(summary.wall_seconds));
+    let speed = (summary.wall_seconds > 0.0).then(|| {
+        let times = summary.virtual_seconds / summary.wall_seconds;
+        ("Virtual per wall-clock", format!("{} ×", units::significant(times, 3)))
+    });
+    let mut facts = vec![("Engine", summary.engine.clone()), ("I/Os", units::count(summary.ios()))];
+    match kind {
+        Kind::Server => facts.extend([
+            largest_error(served_error(summary)),
+            ("Served for", seconds(summary.wall_seconds)),
+        ]),
+        Kind::Simulation => {
+            let rate = ("I/Os a second", units::significant(summary.iops(), 4));
+            facts.extend([rate, virtual_time, wall_clock].into_iter().chain(speed));
+        }
+        Kind::Guest => {
+            let error = largest_error(summary.max_error_percent());
+            facts.extend([error, virtual_time, wall_clock].into_iter().chain(speed));
+            facts.extend(machine::facts(summary));
+        }
     }
-    if summary.wall_seconds > 0.0 {
-        let speed = summary.virtual_seconds / summary.wall_seconds;
-        facts.push(("Virtual per wall-clock", format!("{} ×", units::significant(speed, 3))));
-    }
-    if kind == Kind::Simulation {
-        facts[2] = ("I/Os a second", units::significant(summary.iops(), 4));
-        return named(facts);
-    }
-    facts.push(("Boot, virtual", seconds(summary.boot_virtual_seconds)));
-    facts.push(("Exits", units::count(summary.exits)));
-    if ios > 0 {
-        let each = summary.exits as f64 / ios as f64;
-        facts.push(("Exits per I/O", units::significant(each, 3)));
-    }
-    let late = [summary.overshoot_ns.p99, summary.overshoot_ns.max];
-    let [p99, max] = late.map(|ns| units::duration(ns as f64));
-    facts.push(("Late ends of slices, p99 / max", format!("{p99} / {max}")));
-    named(facts)
+    facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// The largest error of the served I/Os, without operations that are too few to have one: less than

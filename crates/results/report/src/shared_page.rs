@@ -73,7 +73,7 @@ fn drive(
     resolution: Resolution,
 ) -> Section {
     let mut section = Section::new(format!("Tenants of {}", shared.name))
-        .with(Block::Prose(scheduler(&shared.scheduler)))
+        .with(Block::Prose(format!("{} {}", scheduler(&shared.scheduler), division(&shared.scheduler))))
         .with(Block::Table(
             "The service of each tenant as the drive's scheduler counted it, with the I/Os of guests' boots, which \
              the table at the top leaves out. Virtual disks are named MACHINE.DISK, workloads run on the host."
@@ -122,11 +122,11 @@ fn drive(
 /// and its 99th percentile (ns).
 fn tail<'a>(
     shared: &'a SharedOutcome,
-    of: &'a TenantTail,
+    tenant: &'a TenantTail,
     time: &'a Time,
 ) -> impl Iterator<Item = (f64, f64)> + 'a {
     let (from, step) = (shared.tails_from_ns as f64, shared.tails_step_ns as f64);
-    let steps = of.p99_ns_each_step.iter().enumerate();
+    let steps = tenant.p99_ns_each_step.iter().enumerate();
     let points = steps.filter_map(move |(number, p99)| {
         Some((time.since(from + (number as f64 + 0.5) * step), (*p99)? as f64))
     });
@@ -136,12 +136,12 @@ fn tail<'a>(
 /// The worst step of each tenant.
 fn worst<'a>(shared: &'a SharedOutcome, time: &'a Time) -> impl Iterator<Item = Tenant<'a>> {
     let is_alone = shared.tenants.len() + shared.workloads.len() < 2;
-    shared.tails.iter().filter_map(move |of| {
-        let mut steps: Vec<_> = tail(shared, of, time).collect();
+    shared.tails.iter().filter_map(move |tenant| {
+        let mut steps: Vec<_> = tail(shared, tenant, time).collect();
         let &(at, most) = steps.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         steps.sort_by(|a, b| a.1.total_cmp(&b.1));
         let usual = steps.get(steps.len().checked_sub(1)? / 2)?.1;
-        Some(Tenant { name: &of.name, is_alone, at, most, usual })
+        Some(Tenant { name: &tenant.name, is_alone, at, most, usual })
     })
 }
 
@@ -201,12 +201,12 @@ fn tails(shared: &SharedOutcome, time: &Time, resolution: Resolution) -> Option<
         .tails
         .iter()
         .enumerate()
-        .map(|(number, of)| Line {
-            name: of.name.clone(),
+        .map(|(number, tenant)| Line {
+            name: tenant.name.clone(),
             colour: number,
             stroke: Stroke::Thin,
             points: thinned(
-                &tail(shared, of, time).collect::<Vec<_>>(),
+                &tail(shared, tenant, time).collect::<Vec<_>>(),
                 resolution.of(STEPS, MIN_STEPS),
             ),
         })
@@ -234,6 +234,22 @@ fn scheduler(scheduler: &Value) -> String {
     }
 }
 
+/// What a scheduler's weights divide, and when shares differ from them (docs/reference/schedulers.md).
+fn division(scheduler: &Value) -> &'static str {
+    let by_time = scheduler.get("charge_time").and_then(Value::as_bool) == Some(true);
+    match (scheduler.get("kind").and_then(Value::as_str), by_time) {
+        (Some("bfq"), true) | (Some("cfq"), _) => {
+            "Weights divide the drive's time among those with requests at that time. So a share of the amount differs \
+             from the weight's where somebody asks seldom, asks for one request at a time, or makes the drive seek."
+        }
+        (Some("bfq"), false) => {
+            "Weights divide the amount among those with requests at that time. So a share differs from the weight's where \
+             somebody asks seldom, or for one request at a time."
+        }
+        _ => "It takes no account of weights: a share is what somebody asked for.",
+    }
+}
+
 /// Each tenant's and each workload's name, weight, requests and bytes.
 fn got(shared: &SharedOutcome) -> impl Iterator<Item = (&str, u32, u64, u64)> {
     let tenants = shared.tenants.iter();
@@ -249,7 +265,8 @@ fn got(shared: &SharedOutcome) -> impl Iterator<Item = (&str, u32, u64, u64)> {
 }
 
 fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
-    let columns = ["weight", "requests", "of them at boot", "amount", "share"].map(Column::right);
+    let columns = ["weight", "requests", "of them at boot", "asked for", "amount", "share"]
+        .map(Column::right);
     let mut table = Table::new([Column::left("who")].into_iter().chain(columns).collect());
     let all: u64 = got(shared).map(|(.., bytes)| bytes).sum();
     for (name, weight, requests, bytes) in got(shared) {
@@ -260,11 +277,22 @@ fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
             weight.to_string(),
             units::count(requests),
             units::count(boot.map_or(0, |drive| drive.boot_ios)),
+            asked(shared, name),
             units::bytes(bytes),
             format!("{} %", units::significant(share, 3)),
         ]);
     }
     table
+}
+
+/// The part of the steps in which somebody had requests.
+fn asked(shared: &SharedOutcome, name: &str) -> String {
+    let tail = shared.tails.iter().find(|tail| tail.name == name);
+    let steps = tail.map(|tail| &tail.p99_ns_each_step).filter(|steps| !steps.is_empty());
+    steps.map_or("–".to_owned(), |steps| {
+        let used = steps.iter().filter(|p99| p99.is_some()).count();
+        format!("{} % of the time", units::significant(100.0 * used as f64 / steps.len() as f64, 2))
+    })
 }
 
 fn help(tenants: &[TenantOutcome]) -> Table {

@@ -31,13 +31,13 @@ pub struct SlowIo {
     pub target_ns: Nanos,
     /// Time at which it was delivered.
     pub delivered_ns: Nanos,
-    /// How long it was in a disk image before the drive got the command that ended it.
+    /// Time in a disk image before the drive got the command that ended it.
     #[serde(default)]
     pub image_ns: Nanos,
-    /// How long it then waited for the limit of its virtual disk.
+    /// Time that it then waited for the limit of its virtual disk.
     #[serde(default)]
     pub limited_ns: Nanos,
-    /// How long it then waited for the host's scheduler before the model got it.
+    /// Time that it then waited for the host's scheduler before the model got it.
     #[serde(default)]
     pub scheduled_ns: Nanos,
     /// By how much an injected fault made it later.
@@ -83,7 +83,7 @@ impl SlowIo {
         self.delivered_ns.saturating_sub(self.submit_ns)
     }
 
-    /// When the model got it, and when it completed it (ns).
+    /// Times at which the model got and completed it (ns).
     fn in_model(&self) -> (Nanos, Nanos) {
         let before = self.image_ns + self.limited_ns + self.scheduled_ns;
         let begin = self.submit_ns.saturating_add(before);
@@ -204,20 +204,24 @@ impl Waits {
         (!parts.is_empty()).then_some(Self { count, parts })
     }
 
-    /// The largest parts in words: `buffer full behind a collection, 76 %; queue, 12 %`. At most
-    /// three, and no more once nine tenths of the time are told.
+    /// The largest parts in words: `buffer full behind a collection, 76 %; queue behind other commands,
+    /// 12 %`. At most three, and no more once they are nine tenths of the time.
     pub fn words(&self) -> String {
         if let [("model", _)] = self.parts[..] {
             return "all of it in the model, which tells no parts".to_owned();
         }
         const PARTS: usize = 3;
         const ENOUGH: f64 = 0.9;
-        let (mut told, mut words) = (0.0, Vec::new());
+        let (mut covered, mut words) = (0.0, Vec::new());
         for (name, share) in self.parts.iter().take(PARTS) {
-            if told >= ENOUGH {
+            if covered >= ENOUGH {
                 break;
             }
-            told += share;
+            covered += share;
+            let name = match *name {
+                "queue" => "queue behind other commands",
+                name => name,
+            };
             words.push(format!("{name}, {} %", units::significant(100.0 * share, 3)));
         }
         words.join("; ")
@@ -228,10 +232,10 @@ impl Waits {
 /// them. I/Os of the same length and time, which went to the same parts, are one row.
 pub(crate) fn table(ios: &[SlowIo], since: impl Fn(Nanos) -> f64, most: usize) -> (String, Table) {
     let used = Operation::ALL.into_iter().map(|operation| {
-        let of = ios.iter().filter(move |io| io.operation == operation);
-        of.take(most).collect::<Vec<_>>()
+        let slowest = ios.iter().filter(move |io| io.operation == operation);
+        slowest.take(most).collect::<Vec<_>>()
     });
-    let used: Vec<_> = used.filter(|of| !of.is_empty()).collect();
+    let used: Vec<_> = used.filter(|slowest| !slowest.is_empty()).collect();
     let rows: Vec<_> = used.iter().flatten().map(|io| io.named()).collect();
     // Parts in their order; those of which no I/O has anything are left out.
     let order = Parts::<Nanos>::default().named();
@@ -244,11 +248,11 @@ pub(crate) fn table(ios: &[SlowIo], since: impl Fn(Nanos) -> f64, most: usize) -
     columns.extend(facts.map(Column::right));
     columns.extend(parts.iter().map(|name| Column::right(*name).under("where it went")));
     let mut table = Table::new(columns);
-    for of in &used {
+    for slowest in &used {
         let alike = |a: &&SlowIo, b: &&SlowIo| {
             (a.latency(), a.bytes, a.named()) == (b.latency(), b.bytes, b.named())
         };
-        for same in of.chunk_by(|a, b| alike(a, b)) {
+        for same in slowest.chunk_by(|a, b| alike(a, b)) {
             let io = same[0];
             let more = if same.len() > 1 { ", …" } else { "" };
             let mut row = vec![
@@ -268,20 +272,20 @@ pub(crate) fn table(ios: &[SlowIo], since: impl Fn(Nanos) -> f64, most: usize) -
             table.push(row);
         }
     }
-    let of = |of: &Vec<&SlowIo>| {
-        let name = of[0].operation.name();
-        let waits = Waits::of_all(of.iter().copied());
+    let slowest = |slowest: &Vec<&SlowIo>| {
+        let name = slowest[0].operation.name();
+        let waits = Waits::of_all(slowest.iter().copied());
         let waits = waits.map_or("no time".to_owned(), |waits| waits.words());
-        match of.len() {
+        match slowest.len() {
             1 => format!(" Of the slowest {name}: {waits}."),
             many => {
-                let all = units::operations(of[0].operation);
+                let all = units::operations(slowest[0].operation);
                 format!(" Of the {many} slowest {all}: {waits}.")
             }
         }
     };
-    let of: String = used.iter().map(of).collect();
-    (format!("The slowest I/Os of each operation, and where their time went.{of}"), table)
+    let slowest: String = used.iter().map(slowest).collect();
+    (format!("The slowest I/Os of each operation, and where their time went.{slowest}"), table)
 }
 
 /// The same I/Os, each with the parts of its time; those that are alike are one.
@@ -293,12 +297,12 @@ pub(crate) fn times(
 ) -> Vec<IoTimes> {
     let mut all = Vec::new();
     for operation in Operation::ALL {
-        let of = ios.iter().filter(|io| io.operation == operation).take(most);
-        let of: Vec<&SlowIo> = of.collect();
+        let slowest = ios.iter().filter(|io| io.operation == operation).take(most);
+        let slowest: Vec<&SlowIo> = slowest.collect();
         let alike = |a: &&SlowIo, b: &&SlowIo| {
             (a.latency(), a.bytes, a.timeline()) == (b.latency(), b.bytes, b.timeline())
         };
-        for same in of.chunk_by(|a, b| alike(a, b)) {
+        for same in slowest.chunk_by(|a, b| alike(a, b)) {
             let (io, order) = (same[0], same[0].order);
             let who = io.guest.as_ref().map(|guest| {
                 let whole = units::duration(io.whole() as f64);
@@ -314,7 +318,7 @@ pub(crate) fn times(
                 ),
                 parts: io.timeline(),
                 note: format!(
-                    "{}stasis why RESULTS {drive}:{order} tells what was before it.",
+                    "{}In this page's folder, stasis why . {drive}:{order} shows what was before it.",
                     who.unwrap_or_default()
                 ),
             });
@@ -342,10 +346,10 @@ mod tests {
         SlowIo::of(&record)
     }
 
-    fn command(of: &SlowIo, scheduled: Nanos) -> SlowCommand {
+    fn command(io: &SlowIo, scheduled: Nanos) -> SlowCommand {
         let parts = Parts { buffer_gc: 300, controller: 200 - scheduled, ..Parts::default() };
-        let (begin, end) = (of.submit_ns + scheduled, of.target_ns);
-        let (operation, offset, bytes) = (of.operation, of.lba * BLOCK, of.bytes);
+        let (begin, end) = (io.submit_ns + scheduled, io.target_ns);
+        let (operation, offset, bytes) = (io.operation, io.lba * BLOCK, io.bytes);
         SlowCommand { operation, offset, bytes, begin, end, parts }
     }
 
@@ -363,16 +367,16 @@ mod tests {
         join(&mut ios, &mut inside);
         assert!(inside.unwrap().flash().unwrap().slowest.is_empty());
         // Nothing stays of a model that tells nothing else, and of one below an image.
-        let told = Inside::Slowest { slowest: commands };
+        let slowest_only = Inside::Slowest { slowest: commands };
         let image = ImageCounters::default();
-        let mut above = Some(Inside::Image { image, below: Some(Box::new(told.clone())) });
-        for (mut inside, left) in
-            [(Some(told), None), (above.take(), Some(Inside::Image { image, below: None }))]
+        let mut above = Some(Inside::Image { image, below: Some(Box::new(slowest_only.clone())) });
+        for (mut inside, rest) in
+            [(Some(slowest_only), None), (above.take(), Some(Inside::Image { image, below: None }))]
         {
             let mut again: Vec<_> =
                 ios.iter().map(|io| SlowIo { parts: None, ..io.clone() }).collect();
             join(&mut again, &mut inside);
-            assert_eq!((again, inside), (ios.clone(), left));
+            assert_eq!((again, inside), (ios.clone(), rest));
         }
         let known: Vec<_> = ios.iter().map(|io| (io.scheduled_ns, io.parts.is_some())).collect();
         assert_eq!(known, [(0, true), (50, true), (0, false)]);

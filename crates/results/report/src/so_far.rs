@@ -5,7 +5,7 @@ use stasis_block::clock::Nanos;
 use crate::statistics::DriveStatistics;
 use crate::units;
 
-/// How a summary's `ending` names a run that goes on.
+/// The `ending` of a summary of a run that goes on.
 pub(crate) const RUNNING: &str = "running";
 
 /// Figures of a run that goes on, since its commands began.

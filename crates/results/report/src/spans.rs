@@ -46,7 +46,7 @@ pub(crate) struct SpanFile {
     /// Each track, with its owner and its name.
     tracks: Vec<(Track, ByteArray, ByteArray)>,
     kinds: [ByteArray; TrackKind::ALL.len()],
-    whats: [ByteArray; What::ALL.len()],
+    activities: [ByteArray; What::ALL.len()],
     steps: [ByteArray; Step::ALL.len()],
     causes: [ByteArray; Cause::ALL.len()],
     purposes: [ByteArray; Purpose::ALL.len()],
@@ -60,7 +60,7 @@ impl SpanFile {
             file: ColumnFile::create(path, "timeline", COLUMNS)?,
             tracks: Vec::new(),
             kinds: TrackKind::ALL.map(|kind| ByteArray::from(kind.name())),
-            whats: What::ALL.map(|what| ByteArray::from(what.name())),
+            activities: What::ALL.map(|activity| ByteArray::from(activity.name())),
             steps: Step::ALL.map(|step| ByteArray::from(step.name())),
             causes: Cause::ALL.map(|cause| ByteArray::from(cause.name())),
             purposes: Purpose::ALL.map(|purpose| ByteArray::from(purpose.name())),
@@ -82,7 +82,7 @@ impl SpanFile {
         };
         let nand = matches!(track.kind, TrackKind::Channel | TrackKind::Nand);
         let block = nand || track.kind == TrackKind::Collection;
-        let page = nand && span.what != What::Erase;
+        let page = nand && span.activity != What::Erase;
         let or_none = |number: Option<u32>| number.map_or(Cell::Missing, Cell::Int);
         let long = |number: Option<u64>| number.map_or(Cell::Missing, Cell::Long);
         let Span { whom, .. } = *span;
@@ -93,7 +93,7 @@ impl SpanFile {
             Cell::Int(span.track),
             Cell::Word(name),
             Cell::Short(span.lane),
-            Cell::Word(&self.whats[span.what as usize]),
+            Cell::Word(&self.activities[span.activity as usize]),
             Cell::Word(&self.steps[span.step as usize]),
             Cell::Word(&self.causes[span.cause as usize]),
             Cell::Long(span.begin),
@@ -180,7 +180,7 @@ impl KeptSpans {
 /// The span of a row; `None` if it cannot be one of a run's.
 fn span(rows: &Rows, row: usize) -> Option<Span> {
     let word = |column| rows.word(column, row);
-    let what = word(5)?;
+    let activity = word(5)?;
     let step = word(6)?;
     let (cause, purpose) = (word(7)?, word(18)?);
     let purpose = Purpose::ALL.into_iter().find(|one| one.name() == purpose)?;
@@ -204,7 +204,7 @@ fn span(rows: &Rows, row: usize) -> Option<Span> {
         whom,
         ..Span::new(
             rows.int(2, row)?,
-            What::ALL.into_iter().find(|one| one.name() == what)?,
+            What::ALL.into_iter().find(|one| one.name() == activity)?,
             begin,
             end,
         )

@@ -201,7 +201,7 @@ impl DriveSummary {
     /// The way to its host takes so much at least (ns).
     pub(crate) fn set_way(&mut self, way: u64) {
         self.way_ns = Some(way);
-        let of = [
+        let operations = [
             &mut self.read,
             &mut self.write,
             &mut self.flush,
@@ -211,7 +211,7 @@ impl DriveSummary {
             &mut self.verify,
             &mut self.barrier,
         ];
-        for figures in of.into_iter().filter(|figures| figures.count > 0) {
+        for figures in operations.into_iter().filter(|figures| figures.count > 0) {
             let way = way as f64;
             figures.way_percent = Some(100.0 * way / (way + figures.delivered_ns.mean));
         }
@@ -292,8 +292,8 @@ impl Summary {
     /// Names a fault as the cause of a drive's first error, if it can be.
     pub(crate) fn blame(&mut self, fault: &FaultSummary) {
         let fails = fault.kind.ends_with("-error") && fault.happened > 0;
-        let of = |drive: &&mut DriveSummary| fails && drive.described.name == fault.target;
-        let drive = self.drives.iter_mut().find(of);
+        let is_target = |drive: &&mut DriveSummary| fails && drive.described.name == fault.target;
+        let drive = self.drives.iter_mut().find(is_target);
         if let Some(first) = drive.and_then(|drive| drive.first_error.as_mut()) {
             let cause = || format!("the experiment's fault {}", fault.kind);
             first.cause.get_or_insert_with(cause);
@@ -513,8 +513,8 @@ fn machine(outcome: &MachineOutcome, run: &Outcome) -> Value {
     let ending = outcome.ending.as_ref();
     // The clock of a machine that waits is ahead of the run's end, at its next timer.
     let end = run.boot_virtual_ns.saturating_add(run.virtual_ns);
-    let left = end.saturating_sub(outcome.started_ns.unwrap_or(0));
-    let virtual_ns = outcome.virtual_ns.map(|own| own.min(left));
+    let lifetime = end.saturating_sub(outcome.started_ns.unwrap_or(0));
+    let virtual_ns = outcome.virtual_ns.map(|own| own.min(lifetime));
     serde_json::json!({
         "name": outcome.name,
         "ending": ending.map_or("went-on", ending_name),

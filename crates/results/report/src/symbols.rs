@@ -126,19 +126,19 @@ mod tests {
         let mut names = FrameNames::new(one);
         assert_eq!(names.name(NAMED), "_text");
         names.add(vec!["[fio]".into(), "/usr/bin/a+0xb+0x1f0".into()]);
-        let told = [NAMED, NAMED + 1, NAMED + 2, 7].map(|frame| names.name(frame).to_owned());
-        assert_eq!(told, ["[fio]", "main", "_text", "[program]"]);
+        let found = [NAMED, NAMED + 1, NAMED + 2, 7].map(|frame| names.name(frame).to_owned());
+        assert_eq!(found, ["[fio]", "main", "_text", "[program]"]);
     }
 
     #[test]
     fn a_place_in_a_file_is_its_function_or_says_where() {
         let (none, one) = (Symbols::default(), Symbols::default().with_programs(Arc::new(One)));
-        let told = |symbols: &Symbols, name: &str| symbols.told(name.to_owned());
-        assert_eq!(told(&one, "/usr/bin/a+0xb+0x1f0"), "main");
-        assert_eq!(told(&none, "/usr/bin/fio+0x1f0"), "[fio+0x1f0]");
-        assert_eq!(told(&one, "/usr/bin/fio+0x1f0"), "[fio+0x1f0]");
+        let name_of = |symbols: &Symbols, name: &str| symbols.told(name.to_owned());
+        assert_eq!(name_of(&one, "/usr/bin/a+0xb+0x1f0"), "main");
+        assert_eq!(name_of(&none, "/usr/bin/fio+0x1f0"), "[fio+0x1f0]");
+        assert_eq!(name_of(&one, "/usr/bin/fio+0x1f0"), "[fio+0x1f0]");
         for other in ["[fio]", "/no/place", "/no+0xplace", "xfs_sync+0x1 [xfs]"] {
-            assert_eq!(told(&one, other), other);
+            assert_eq!(name_of(&one, other), other);
         }
     }
 }

@@ -179,8 +179,8 @@ impl Table {
     /// Right-aligned columns, those that begin a group, and judged cells.
     fn class(&self, index: usize, tone: Tone) -> String {
         let column = &self.columns[index];
-        let left = index.checked_sub(1).map(|left| &self.columns[left].group);
-        let begins = column.group.is_some() && left != Some(&column.group);
+        let previous = index.checked_sub(1).map(|previous| &self.columns[previous].group);
+        let begins = column.group.is_some() && previous != Some(&column.group);
         let classes = [
             if column.align == Align::Right { "figure" } else { "" },
             if begins { "begins" } else { "" },

@@ -63,9 +63,9 @@ fn ios(summary: &Summary) -> String {
     let mut out = table.to_text();
     let refused: u64 = summary.drives.iter().map(|drive| drive.refused).sum();
     if refused > 0 {
-        let what = units::count(refused);
+        let count = units::count(refused);
         out.push_str(&format!(
-            "Commands that drives refused: {what} (their I/Os have the status `refused`).\n"
+            "Commands that drives refused: {count} (their I/Os have the status `refused`).\n"
         ));
     }
     for name in faster_than_the_guest(summary) {

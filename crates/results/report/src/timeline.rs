@@ -195,8 +195,8 @@ impl Timeline {
                 }
             }
             self.slices[index] = pair;
-            let of = |index| self.flights.get(index).copied().unwrap_or_default();
-            self.flights[index] = of(2 * index).join(of(2 * index + 1), width);
+            let flights = |index| self.flights.get(index).copied().unwrap_or_default();
+            self.flights[index] = flights(2 * index).join(flights(2 * index + 1), width);
         }
     }
 

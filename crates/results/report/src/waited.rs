@@ -49,15 +49,15 @@ impl ForWhom {
             more => format!(" and {more} more"),
         };
         let first = match (&self.io, self.whom.first_command()) {
-            (Some((of, io)), _) if of == drive && *io == order => Some("this I/O".to_owned()),
-            (Some((of, io)), _) if of == drive => Some(format!("I/O {io}")),
-            (Some((of, io)), _) => Some(format!("I/O {}:{io}", printable(of))),
+            (Some((owner, io)), _) if owner == drive && *io == order => Some("this I/O".to_owned()),
+            (Some((owner, io)), _) if owner == drive => Some(format!("I/O {io}")),
+            (Some((owner, io)), _) => Some(format!("I/O {}:{io}", printable(owner))),
             (None, Some(number)) => Some(format!("the drive's command {number}")),
             (None, None) => None,
         };
         match (self.whom.purpose, first) {
             (Purpose::Collection, _) => match self.emptied {
-                Some((what, block)) => format!("the {} of block {block}", what.name()),
+                Some((activity, block)) => format!("the {} of block {block}", activity.name()),
                 None => "a collection that did not end".to_owned(),
             },
             (Purpose::Map, Some(first)) => format!("the map, for {first}{more}"),
@@ -81,9 +81,9 @@ pub struct Before {
     /// Its number in the array.
     pub number: u64,
     /// Its kind.
-    pub what: What,
+    pub activity: What,
     /// For whom it was.
-    pub of: ForWhom,
+    pub for_whom: ForWhom,
     /// Its block.
     pub block: u32,
     /// For how long it kept this one waiting (ns).
@@ -96,9 +96,9 @@ pub struct Waited {
     /// Its number in the array.
     pub number: u64,
     /// Its kind.
-    pub what: What,
+    pub activity: What,
     /// For whom it was.
-    pub of: ForWhom,
+    pub for_whom: ForWhom,
     /// Its block, and its page but of an erase.
     pub block: u32,
     /// See there.
@@ -156,11 +156,11 @@ impl Waited {
         while let Some((track, span)) = spans.next_span()? {
             let its = track.owner == drive && track.kind == TrackKind::Collection;
             if let Some(number) = span.whom.its_collection().filter(|_| its) {
-                emptied.insert(number, (span.what, span.block));
+                emptied.insert(number, (span.activity, span.block));
             }
             if its && span.begin < end && span.end > since {
-                let of = (track.lun, track.plane);
-                if plane.is_some_and(|plane| is_within(plane, of)) {
+                let for_whom = (track.lun, track.plane);
+                if plane.is_some_and(|plane| is_within(plane, for_whom)) {
                     collections.push((span.block, span.begin, span.end));
                 }
             }
@@ -176,8 +176,8 @@ impl Waited {
                 let one = before.entry((span.track, span.number)).or_insert_with(|| Before {
                     track: named(track),
                     number: span.number,
-                    what: span.what,
-                    of: ForWhom::of(&span),
+                    activity: span.activity,
+                    for_whom: ForWhom::of(&span),
                     block: span.block,
                     time: 0,
                 });
@@ -192,32 +192,34 @@ impl Waited {
             track: named(track),
             times: (span.begin, span.end),
         };
-        let Span { what, block, page, .. } = first;
-        let (of, steps) = (ForWhom::of(&first), own.iter().map(step).collect());
-        let mut all = Self { number, what, of, block, page, steps, before, collections };
-        for of in all.whoms() {
-            of.emptied = of.whom.its_collection().and_then(|number| emptied.get(&number).copied());
+        let Span { activity, block, page, .. } = first;
+        let (for_whom, steps) = (ForWhom::of(&first), own.iter().map(step).collect());
+        let mut all = Self { number, activity, for_whom, block, page, steps, before, collections };
+        for for_whom in all.whoms() {
+            for_whom.emptied =
+                for_whom.whom.its_collection().and_then(|number| emptied.get(&number).copied());
         }
         Ok(Some(all))
     }
 
     /// For whom it and those before it were.
     pub(crate) fn whoms(&mut self) -> impl Iterator<Item = &mut ForWhom> {
-        std::iter::once(&mut self.of).chain(self.before.iter_mut().map(|one| &mut one.of))
+        std::iter::once(&mut self.for_whom)
+            .chain(self.before.iter_mut().map(|one| &mut one.for_whom))
     }
 
     /// For a terminal, about the I/O `order` of `drive`.
     pub(crate) fn to_text(&self, drive: &str, order: u64) -> String {
         let time = |ns: Nanos| units::duration(ns as f64);
-        let page = match self.what {
+        let page = match self.activity {
             What::Erase => String::new(),
             _ => format!(", page {}", self.page),
         };
         let mut text = format!(
             "It ended with a {} of block {}{page}, for {}:\n",
-            self.what.name(),
+            self.activity.name(),
             self.block,
-            self.of.to_text(drive, order)
+            self.for_whom.to_text(drive, order)
         );
         for OperationStep { step, track, times: (begin, end) } in &self.steps {
             let took = time(end - begin);
@@ -241,8 +243,8 @@ impl Waited {
         for one in self.before.iter().take(LISTED) {
             table.push(vec![
                 one.track.clone(),
-                one.what.name().to_owned(),
-                one.of.to_text(drive, order),
+                one.activity.name().to_owned(),
+                one.for_whom.to_text(drive, order),
                 one.block.to_string(),
                 time(one.time),
             ]);

@@ -46,7 +46,7 @@ pub struct Activity {
     /// The part.
     pub track: String,
     /// Its work.
-    pub what: What,
+    pub work: What,
     /// On whose behalf.
     pub cause: Cause,
     /// For how long, within the I/O's time (ns).
@@ -71,7 +71,7 @@ pub struct Why {
     /// True if the run has kept that of any I/O.
     pub has_guest: bool,
     /// True if the results have the parts of its time in the model.
-    pub told: bool,
+    pub has_parts: bool,
     /// True if the model tells parts at all.
     pub tells: bool,
     /// I/Os that were in the drive before it.
@@ -134,7 +134,7 @@ impl Why {
         Ok(Self {
             parts: slow_io.timeline().into_iter().filter(|(_, time)| *time > 0).collect(),
             whole: slow_io.whole(),
-            told: slow_io.parts.is_some(),
+            has_parts: slow_io.parts.is_some(),
             guest: slow_io.guest,
             has_guest,
             tells: slowest.iter().any(|slow| slow.parts.is_some()),
@@ -182,7 +182,7 @@ impl Why {
             ]);
         }
         text.push_str(&table.to_text());
-        if !self.told {
+        if !self.has_parts {
             text.push_str(match self.tells {
                 true => "The parts of its time in the model are not kept: they are of the 20 slowest\nI/Os of each operation, and with --timeline of all.\n",
                 false => "This model tells no parts of the time that it gives an I/O.\n",
@@ -309,7 +309,7 @@ fn activities(all: &[Activity]) -> String {
     for one in all.iter().take(LISTED) {
         table.push(vec![
             one.track.clone(),
-            one.what.name().to_owned(),
+            one.work.name().to_owned(),
             whose(one.cause).to_owned(),
             units::count(one.count),
             units::duration(one.time as f64),
@@ -331,14 +331,14 @@ fn command(
     let folder = folder_of(folder);
     // Those alike are told apart by their place among all.
     let alike = |command: &ToldCommand| (command.end, command.bytes) == (io.model_end(), io.bytes);
-    let Some(mut told) = ToldCommands::read_those(folder, alike)? else { return Ok(None) };
+    let Some(mut commands) = ToldCommands::read_those(folder, alike)? else { return Ok(None) };
     let mut ios = KeptIos::open(folder)?;
     while let Some(other) = ios.next().transpose()? {
         let is_alike = (other.model_end(), other.bytes) == (io.model_end(), io.bytes);
         if ios.drives()[usize::from(other.drive)] != drive || !is_alike {
             continue;
         }
-        let command = told.take(drive, &other);
+        let command = commands.take(drive, &other);
         if other.order == io.order {
             return Ok(command);
         }
@@ -350,7 +350,7 @@ fn command(
 /// it have worked.
 fn link(folder: &Path, owner: &str, operation: &mut Waited) -> Result<(), ReportError> {
     let numbers: BTreeSet<u64> =
-        operation.whoms().filter_map(|of| of.whom.first_command()).collect();
+        operation.whoms().filter_map(|for_whom| for_whom.whom.first_command()).collect();
     let is_one =
         |command: &ToldCommand| command.number.is_some_and(|number| numbers.contains(&number));
     // Those alike are told apart by their place among all.
@@ -370,7 +370,7 @@ fn link(folder: &Path, owner: &str, operation: &mut Waited) -> Result<(), Report
     }
     collector.rest().for_each(note);
     let alike = |command: &ToldCommand| keys.contains(&(command.end, command.bytes));
-    let Some(mut told) = ToldCommands::read_those(kept, alike)? else { return Ok(()) };
+    let Some(mut commands) = ToldCommands::read_those(kept, alike)? else { return Ok(()) };
     let mut found = BTreeMap::new();
     let mut ios = KeptIos::open(folder)?;
     while let Some(io) = ios.next().transpose()? {
@@ -378,13 +378,13 @@ fn link(folder: &Path, owner: &str, operation: &mut Waited) -> Result<(), Report
             continue;
         }
         let drive = ios.drives()[usize::from(io.drive)].clone();
-        let Some((at, command)) = told.take(&drive, &io) else { continue };
+        let Some((at, command)) = commands.take(&drive, &io) else { continue };
         if let Some(number) = command.number.filter(|_| at == owner) {
             found.insert(number, (drive, io.order));
         }
     }
-    for of in operation.whoms() {
-        of.io = of.whom.first_command().and_then(|number| found.get(&number).cloned());
+    for for_whom in operation.whoms() {
+        for_whom.io = for_whom.whom.first_command().and_then(|number| found.get(&number).cloned());
     }
     Ok(())
 }
@@ -394,7 +394,7 @@ fn slowest(summary: Summary, drive: &str) -> Vec<SlowIo> {
     drives.find(|one| one.described.name == drive).map(|one| one.slowest).unwrap_or_default()
 }
 
-/// When an I/O of the results in `folder` was delivered (ns since the commands began).
+/// Delivery time of an I/O of the results in `folder` (ns since the commands began).
 ///
 /// # Errors
 /// If the results cannot be read, or have no such drive or I/O.
@@ -463,15 +463,16 @@ fn activity(
         if !of_drive || begin >= end {
             continue;
         }
-        let one = all.entry((span.track, span.what as u8, span.cause as u8)).or_insert_with(|| {
-            Activity {
-                track: format!("{} {}", track.kind.name(), track.name),
-                what: span.what,
-                cause: span.cause,
-                time: 0,
-                count: 0,
-            }
-        });
+        let one =
+            all.entry((span.track, span.activity as u8, span.cause as u8)).or_insert_with(|| {
+                Activity {
+                    track: format!("{} {}", track.kind.name(), track.name),
+                    work: span.activity,
+                    cause: span.cause,
+                    time: 0,
+                    count: 0,
+                }
+            });
         one.time += end - begin;
         one.count += 1;
     }

@@ -97,7 +97,7 @@ fn a_page_begins_with_last_words_faults_and_what_clients_saw() {
     let first = first.split("</p>").next().unwrap();
     assert_eq!(
         first,
-        "client: “9 of 10 acknowledged, none lost”. Partition of server for 400 ms from 200 ms on; \
+        "“9 of 10 acknowledged, none lost” (client). Partition of server for 400 ms from 200 ms on; \
          power-cut of server for 50 ms from 820 ms on; kill of server at 900 ms."
     );
     let note =
@@ -107,7 +107,8 @@ fn a_page_begins_with_last_words_faults_and_what_clients_saw() {
     assert!(!run.page.contains("No I/O reached"));
     // The parts are in their order.
     let place = |part: &str| run.page.find(part).unwrap_or_else(|| panic!("there is no {part}"));
-    let parts = ["client: “", "its last line", ">Faults<", "The cluster over time"].map(place);
+    let parts =
+        ["lost” (client).", "its last line", ">Faults<", "The cluster over time"].map(place);
     assert!(parts.is_sorted(), "{parts:?}");
 }
 
@@ -123,9 +124,12 @@ fn a_partition_is_one_interval_however_many_frames_it_has_lost() {
         all.map(|one| ends(one).map(|at| (at - BEGIN) / MS)).collect::<Vec<_>>()
     };
     assert_eq!([0, 1, 2].map(intervals), [[[200, 600]], [[820, 870]], [[900, 900]]]);
-    let seen = &faults[0]["intervals"][0]["operations"];
-    assert_eq!((&seen["count"], &seen["info"], &seen["ok"]), (&1.into(), &1.into(), &0.into()));
-    assert_eq!(seen["longest_ns"], 405 * MS);
+    let operations = &faults[0]["intervals"][0]["operations"];
+    assert_eq!(
+        (&operations["count"], &operations["info"], &operations["ok"]),
+        (&1.into(), &1.into(), &0.into())
+    );
+    assert_eq!(operations["longest_ns"], 405 * MS);
     // Two bands, and a mark for what has no length; the frames are none.
     assert_eq!(run.page.matches("<rect class=\"fill shade c1\"").count(), 2);
     assert_eq!(run.page.matches("kill of server at 900 ms</title>").count(), 1);
@@ -162,7 +166,7 @@ fn operations_are_bars_by_their_outcome_and_no_lines() {
 fn a_command_that_fails_is_quoted_before_all_else() {
     let run = run(3, "key5 lost");
     let first = run.page.split("<p class=\"sentence\">").nth(1).unwrap();
-    assert!(first.starts_with("client: “key5 lost”. "), "{first:.100}");
+    assert!(first.starts_with("“key5 lost” (client). "), "{first:.100}");
     assert!(first.contains("The command failed with status 3."), "{first:.300}");
     assert!(run.page.contains(">status 3<"));
 }

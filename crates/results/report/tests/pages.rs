@@ -25,8 +25,8 @@ fn outcome() -> Outcome {
     // nothing.
     let mut inside: Value = serde_json::from_str(INSIDE).unwrap();
     inside["at"] = (BEGIN + 12_000_000_000).into();
-    for of in ["channels", "luns"] {
-        inside[of]["bucket"] = 4_000_000_000u64.into();
+    for part in ["channels", "luns"] {
+        inside[part]["bucket"] = 4_000_000_000u64.into();
     }
     Outcome {
         virtual_ns: 12_000_000_000,
@@ -121,16 +121,16 @@ const FAR: f64 = 0.21;
 fn a_reader_points_zooms_hides_and_switches() {
     let Some(browser) = Browser::installed() else { return };
     let folder = run(1500);
-    let seen = browser.used(&folder.path().join(REPORT_FILE));
-    assert_eq!(seen["errors"], serde_json::json!([]), "{seen:#}");
-    assert_eq!(seen["live"], seen["figures"]);
-    assert!(seen["figures"].as_u64().unwrap() >= 12, "{}", seen["figures"]);
-    assert_eq!(seen["wide"], false, "the page is wider than its window");
-    for figure in seen["again"].as_array().unwrap() {
+    let observed = browser.used(&folder.path().join(REPORT_FILE));
+    assert_eq!(observed["errors"], serde_json::json!([]), "{observed:#}");
+    assert_eq!(observed["live"], observed["figures"]);
+    assert!(observed["figures"].as_u64().unwrap() >= 12, "{}", observed["figures"]);
+    assert_eq!(observed["wide"], false, "the page is wider than its window");
+    for figure in observed["again"].as_array().unwrap() {
         let far = figure[1].as_f64();
         assert!(far.is_some_and(|far| far < FAR), "drawn by the script, {figure} is another");
     }
-    let used = &seen["used"];
+    let used = &observed["used"];
     let tip = used["tip"].as_str().unwrap();
     // The first I/O of reads is the second of all: at 9 us, of 8 KiB.
     for part in ["read: ", " at ", "length 8 KiB", "LBA 63,352", "order 1"] {
@@ -160,16 +160,16 @@ fn a_reader_points_zooms_hides_and_switches() {
     assert!(labels.contains("Latency (ms)"), "{labels}");
     assert!(used["back"].as_f64().is_some_and(|far| far < FAR), "{}", used["back"]);
     // A click on one of the slowest opens where its time went, and the keyboard is there.
-    let opened = &seen["opened"];
+    let opened = &observed["opened"];
     let orders = opened["orders"].as_str().unwrap_or_default().to_owned();
     let order = opened["order"].as_u64().unwrap_or_default();
     assert!(orders.split(' ').any(|one| one.parse() == Ok(order)), "{opened}");
     assert_eq!(opened["shown"], true, "{opened}");
     assert!(!opened["parts"].as_array().unwrap().is_empty(), "{opened}");
-    let curve = seen["curve"].as_str().unwrap();
+    let curve = observed["curve"].as_str().unwrap();
     assert!(curve.contains("target min: ") || curve.contains("target p1: "), "{curve}");
-    assert!(!seen["bar"].as_str().unwrap_or_default().is_empty(), "{seen:#}");
-    taken_away(&browser, &seen);
+    assert!(!observed["bar"].as_str().unwrap_or_default().is_empty(), "{observed:#}");
+    taken_away(&browser, &observed);
 }
 
 /// A frame of TCP to port 2379, told apart by its number.
@@ -251,10 +251,10 @@ fn a_cluster_is_lanes_with_messages_output_and_faults() {
     assert_eq!((lines("message"), lines("moment")), (300, 2));
     assert_eq!(page.matches("<rect class=\"fill shade c1\"").count(), 1);
     let Some(browser) = Browser::installed() else { return };
-    let seen = browser.used(&folder.path().join(REPORT_FILE));
-    assert_eq!(seen["errors"], serde_json::json!([]), "{seen:#}");
-    assert_eq!(seen["live"], seen["figures"]);
-    for figure in seen["again"].as_array().unwrap() {
+    let observed = browser.used(&folder.path().join(REPORT_FILE));
+    assert_eq!(observed["errors"], serde_json::json!([]), "{observed:#}");
+    assert_eq!(observed["live"], observed["figures"]);
+    for figure in observed["again"].as_array().unwrap() {
         let far = figure[1].as_f64();
         assert!(far.is_some_and(|far| far < FAR), "drawn by the script, {figure} is another");
     }
@@ -262,8 +262,8 @@ fn a_cluster_is_lanes_with_messages_output_and_faults() {
 
 #[test]
 fn the_plots_of_a_page_have_one_zero_and_one_scale_of_time() {
-    for (ios, drives, of) in [(1500, 1, record as fn(u64) -> IoRecord), (3000, 4, mixed)] {
-        let folder = run_of(ios, drives, of);
+    for (ios, drives, record_of) in [(1500, 1, record as fn(u64) -> IoRecord), (3000, 4, mixed)] {
+        let folder = run_of(ios, drives, record_of);
         let page = std::fs::read_to_string(folder.path().join(REPORT_FILE)).unwrap();
         let axes = page.split("data-axis=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
         let axes = axes.map(|axis| serde_json::from_str(&axis.replace("&quot;", "\"")).unwrap());
@@ -281,13 +281,14 @@ fn the_plots_of_a_page_have_one_zero_and_one_scale_of_time() {
 }
 
 /// The files of the plot over time, and of the first one of bars.
-fn taken_away(browser: &Browser, seen: &Value) {
+fn taken_away(browser: &Browser, observed: &Value) {
     let name = "drive-fast-delivered-latency-over-time-every-i-o";
-    let file = |kind: &str| seen["taken"][format!("{name}.{kind}")].as_str().unwrap_or_default();
+    let file =
+        |kind: &str| observed["taken"][format!("{name}.{kind}")].as_str().unwrap_or_default();
     let csv: Vec<&str> = file("csv").lines().collect();
     let header =
         "series,Virtual time since the command began (ns),Latency (ns),length (B),LBA,order";
-    assert_eq!(csv.first(), Some(&header), "{:#}", seen["taken"]);
+    assert_eq!(csv.first(), Some(&header), "{:#}", observed["taken"]);
     // Every I/O, and the slowest of reads and of writes once more.
     assert_eq!(csv.len(), 1 + 1500 + 2 * 20);
     // The second I/O of all: a read of 8 KiB.
@@ -310,7 +311,7 @@ fn taken_away(browser: &Browser, seen: &Value) {
     assert!(colours["#0072b2"].as_u64() > Some(50), "{colours}");
     let png = file("png");
     assert!(png.starts_with("1680 x ") && png.contains(" data:image/png;base64,iVBOR"), "{png}");
-    let bars = seen["takenBars"].as_object().unwrap();
+    let bars = observed["takenBars"].as_object().unwrap();
     let csv = bars.iter().find(|(name, _)| name.ends_with(".csv")).unwrap().1.as_str().unwrap();
     assert!(csv.starts_with("what,figure,from: ") && csv.lines().count() > 2, "{csv}");
 }
@@ -324,11 +325,11 @@ fn pages_are_light_or_dark_as_the_reader_likes() {
         [(false, "#ffffff", "#0072b2", "#d55e00"), (true, "#14171a", "#56b4e9", "#f0894a")]
     {
         let (colours, pixels) = browser.colours(&page, dark);
-        let of = |colour: &str| colours[colour].as_u64().unwrap_or(0);
+        let pixels_of = |colour: &str| colours[colour].as_u64().unwrap_or(0);
         // Most of the page is paper; the series have their colours, bars and legends at least.
-        assert!(of(paper) * 2 > pixels, "{paper}: {} of {pixels}", of(paper));
+        assert!(pixels_of(paper) * 2 > pixels, "{paper}: {} of {pixels}", pixels_of(paper));
         for colour in [reads, writes] {
-            assert!(of(colour) > 500, "{colour}: {} of {pixels}", of(colour));
+            assert!(pixels_of(colour) > 500, "{colour}: {} of {pixels}", pixels_of(colour));
         }
     }
 }
@@ -348,9 +349,9 @@ fn pages_are_to_be_read_on_a_screen_on_a_phone_and_on_paper() {
     finish(writer, Outcome { shared, ..outcome() });
     browser.laid_out(&folder.path().join(REPORT_FILE));
 
-    let figure = |what: &str, published: f64, measured: f64| Figure {
+    let figure = |device: &str, published: f64, measured: f64| Figure {
         id: "Table 2".into(),
-        what: format!("{what}, 4 KiB random reads of eight processes, p99"),
+        what: format!("{device}, 4 KiB random reads of eight processes, p99"),
         unit: "us".into(),
         published: Some(published),
         relation: Relation::default(),
@@ -397,9 +398,9 @@ fn a_page_that_is_not_to_be_read_is_refused() {
         let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             browser.laid_out(&path);
         }));
-        let said = looked.expect_err(fault);
-        let said = said.downcast_ref::<String>().unwrap();
-        assert!(said.contains(&format!(": {fault}")), "{fault}: {said}");
+        let message = looked.expect_err(fault);
+        let message = message.downcast_ref::<String>().unwrap();
+        assert!(message.contains(&format!(": {fault}")), "{fault}: {message}");
     }
 }
 
@@ -433,10 +434,10 @@ fn a_million_ios_make_a_page_of_less_than_two_megabytes() {
 #[test]
 fn a_flash_array_with_much_to_show_makes_no_larger_page() {
     let mut inside: Value = serde_json::from_str(INSIDE).unwrap();
-    for of in ["channels", "luns"] {
+    for part in ["channels", "luns"] {
         let share = |row: u64, column: u64| (row * 7 + column * 3) % 20;
         let row = |row| (0..256).map(|column| share(row, column) as f64 / 20.0).collect();
-        inside[of]["busy"] = (0..256).map(row).collect::<Vec<Vec<f64>>>().into();
+        inside[part]["busy"] = (0..256).map(row).collect::<Vec<Vec<f64>>>().into();
     }
     let inside: Inside = serde_json::from_value(inside).unwrap();
     assert!(inside.flash().is_some());

@@ -346,17 +346,17 @@ fn the_page_of_a_branch_says_of_which_run_it_is_one_and_since_when() {
     let change = |key: &str, was: Value, is: Value| json!({ "key": key, "was": was, "is": is });
     let seed = change("seed", json!(7), json!(8));
     let model = change("drive.a.model.read", Value::Null, json!("2<us>"));
-    let told = page(json!({ "of_seed": 7, "at_ns": 12_345_678, "changes": [seed, model] }));
+    let html = page(json!({ "of_seed": 7, "at_ns": 12_345_678, "changes": [seed, model] }));
     let expected =
         "A branch: for 12.346 ms of its commands' time the run with seed 7, from there on \
                     with seed 8 (was 7), drive.a.model.read 2&lt;us&gt; (was none) changed.";
-    let plain = told.replace("&#39;", "'").replace("&#x27;", "'");
+    let plain = html.replace("&#39;", "'").replace("&#x27;", "'");
     assert!(plain.contains(expected), "{}", &plain[..plain.len().min(6000)]);
     let many: Vec<Value> = (0..9).map(|n| change(&format!("k{n}"), json!(0), json!(1))).collect();
-    let told = page(json!({ "of_seed": 7, "at_ns": 1_000, "changes": many }));
-    assert!(told.contains("k5 1 (was 0), 3 more changed.") && !told.contains("k6 1"));
-    let told = page(json!({ "of_seed": 7, "at_ns": null, "changes": [] }));
-    assert!(told.contains("ended before the branch"), "{}", &told[..told.len().min(6000)]);
+    let html = page(json!({ "of_seed": 7, "at_ns": 1_000, "changes": many }));
+    assert!(html.contains("k5 1 (was 0), 3 more changed.") && !html.contains("k6 1"));
+    let html = page(json!({ "of_seed": 7, "at_ns": null, "changes": [] }));
+    assert!(html.contains("ended before the branch"), "{}", &html[..html.len().min(6000)]);
     assert!(!page(Value::Null).contains("A branch of the run"));
 }
 
@@ -541,11 +541,11 @@ fn rows_by_column_are_the_same_rows() {
     let file = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
     let metadata = file.metadata();
     assert!(metadata.num_row_groups() > 1, "memory is bounded by the group");
-    let said = metadata.file_metadata().key_value_metadata().unwrap();
-    let version = said.iter().find(|entry| entry.key == "stasis_version").unwrap();
+    let entries = metadata.file_metadata().key_value_metadata().unwrap();
+    let version = entries.iter().find(|entry| entry.key == "stasis_version").unwrap();
     assert_eq!(version.value.as_deref(), Some("\"1.2.3\""));
 
-    let units = said.iter().find(|entry| entry.key == "units").unwrap();
+    let units = entries.iter().find(|entry| entry.key == "units").unwrap();
     let units: Value = serde_json::from_str(units.value.as_deref().unwrap()).unwrap();
     assert_eq!((&units["submit_ns"], &units["lba"]), (&"ns".into(), &"512 B".into()));
     let columns = metadata.file_metadata().schema_descr().columns();
@@ -880,9 +880,9 @@ fn what_is_not_to_be_trusted_is_told() {
     ] {
         let (summary, page) = guest_run(figures.0, figures.1, figures.2);
         let warnings = &summary.warnings;
-        let said = warnings.first().unwrap_or_else(|| panic!("nothing said of {figures:?}"));
-        assert!(words.iter().all(|word| said.contains(word)), "{words:?} in {said}");
-        assert!(page.contains("Not to be trusted"), "{said}");
+        let warning = warnings.first().unwrap_or_else(|| panic!("nothing said of {figures:?}"));
+        assert!(words.iter().all(|word| warning.contains(word)), "{words:?} in {warning}");
+        assert!(page.contains("Not to be trusted"), "{warning}");
     }
 }
 

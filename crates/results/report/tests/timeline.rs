@@ -113,19 +113,19 @@ fn rows_say_where_and_what() {
     keep(folder.path(), &spans(5), 0);
     let file = fs::File::open(folder.path().join("timeline.parquet")).unwrap();
     let file = SerializedFileReader::new(file).unwrap();
-    let told = |place: usize| {
+    let row_text = |place: usize| {
         let row = file.get_row_iter(None).unwrap().nth(place).unwrap().unwrap();
         let fields = row.get_column_iter().map(|(name, field)| format!("{name}={field}"));
         fields.collect::<Vec<_>>().join(" ")
     };
     assert_eq!(
-        told(0),
+        row_text(0),
         "kind=\"vcpu\" owner=\"machine\" track=2 name=\"vCPU 0\" lane=0 what=\"idle\" step=\"\" \
          cause=\"\" begin_ns=0 end_ns=0 number=0 bytes=0 channel=null lun=null plane=null \
          block=null page=null lba=null purpose=\"\" command=null commands=null \
          collection=null"
     );
-    let erase = told(1);
+    let erase = row_text(1);
     assert!(erase.contains("what=\"erase\""), "{erase}");
     assert!(erase.contains("channel=1 lun=5 plane=1 block=1 page=null lba=null"), "{erase}");
     let units = file.metadata().file_metadata().key_value_metadata().unwrap();

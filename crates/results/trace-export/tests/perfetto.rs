@@ -136,8 +136,8 @@ fn each_io_is_a_slice_on_a_track_of_its_own_time() {
     let trace = read(&out);
     let named = |name: &str| *trace.tracks.iter().find(|(_, track)| track.0 == name).unwrap().0;
     let times = |track: u64| {
-        let of = trace.events.iter().filter(move |event| event.0 == track);
-        of.map(|(_, time, kind, value)| (*time, *kind, *value)).collect::<Vec<_>>()
+        let events = trace.events.iter().filter(move |event| event.0 == track);
+        events.map(|(_, time, kind, value)| (*time, *kind, *value)).collect::<Vec<_>>()
     };
     let slices = [(100, 1, None), (400, 2, None), (500, 1, None), (600, 2, None)];
     assert_eq!(times(named("I/O 1")), slices);
@@ -162,8 +162,8 @@ fn what_is_sampled_is_a_counter_wherever_it_changes() {
     let trace = read(&out);
     let parents: Vec<_> = trace.tracks.values().filter(|track| track.1.is_none()).collect();
     assert_eq!(parents, [&("Inside fast".to_owned(), None)], "one process for the group");
-    let told: Vec<_> = trace.events.iter().map(|event| (event.1, event.3.unwrap())).collect();
-    assert_eq!(told, [(1000, 25.0), (1020, 50.0), (1030, 0.0), (1000, 1.5), (1010, 0.0)]);
+    let values: Vec<_> = trace.events.iter().map(|event| (event.1, event.3.unwrap())).collect();
+    assert_eq!(values, [(1000, 25.0), (1020, 50.0), (1030, 0.0), (1000, 1.5), (1010, 0.0)]);
 }
 
 fn outcome() -> Outcome {
@@ -238,16 +238,16 @@ fn what_happened_inside_is_on_tracks_of_its_own() {
         let parent = trace.tracks[&track].1.unwrap();
         format!("{}: {}", trace.tracks[&parent].0, trace.tracks[&track].0)
     };
-    let told: Vec<_> =
+    let events: Vec<_> =
         trace.events.iter().map(|event| (process(event.0), event.1, event.2)).collect();
-    let told: Vec<_> =
-        told.iter().map(|(track, time, kind)| (track.as_str(), *time, *kind)).collect();
+    let events: Vec<_> =
+        events.iter().map(|(track, time, kind)| (track.as_str(), *time, *kind)).collect();
     let (lun, collection) =
         ("Inside fast: channel 1, LUN 2", "Inside fast: channel 1, LUN 2: collection");
     let [one, other] = ["Scheduler of disk: web: request 1", "Scheduler of disk: web: request 2"];
     let processors = ["Processors of machine: vCPU 0", "Processors of machine: frozen"];
     assert_eq!(
-        told,
+        events,
         [
             (lun, 100, 1),
             (lun, 400, 2),
@@ -303,12 +303,12 @@ fn summary() -> Summary {
 #[test]
 fn a_summary_has_processors_resources_and_workloads() {
     let all = counters(&summary(), |_| true);
-    let told: Vec<_> = all
+    let fields: Vec<_> = all
         .iter()
         .map(|one| (one.name.as_str(), one.unit, one.begin, one.step, one.values.clone()))
         .collect();
     assert_eq!(
-        told,
+        fields,
         [
             ("vCPU 1 running", "%", 2_000_000_000, 500_000_000, vec![75.0, 25.0]),
             ("channel 0 in use", "%", 0, 100, vec![50.0, 25.0]),
@@ -347,13 +347,13 @@ fn a_cluster_has_a_track_for_each_machine_and_a_flow_for_each_message() {
         let mut kept = KeptMoments::open(folder.path()).unwrap().unwrap();
         std::iter::from_fn(|| kept.next_moment().unwrap()).collect::<Vec<_>>()
     };
-    let told: Vec<_> = moments()
+    let rows: Vec<_> = moments()
         .iter()
         .map(|one| (one.machine.clone(), one.kind.name(), one.at, one.text.clone()))
         .collect();
     let row = |machine: &str, kind, at, text: &str| (machine.to_owned(), kind, at, text.to_owned());
     assert_eq!(
-        told,
+        rows,
         [
             row("a", "message", 100, "other"),
             row("b", "error", 170, "oh"),
@@ -369,8 +369,9 @@ fn a_cluster_has_a_track_for_each_machine_and_a_flow_for_each_message() {
     assert_eq!(exported.moments, 4);
     let trace = read(&out);
     let name = |track: u64| trace.tracks[&track].0.as_str();
-    let told: Vec<_> = trace.events.iter().map(|event| (name(event.0), event.1, event.2)).collect();
-    assert_eq!(told, [("a", 100, 3), ("b", 150, 3), ("b", 170, 3), ("b", 170, 3), ("b", 180, 3)]);
+    let events: Vec<_> =
+        trace.events.iter().map(|event| (name(event.0), event.1, event.2)).collect();
+    assert_eq!(events, [("a", 100, 3), ("b", 150, 3), ("b", 170, 3), ("b", 170, 3), ("b", 180, 3)]);
 }
 
 /// A profile's stacks are slices in each other, which end where another stack begins.

@@ -83,11 +83,14 @@ fn a_profile_has_each_stack_by_its_functions() {
             (label.1.to_owned(), stack.join(" < "), numbers(sample, 2))
         })
         .collect();
-    let of = |processor: &str, stack: &str, count: u64| {
+    let sample_of = |processor: &str, stack: &str, count: u64| {
         (processor.to_owned(), stack.to_owned(), vec![count, count * 100_000])
     };
-    let expected =
-        [of("vCPU 0", "b < a", 3), of("vCPU 0", "a < b < a", 40), of("vCPU 1", "[program]", 500)];
+    let expected = [
+        sample_of("vCPU 0", "b < a", 3),
+        sample_of("vCPU 0", "a < b < a", 40),
+        sample_of("vCPU 1", "[program]", 500),
+    ];
     assert_eq!(samples, expected);
     assert_eq!(numbers(&all, 12), [100_000]);
     let mut again = Vec::new();

@@ -51,7 +51,7 @@ fn kinds(cache: &Path) -> Result<Vec<Kind>> {
     let folder = guest::cache()?;
     let guests =
         guest_image::list(&folder).into_iter().map(|kept| folder.join(kept.name)).collect();
-    let guests = Kind { what: "guests", paths: guests };
+    let guests = Kind { description: "guests", paths: guests };
     Ok([guests].into_iter().chain(stasis_emulated_host::kept(cache)).collect())
 }
 
@@ -63,9 +63,13 @@ fn list(cache: &Path) -> Result<Table> {
     for kind in kinds(cache)? {
         let bytes = kind.paths.iter().map(|path| guest_image::bytes(path)).sum();
         listed += bytes;
-        let kept = json!({ "what": kind.what, "number": kind.paths.len(), "bytes": bytes });
+        let kept = json!({ "what": kind.description, "number": kind.paths.len(), "bytes": bytes });
         answer::push("kept", &kept)?;
-        table.push(vec![kind.what.to_owned(), kind.paths.len().to_string(), units::bytes(bytes)]);
+        table.push(vec![
+            kind.description.to_owned(),
+            kind.paths.len().to_string(),
+            units::bytes(bytes),
+        ]);
     }
     let rest = guest_image::bytes(cache).saturating_sub(listed);
     answer::put("bytes", &(listed + rest))?;

@@ -37,17 +37,17 @@ pub struct Report {
     qemu: Option<String>,
     /// Release of the software host's kernel in the cache.
     softkvm_kernel: Option<String>,
-    /// Whether the software host came up, now or before with this program, kernel
+    /// True if the software host came up, now or before with this program, kernel
     /// and QEMU. `None` where nothing needs it, or it was not tried because of
     /// `problems`.
     soft_host_boots: Option<bool>,
-    /// Whether the default guest is in the cache.
+    /// True if the default guest is in the cache.
     guest_built: bool,
     /// The Debian release that guests are made of.
     guest_suite: String,
     /// Bytes of memory to be had.
     memory_available: Option<u64>,
-    /// Where guests and software hosts are kept.
+    /// Folder of guests and software hosts.
     cache: PathBuf,
     /// Bytes of disk to be had there.
     cache_available: Option<u64>,
@@ -59,7 +59,7 @@ pub struct Report {
     problems: Vec<String>,
     /// Debian packages to install.
     install: Vec<&'static str>,
-    /// How precise results are here, where that was asked for.
+    /// Precision of results here, if measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<Measured>,
 }
@@ -98,7 +98,7 @@ struct Findings {
     /// The answer of a check of KVM, where one is kept.
     kvm_check: Option<Answer>,
     soft: Requirements,
-    /// How the software host's boot went, where it was tried.
+    /// Outcome of the software host's boot, if tried.
     boot: Option<Result<(), String>>,
     guest_built: bool,
     guest_suite: String,
@@ -149,7 +149,7 @@ fn gather() -> Result<Findings> {
     let can = soft.install.is_empty() && enough(soft.available_memory) && not_writable.is_none();
     let boot = (needed && can).then(|| {
         let mut steps = Steps::new();
-        let mut progress = |what: &str, fraction: Option<f64>| steps.step(what, fraction);
+        let mut progress = |step: &str, fraction: Option<f64>| steps.step(step, fraction);
         stasis_emulated_host::boot(&host, &Control::default(), &mut progress)
     });
     let guest_built =
@@ -174,7 +174,7 @@ fn needed_memory() -> u64 {
     MachineSpec::default().memory + GUEST_FILES + software_host::OVERHEAD
 }
 
-/// Whether that much is to be had, as far as is known.
+/// Returns whether so much memory is enough; true if unknown.
 fn enough(available: Option<u64>) -> bool {
     available.is_none_or(|available| available >= needed_memory())
 }

@@ -46,7 +46,7 @@ pub fn main(model: Option<&str>, json: bool) -> Result<ExitCode> {
 fn description(named: &NamedModel, spec: &ModelSpec) -> Result<Value> {
     let sheet = Sheet::of(spec)?;
     let figures: Vec<_> =
-        named.sheet().map(|(what, much)| json!({ "what": what, "value": much })).collect();
+        named.sheet().map(|(label, much)| json!({ "what": label, "value": much })).collect();
     let delivers = |figures: Figures| {
         json!({
             "latency_ns": figures.latency,
@@ -84,10 +84,11 @@ fn list() -> Result<String> {
         let spec = named.spec();
         let Sheet { read, write } = Sheet::of(&spec)?;
         let size = spec.capacity().map_or("any".into(), decimal);
-        let latencies = [read, write].map(|of| units::short(of.latency as f64));
-        let rates = [read, write].map(|of| of.iops.map_or("–".into(), thousands));
-        let bandwidths = [read, write]
-            .map(|of| of.bandwidth.map_or("–".into(), |bytes| format!("{}/s", decimal(bytes))));
+        let latencies = [read, write].map(|figures| units::short(figures.latency as f64));
+        let rates = [read, write].map(|figures| figures.iops.map_or("–".into(), thousands));
+        let bandwidths = [read, write].map(|figures| {
+            figures.bandwidth.map_or("–".into(), |bytes| format!("{}/s", decimal(bytes)))
+        });
         let year = named.year.map(|year| year.to_string()).unwrap_or_default();
         let mut row = vec![named.name.to_owned(), named.kind().name().to_owned(), size];
         row.extend(latencies.into_iter().chain(rates).chain(bandwidths).chain([year]));
@@ -137,8 +138,8 @@ fn detail(word: &str) -> Result<String> {
     let mut text = String::new();
     if let Some(named) = find(word) {
         let _ = writeln!(text, "# {}: {}", named.name, named.summary);
-        for (what, much) in named.sheet() {
-            let _ = writeln!(text, "#   {what}: {much}");
+        for (label, much) in named.sheet() {
+            let _ = writeln!(text, "#   {label}: {much}");
         }
         for (title, words) in [
             ("source", named.source),

@@ -37,17 +37,17 @@ pub struct MomentArguments {
 }
 
 impl MomentArguments {
-    /// Whether one is named.
+    /// Returns whether a moment is named.
     pub fn is_named(&self) -> bool {
         *self != Self::default()
     }
 
-    /// Whether that is a panic of the guest's kernel.
+    /// Returns whether the moment is a panic of the guest's kernel.
     pub fn is_panic(&self) -> bool {
         self.at_panic || self.at_function.as_deref() == Some(PANIC)
     }
 
-    /// Whether it is a function's, by its name.
+    /// Returns whether the moment is a function's, by its name.
     pub fn needs_symbols(&self) -> bool {
         self.function().is_some_and(|function| !function.starts_with("0x"))
     }
@@ -119,13 +119,13 @@ mod tests {
 
     #[test]
     fn a_moment_has_several_names() {
-        let of = |words: &[&str]| moment(words).moment(None).unwrap();
-        assert_eq!(of(&[]), At::Moment(Moment::Begin));
-        assert_eq!(of(&["--at", "1.25s"]), At::Moment(Moment::At(1_250_000_000)));
-        assert_eq!(of(&["--at-io", "d:7"]), At::Io("d".into(), 7));
-        assert_eq!(of(&["--at-output", "^x"]), At::Moment(Moment::Output("^x".into())));
-        assert_eq!(of(&["--at-function", "0xff"]), At::Moment(Moment::Instruction(255)));
-        assert_eq!(of(&["--at-end"]), At::Moment(Moment::End));
+        let parsed = |words: &[&str]| moment(words).moment(None).unwrap();
+        assert_eq!(parsed(&[]), At::Moment(Moment::Begin));
+        assert_eq!(parsed(&["--at", "1.25s"]), At::Moment(Moment::At(1_250_000_000)));
+        assert_eq!(parsed(&["--at-io", "d:7"]), At::Io("d".into(), 7));
+        assert_eq!(parsed(&["--at-output", "^x"]), At::Moment(Moment::Output("^x".into())));
+        assert_eq!(parsed(&["--at-function", "0xff"]), At::Moment(Moment::Instruction(255)));
+        assert_eq!(parsed(&["--at-end"]), At::Moment(Moment::End));
     }
 
     #[test]

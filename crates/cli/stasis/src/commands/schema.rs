@@ -63,8 +63,8 @@ fn results() -> Value {
 }
 
 /// Prints the schema.
-pub fn main(of: Files) -> Result<ExitCode> {
-    let (mut schema, title) = match of {
+pub fn main(files: Files) -> Result<ExitCode> {
+    let (mut schema, title) = match files {
         Files::Experiment => (stasis_config::schema::<Experiment>(), "An experiment of Stasis"),
         Files::Function => (stasis_config::schema::<Definition>(), "A storage function of Stasis"),
         Files::Results => (results(), "The results of Stasis"),

@@ -85,7 +85,7 @@ fn tell(why: &Why) -> Result<()> {
     for one in why.activity.iter().flatten() {
         let value = json!({
             "track": one.track,
-            "what": one.what.name(),
+            "what": one.work.name(),
             "cause": one.cause.name(),
             "ns": one.time,
             "count": one.count,

@@ -63,7 +63,7 @@ fn values(id: &str) -> Vec<String> {
     }
 }
 
-/// Whether a value of this name is a file.
+/// Returns whether a value of this name is a file.
 fn is_file(name: &str) -> bool {
     let words = ["FILE", "PATH", "RESULTS", "FROM", "TO", "SOURCE", "FUNCTION", "ARGUMENTS"];
     let mut parts = name.split(['|', '[', '=', ',']);

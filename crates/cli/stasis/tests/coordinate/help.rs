@@ -97,8 +97,8 @@ fn weights_of_cgroup_v2_are_understood() {
     let disk = folder.path().join("disk");
     fs::File::create(&disk).unwrap().set_len(1 << 20).unwrap();
     let (mut vm, _) = start(folder.path(), Drive::raw(&disk, Cache::Writeback));
-    let said = run(&mut vm, VERSION_2);
-    let lines: Vec<&str> = said.lines().collect();
+    let output = run(&mut vm, VERSION_2);
+    let lines: Vec<&str> = output.lines().collect();
     let expected = [
         "is the root of its hierarchy",
         "echo +io > /tmp/cg/cgroup.subtree_control",
@@ -110,8 +110,8 @@ fn weights_of_cgroup_v2_are_understood() {
         "weight set 0 times, failed 0",
         "default 100",
     ];
-    assert_eq!(lines.len(), expected.len(), "{said}");
+    assert_eq!(lines.len(), expected.len(), "{output}");
     for (line, expected) in lines.iter().zip(expected) {
-        assert!(line.contains(expected), "{line}: {expected} in\n{said}");
+        assert!(line.contains(expected), "{line}: {expected} in\n{output}");
     }
 }

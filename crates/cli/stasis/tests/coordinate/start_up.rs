@@ -165,8 +165,8 @@ fn starts(vm: &mut Vm) -> Vec<f64> {
     let mut times = Vec::new();
     for _ in 0..TIMES {
         std::thread::sleep(Duration::from_secs(4));
-        let said = run(vm, START);
-        times.push(said.trim().parse().unwrap_or_else(|_| panic!("{said}")));
+        let output = run(vm, START);
+        times.push(output.trim().parse().unwrap_or_else(|_| panic!("{output}")));
     }
     times
 }

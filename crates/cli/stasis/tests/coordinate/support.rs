@@ -29,7 +29,7 @@ fn guest() -> Guest {
 /// `stasis coordinate host`, and its output.
 pub struct Host {
     child: Child,
-    said: Receiver<String>,
+    output: Receiver<String>,
 }
 
 impl Host {
@@ -37,7 +37,7 @@ impl Host {
         let mut command = Command::new(STASIS);
         command.args(["coordinate", "host"]).args(arguments).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let (say, said) = channel();
+        let (say, output) = channel();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
@@ -47,15 +47,15 @@ impl Host {
                 }
             }
         });
-        Self { child, said }
+        Self { child, output }
     }
 
     /// Waits for a line of output that ends with `end`.
     pub fn wait(&self, end: &str) -> Instant {
         let until = Instant::now() + TIMEOUT;
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let line = self.said.recv_timeout(left);
+            let remaining = until.saturating_duration_since(Instant::now());
+            let line = self.output.recv_timeout(remaining);
             let line = line.unwrap_or_else(|_| panic!("it does not say `{end}`"));
             if line.ends_with(end) {
                 return Instant::now();
@@ -104,15 +104,15 @@ pub fn start(folder: &Path, drive: Drive) -> (Vm, PathBuf) {
 pub fn run(vm: &mut Vm, script: &str) -> String {
     let mut job = Job::new(vec!["sh".into(), "-c".into(), script.into()]);
     (job.keep_processes, job.send_results) = (true, false);
-    let mut said = Vec::new();
+    let mut collected = Vec::new();
     let outcome = vm.run(&job, &mut std::io::empty(), &mut |piece| {
         if let stasis_qemu_vm::Piece::Output(_, bytes) = piece {
-            said.extend_from_slice(bytes);
+            collected.extend_from_slice(bytes);
         }
     });
-    let said = String::from_utf8_lossy(&said).into_owned();
-    assert_eq!(outcome.unwrap().status, 0, "{said}");
-    said
+    let output = String::from_utf8_lossy(&collected).into_owned();
+    assert_eq!(outcome.unwrap().status, 0, "{output}");
+    output
 }
 
 /// Begins to watch in the guest.

@@ -274,7 +274,9 @@ pub fn trials(page: &str, blocks: &[Block], root: &Path) -> Vec<Option<Trial>> {
 
 /// The entry of the list that a command, or a block, begins with.
 pub fn listed(page: &str, text: &str) -> Option<&'static Listed> {
-    LISTED.iter().find(|(of, begin, _)| (*of == page || *of == "*") && text.starts_with(begin))
+    LISTED.iter().find(|(listed_page, begin, _)| {
+        (*listed_page == page || *listed_page == "*") && text.starts_with(begin)
+    })
 }
 
 /// The commands of a block that are run.

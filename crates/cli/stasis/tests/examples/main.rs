@@ -82,8 +82,8 @@ fn shell(folder: &Path, command: &str) {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "`{command}`: {:?}: {said}", output.status.code());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "`{command}`: {:?}: {stderr}", output.status.code());
 }
 
 /// A folder with the files that a reader of the examples has.
@@ -126,7 +126,7 @@ fn prepared() -> tempfile::TempDir {
 #[test]
 fn examples_that_start_no_guest_work() {
     let prepared = prepared();
-    let (mut seen, mut done) = (0, std::collections::BTreeSet::new());
+    let (mut count, mut done) = (0, std::collections::BTreeSet::new());
     for (words, examples) in help::examples() {
         assert!(!examples.is_empty(), "stasis {words:?} has no example");
         for example in examples {
@@ -143,7 +143,7 @@ fn examples_that_start_no_guest_work() {
             if command.is_empty() || !done.insert(command.clone()) {
                 continue;
             }
-            seen += 1;
+            count += 1;
             let folder = tempfile::tempdir().unwrap();
             shell(folder.path(), &format!("cp -r {}/. .", prepared.path().display()));
             for (_, file) in MADE.iter().filter(|(end, _)| command.ends_with(end)) {
@@ -152,7 +152,7 @@ fn examples_that_start_no_guest_work() {
             shell(folder.path(), &command);
         }
     }
-    assert!(seen > 35, "{seen} examples");
+    assert!(count > 35, "{count} examples");
 }
 
 /// An example without its comment.

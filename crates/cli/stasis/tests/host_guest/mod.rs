@@ -58,9 +58,9 @@ pub fn run(vm: &mut Vm, script: &str, limit: u64) -> String {
 
 /// Checks that a script has said each of these lines.
 #[allow(dead_code)]
-pub fn expect(said: &str, expected: &[&str]) {
-    let lines: Vec<&str> = said.lines().collect();
+pub fn expect(output: &str, expected: &[&str]) {
+    let lines: Vec<&str> = output.lines().collect();
     for line in expected {
-        assert!(lines.contains(line), "there is no line `{line}` in:\n{said}");
+        assert!(lines.contains(line), "there is no line `{line}` in:\n{output}");
     }
 }

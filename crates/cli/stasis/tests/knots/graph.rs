@@ -31,12 +31,12 @@ impl Target {
 }
 
 /// The way to a target, so that names that import one another end.
-type Seen = BTreeSet<(usize, Vec<String>)>;
+type Visited = BTreeSet<(usize, Vec<String>)>;
 
 impl Sources {
     /// Resolves `path` in `module`.
-    fn resolve(&self, module: usize, path: &[String], seen: &mut Seen) -> BTreeSet<Target> {
-        if !seen.insert((module, path.to_vec())) {
+    fn resolve(&self, module: usize, path: &[String], visited: &mut Visited) -> BTreeSet<Target> {
+        if !visited.insert((module, path.to_vec())) {
             return BTreeSet::new();
         }
         let (mut at, mut rest) = (module, path);
@@ -56,26 +56,26 @@ impl Sources {
         if rest.is_empty() {
             return BTreeSet::from([Target::Module(at)]);
         }
-        self.lookup(at, rest, seen)
+        self.lookup(at, rest, visited)
     }
 
     /// Resolves a `path` whose first word is a name in `module`; a re-export is followed.
-    fn lookup(&self, module: usize, path: &[String], seen: &mut Seen) -> BTreeSet<Target> {
+    fn lookup(&self, module: usize, path: &[String], visited: &mut Visited) -> BTreeSet<Target> {
         let here = &self.modules[module];
         let Some(names) = here.names.get(&path[0]) else {
-            let inside = |glob: &Vec<String>, seen: &mut Seen| {
-                let modules = self.resolve(module, glob, seen).into_iter();
+            let inside = |glob: &Vec<String>, visited: &mut Visited| {
+                let modules = self.resolve(module, glob, visited).into_iter();
                 let inner = modules.filter_map(|target| target.module());
-                inner.flat_map(|inner| self.lookup(inner, path, seen)).collect::<Vec<_>>()
+                inner.flat_map(|inner| self.lookup(inner, path, visited)).collect::<Vec<_>>()
             };
-            return here.globs.iter().flat_map(|glob| inside(glob, seen)).collect();
+            return here.globs.iter().flat_map(|glob| inside(glob, visited)).collect();
         };
         let mut found = BTreeSet::new();
         for name in names {
             match name {
                 Name::Item => drop(found.insert(Target::File(here.file))),
                 Name::Module(inner) => drop(found.insert(Target::Module(*inner))),
-                Name::Import { path, .. } => found.extend(self.resolve(module, path, seen)),
+                Name::Import { path, .. } => found.extend(self.resolve(module, path, visited)),
             }
         }
         let inner: Vec<_> = found.iter().filter_map(|target| target.module()).collect();
@@ -83,7 +83,7 @@ impl Sources {
             return found;
         }
         let inside = |inner: usize| {
-            let found = self.lookup(inner, &path[1..], seen);
+            let found = self.lookup(inner, &path[1..], visited);
             match found.is_empty() {
                 // A macro has made it there.
                 true => BTreeSet::from([Target::File(self.modules[inner].file)]),
@@ -98,7 +98,7 @@ impl Sources {
         let mut arrows = BTreeMap::new();
         for (number, module) in self.modules.iter().enumerate() {
             let mut uses = |path: &[String]| {
-                for target in self.resolve(number, path, &mut Seen::new()) {
+                for target in self.resolve(number, path, &mut Visited::new()) {
                     if let Target::File(file) = target {
                         let text = || path.join("::");
                         arrows.entry((module.file, file)).or_insert_with(text);
@@ -132,7 +132,7 @@ impl Sources {
     /// The type at the end of `path` in `module`: its file, and its name.
     fn type_of(&self, module: usize, path: &[String]) -> Option<(usize, String)> {
         let name = path.last()?.clone();
-        let files = self.resolve(module, path, &mut Seen::new());
+        let files = self.resolve(module, path, &mut Visited::new());
         files.into_iter().find_map(|target| match target {
             Target::File(file) => Some((file, name.clone())),
             Target::Module(_) => None,
@@ -146,27 +146,27 @@ impl Sources {
         let mut fields = BTreeMap::new();
         for (number, module) in self.modules.iter().enumerate() {
             for part in &module.impls {
-                let Some(of) = self.type_of(number, &part.of) else { continue };
+                let Some(owner) = self.type_of(number, &part.type_path) else { continue };
                 for method in &part.methods {
-                    methods.entry((of.clone(), method)).or_default().push(module.file);
+                    methods.entry((owner.clone(), method)).or_default().push(module.file);
                 }
             }
             for (name, types) in &module.fields {
                 for (field, path) in types {
-                    if let Some(of) = self.type_of(number, path) {
-                        fields.insert(((module.file, name.clone()), field), of);
+                    if let Some(owner) = self.type_of(number, path) {
+                        fields.insert(((module.file, name.clone()), field), owner);
                     }
                 }
             }
         }
         for (number, module) in self.modules.iter().enumerate() {
             for part in &module.impls {
-                let Some(of) = self.type_of(number, &part.of) else { continue };
+                let Some(owner) = self.type_of(number, &part.type_path) else { continue };
                 for chain in &part.calls {
                     let Some((method, way)) = chain.split_last() else { continue };
                     let mut way = way.iter();
                     let at =
-                        way.try_fold(of.clone(), |at, field| fields.get(&(at, field)).cloned());
+                        way.try_fold(owner.clone(), |at, field| fields.get(&(at, field)).cloned());
                     let Some(at) = at else { continue };
                     let name = format!("{}::{method}", at.1);
                     for file in methods.get(&(at, method)).into_iter().flatten() {
@@ -179,11 +179,11 @@ impl Sources {
 
     /// The files that can be reached from `file`.
     fn reached(file: usize, arrows: &BTreeMap<(usize, usize), String>) -> BTreeSet<usize> {
-        let (mut reached, mut left) = (BTreeSet::new(), vec![file]);
-        while let Some(file) = left.pop() {
+        let (mut reached, mut pending) = (BTreeSet::new(), vec![file]);
+        while let Some(file) = pending.pop() {
             for ((_, to), _) in arrows.range((file, 0)..(file + 1, 0)) {
                 if reached.insert(*to) {
-                    left.push(*to);
+                    pending.push(*to);
                 }
             }
         }

@@ -141,8 +141,11 @@ fn a_ring_is_a_knot_however_its_files_name_each_other() {
         assert_eq!(knots_of(&files, &[]), Vec::<Vec<String>>::new(), "{cut}");
     }
     let knot = Knot { files: vec!["a.rs".into(), "b.rs".into()], arrows: vec!["a uses b".into()] };
-    let told = told("made-up", &knot);
-    assert!(told.contains("made-up: 2 files") && told.contains("a.rs, b.rs\n  a uses b"), "{told}");
+    let message = told("made-up", &knot);
+    assert!(
+        message.contains("made-up: 2 files") && message.contains("a.rs, b.rs\n  a uses b"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub struct Module {
 #[derive(Debug, Default)]
 pub struct Impl {
     /// The path of the type.
-    pub of: Vec<String>,
+    pub type_path: Vec<String>,
     /// The methods it defines; none of those of a trait.
     pub methods: BTreeSet<String>,
     /// The methods that its functions call of `self`, or of a field of a field of it: the fields'
@@ -225,11 +225,11 @@ impl Impl {
         let is_word = |token: &&TokenTree, word: &str| token.to_string() == word;
         let head = header.split(|token| is_word(&token, "where")).next()?;
         let of_trait = head.iter().position(|token| is_word(&token, "for"));
-        let of = match of_trait {
+        let path = match of_trait {
             Some(place) => &head[place + 1..],
             None => after_generics(head),
         };
-        let mut this = Self { of: first_path(of), ..Self::default() };
+        let mut this = Self { type_path: first_path(path), ..Self::default() };
         let inside: Vec<_> = body.stream().into_iter().collect();
         let mut rest = &inside[..];
         while !rest.is_empty() {
@@ -244,7 +244,7 @@ impl Impl {
                 this.methods.extend(item.name);
             }
         }
-        (!this.of.is_empty()).then_some(this)
+        (!this.type_path.is_empty()).then_some(this)
     }
 }
 

@@ -35,8 +35,8 @@ fn a_branch_is_another_run_from_its_moment_on() {
     let words = [&["run"], &machine[..], &["--file=job.sh", "--", "sh", "job.sh"]].concat();
     bench.finish(bench.command(&words)).expect(0);
     let files = ["ios.csv", "over", "summary.json"];
-    let of = || files.map(|file| bench.bytes(&format!("results/{file}")));
-    let before = of();
+    let contents = || files.map(|file| bench.bytes(&format!("results/{file}")));
+    let before = contents();
 
     let shell = |moment: &str, more: &[&str], command: &[&str]| -> Finished {
         let all = [&["shell", moment, "results"], more, &["--"], command].concat();
@@ -69,7 +69,7 @@ fn a_branch_is_another_run_from_its_moment_on() {
     assert!(bench.bytes("other/over") == b"over\n");
     shell("--at-function=do_exit", &[], &["no-such-program"]).expect(127);
     shell("--at=1h", &[], &["true"]).expect(125).says(&["the moment has not come"]);
-    assert!(of() == before, "a branch has changed the results of the run");
+    assert!(contents() == before, "a branch has changed the results of the run");
 
     // A person at a terminal.
     let driver = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/system/branch.py");
@@ -79,7 +79,7 @@ fn a_branch_is_another_run_from_its_moment_on() {
     python.current_dir(bench.path(".")).env("TERM", "xterm");
     python.envs(stasis.get_envs().filter_map(|(name, value)| Some((name, value?))));
     bench.finish(python).expect(0);
-    assert!(of() == before, "a person has changed the results of the run");
+    assert!(contents() == before, "a person has changed the results of the run");
 }
 
 #[test]

@@ -35,8 +35,8 @@ fn a_branch_is_the_run_up_to_its_moment_and_itself_each_time() {
     };
     run("alone", &[]).expect(0);
     let alone = ios(&bench, "alone");
-    let branch = |results: &str, what: &str| {
-        run(results, &["--from=12ms", "--branch", what]).expect(0);
+    let branch = |results: &str, change: &str| {
+        run(results, &["--from=12ms", "--branch", change]).expect(0);
         ios(&bench, results)
     };
     // Without snapshots it begins at the beginning.
@@ -288,12 +288,12 @@ fn a_branch_is_archived_and_repeated() {
     call(&["archive", "all/fixed", "-o", "one.tar.zst"]).expect(0);
     // A snapshot changes nothing.
     call(&["run", "run.toml", "--quiet", "--snapshots=5ms", "--results=kept"]).expect(0);
-    for (archive, of) in [("all.tar.zst", "I/Os of 2 runs"), ("one.tar.zst", "I/Os")] {
+    for (archive, compared) in [("all.tar.zst", "I/Os of 2 runs"), ("one.tar.zst", "I/Os")] {
         let again = call(&["repeat", archive, "--results", &format!("{archive}-again")]);
         again.expect(0);
-        let told = |words: &str| assert!(again.stderr.contains(words), "{again:?}");
-        told("the same: every figure, and");
-        told(of);
+        let says = |words: &str| assert!(again.stderr.contains(words), "{again:?}");
+        says("the same: every figure, and");
+        says(compared);
     }
     let last = ["run", "run.toml", "--quiet", "--from=last", "--branch=seed=8", "--results=last"];
     call(&last).expect(0);

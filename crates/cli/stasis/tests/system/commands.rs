@@ -21,7 +21,7 @@ fn commands_beyond_read_and_write_do_what_the_specification_says() {
     run.expect(0);
     let text = |name: &str| bench.text(&format!("r/{name}.txt"));
     // The command's words, and its status.
-    let told = |name: &str, status: u32, words: &[&str]| {
+    let expect = |name: &str, status: u32, words: &[&str]| {
         let text = text(name);
         assert!(text.contains(&format!("status {status}\n")), "{name}: {text}");
         for word in words {
@@ -29,7 +29,7 @@ fn commands_beyond_read_and_write_do_what_the_specification_says() {
         }
     };
 
-    told(
+    expect(
         "id-ctrl",
         0,
         &[
@@ -39,43 +39,43 @@ fn commands_beyond_read_and_write_do_what_the_specification_says() {
             "sgls      : 0xf0001\n",
         ],
     );
-    told("id-ns", 0, &["nsze    : 0x10000\n", "mssrl   : 4096\n", "lbaf  1 : ms:0   lbads:12"]);
-    told("list-ns", 0, &["[   0]:0x1", "[   1]:0x2"]);
+    expect("id-ns", 0, &["nsze    : 0x10000\n", "mssrl   : 4096\n", "lbaf  1 : ms:0   lbads:12"]);
+    expect("list-ns", 0, &["[   0]:0x1", "[   1]:0x2"]);
     assert_eq!(text("apart"), "same\nsame\n");
-    told("copy", 0, &["same"]);
-    told("overlap", 1, &["0x6187"]);
-    told("equal", 0, &[]);
-    told("different", 1, &["0x6285"]);
-    told("verify", 0, &[]);
-    told("uncorrectable", 0, &[]);
-    told("unreadable", 1, &["0x2281"]);
-    told("unverified", 1, &["0x2281"]);
-    told("readable", 0, &[]);
-    told("sgl", 0, &["err= 0"]);
-    told("format", 0, &["empty", "there"]);
+    expect("copy", 0, &["same"]);
+    expect("overlap", 1, &["0x6187"]);
+    expect("equal", 0, &[]);
+    expect("different", 1, &["0x6285"]);
+    expect("verify", 0, &[]);
+    expect("uncorrectable", 0, &[]);
+    expect("unreadable", 1, &["0x2281"]);
+    expect("unverified", 1, &["0x2281"]);
+    expect("readable", 0, &[]);
+    expect("sgl", 0, &["err= 0"]);
+    expect("format", 0, &["empty", "there"]);
     assert_eq!(text("sector"), "4096\n");
-    told("full", 1, &["0x6115"]);
-    told("delete-ns", 0, &["gone"]);
+    expect("full", 1, &["0x6115"]);
+    expect("delete-ns", 0, &["gone"]);
     assert_eq!(text("capacity").matches("67108864\n").count(), 1, "{}", text("capacity"));
     assert_eq!(text("capacity").matches("33554432\n").count(), 1, "{}", text("capacity"));
-    told("create-ns", 0, &["created nsid:2"]);
-    told("create-more", 0, &["created nsid:3"]);
+    expect("create-ns", 0, &["created nsid:2"]);
+    expect("create-more", 0, &["created nsid:3"]);
     for name in ["attach-ns", "attach-more", "delete-more"] {
-        told(name, 0, &[]);
+        expect(name, 0, &[]);
     }
-    told("detach-ns", 0, &["gone"]);
+    expect("detach-ns", 0, &["gone"]);
     assert_eq!(text("created"), "16777216\n4096\n8388608\n512\nwritten\nkept\nrunning\nverified\n");
     // The model has no such command, and reports that.
-    told("vendor", 1, &["0x6001"]);
-    told("smart-log", 0, &["available_spare\t\t\t\t: 100%", "media_errors\t\t\t\t: 0"]);
-    told("error-log", 0, &["0x6001", "0x2281"]);
-    told("abort", 0, &["result: 0x00000001"]);
+    expect("vendor", 1, &["0x6001"]);
+    expect("smart-log", 0, &["available_spare\t\t\t\t: 100%", "media_errors\t\t\t\t: 0"]);
+    expect("error-log", 0, &["0x6001", "0x2281"]);
+    expect("abort", 0, &["result: 0x00000001"]);
 
-    told("fdp-configs", 0, &["FDP Attributes: 0x80", "Reclaim Unit Nominal Size: 1048576"]);
-    told("fdp-stats", 0, &["(HBMW): 8192"]);
-    told("fdp-usage", 0, &["Handle 0 Attributes: 0x0", "Handle 2 Attributes: 0x1"]);
+    expect("fdp-configs", 0, &["FDP Attributes: 0x80", "Reclaim Unit Nominal Size: 1048576"]);
+    expect("fdp-stats", 0, &["(HBMW): 8192"]);
+    expect("fdp-usage", 0, &["Handle 0 Attributes: 0x0", "Handle 2 Attributes: 0x1"]);
     for (name, full) in [("fdp-status", 2), ("fdp-updated", 3)] {
-        told(name, 0, &["Placement Identifier 3"]);
+        expect(name, 0, &["Placement Identifier 3"]);
         assert_eq!(text(name).matches("(RUAMW): 2048").count(), full, "{name}");
     }
 

@@ -106,7 +106,7 @@ fn ext4_on_an_image_survives_power_cuts_and_injected_faults_are_found() {
     let all = report["findings"].as_array().unwrap().iter();
     let all = all.filter_map(|finding| finding["evidence"]["losses"].as_array()).flatten();
     let held: Vec<_> = all.filter_map(|loss| loss["holders"][0]["what"].as_str()).collect();
-    assert!(held.iter().any(|what| what.starts_with("journal, block ")), "{held:?}");
+    assert!(held.iter().any(|content| content.starts_with("journal, block ")), "{held:?}");
     let shown = evidence["losses"][0]["holders"][0]["what"].as_str().unwrap_or_default();
     assert!(!shown.is_empty(), "{evidence}");
     // The byte that the finding names is one of the guest's disk, and the change one of the image.
@@ -123,11 +123,11 @@ fn ext4_on_an_image_survives_power_cuts_and_injected_faults_are_found() {
     // The timeline, and a plot of each cause, are drawn by the script as they stand there.
     if let Some(browser) = browser::Browser::installed() {
         browser.laid_out(&bench.path("p/crash-test.html"));
-        let seen = browser.used(&bench.path("p/crash-test.html"));
-        assert_eq!(seen["errors"], serde_json::json!([]), "{seen:#}");
-        assert_eq!((&seen["live"], &seen["wide"]), (&seen["figures"], &false.into()));
-        assert!(seen["figures"].as_u64() >= Some(2), "{}", seen["figures"]);
-        for figure in seen["again"].as_array().unwrap() {
+        let observed = browser.used(&bench.path("p/crash-test.html"));
+        assert_eq!(observed["errors"], serde_json::json!([]), "{observed:#}");
+        assert_eq!((&observed["live"], &observed["wide"]), (&observed["figures"], &false.into()));
+        assert!(observed["figures"].as_u64() >= Some(2), "{}", observed["figures"]);
+        for figure in observed["again"].as_array().unwrap() {
             let far = figure[1].as_f64();
             assert!(far.is_some_and(|far| far < 0.21), "drawn by the script, {figure} is another");
         }
@@ -308,9 +308,9 @@ fn a_check_finds_the_drives_that_were_cut() {
         ("false", "9s", "before the command began"),
     ] {
         let more = ["--trace", "r", "--check", check, "--check-limit", limit, "--results", "c"];
-        let said = test(&more);
-        said.expect(125);
-        assert!(said.stderr.contains(words), "{check}: {}", said.stderr);
+        let refused = test(&more);
+        refused.expect(125);
+        assert!(refused.stderr.contains(words), "{check}: {}", refused.stderr);
     }
     let none = test(&["--trace", "r", "--states", "0"]);
     assert!(none.stderr.contains("--states"), "{}", none.stderr);
@@ -372,8 +372,8 @@ fn ctrl_c_is_no_failure_in_any_phase() {
         command.env("STASIS_PROGRESS_INTERVAL", "0.1").stdout(std::process::Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let said = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(phase)));
-        assert!(said.is_some(), "{phase} never came");
+        let line = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(phase)));
+        assert!(line.is_some(), "{phase} never came");
         let signal = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
         assert!(signal.unwrap().success());
         let rest: Vec<String> = lines.map_while(Result::ok).collect();

@@ -25,8 +25,8 @@ fn under_gdb(bench: &Bench, first: &[&str], results: &str, script: &str) -> (Fin
         command
     });
     // Answers of `monitor` are on its standard error.
-    let said = format!("{}{}", run.stdout, run.stderr);
-    (run, said)
+    let output = format!("{}{}", run.stdout, run.stderr);
+    (run, output)
 }
 
 #[test]
@@ -57,15 +57,15 @@ continue
 end
 continue
 ";
-    let (run, said) = under_gdb(&bench, &["--at-output", "^mounted$"], "stopped", script);
+    let (run, output) = under_gdb(&bench, &["--at-output", "^mounted$"], "stopped", script);
     run.expect(0);
-    assert!(said.contains("CPU 0") && said.contains("CPU 1"), "{said}");
-    assert!(said.contains("ns since the commands have begun"), "{said}");
-    let (hits, ticks) = (said.matches("bio at 0xff").count(), said.matches("tick").count());
-    assert!(hits >= 60 && ticks >= 2, "{hits} breakpoints, {ticks} ticks: {said}");
+    assert!(output.contains("CPU 0") && output.contains("CPU 1"), "{output}");
+    assert!(output.contains("ns since the commands have begun"), "{output}");
+    let (hits, ticks) = (output.matches("bio at 0xff").count(), output.matches("tick").count());
+    assert!(hits >= 60 && ticks >= 2, "{hits} breakpoints, {ticks} ticks: {output}");
     for file in ["ios.csv", "fio.json"] {
-        let of = |results: &str| bench.bytes(&format!("{results}/{file}"));
-        assert!(of("alone") == of("stopped"), "{file} differs under gdb");
+        let bytes_of = |results: &str| bench.bytes(&format!("{results}/{file}"));
+        assert!(bytes_of("alone") == bytes_of("stopped"), "{file} differs under gdb");
     }
 
     // The run of results at an I/O's number, and a debugger that goes away without a word.
@@ -80,11 +80,14 @@ continue
     let mut again = bench.command(&["debug", "--gdb", "alone", "--at-io=d:50", "--results=left"]);
     again.stdin(std::fs::File::open(&script).unwrap());
     let run = bench.finish(again);
-    let said = format!("{}{}", run.stdout, run.stderr);
+    let output = format!("{}{}", run.stdout, run.stderr);
     run.expect(0).says(&["gdb has gone"]);
-    assert!(said.contains("d: next event"), "{said}");
-    assert!(said.contains("d: queue 1: ") && said.contains("completions to 1: head"), "{said}");
-    for told in [
+    assert!(output.contains("d: next event"), "{output}");
+    assert!(
+        output.contains("d: queue 1: ") && output.contains("completions to 1: head"),
+        "{output}"
+    );
+    for words in [
         "unit 0, ",
         "write buffer",
         "no later flush has covered",
@@ -92,7 +95,7 @@ continue
         "there is no such drive: monitor cache DRIVE; there is d",
         "the drive's first namespace has ",
     ] {
-        assert!(said.contains(told), "{told}: {said}");
+        assert!(output.contains(words), "{words}: {output}");
     }
     let same = bench.bytes("alone/ios.csv") == bench.bytes("left/ios.csv");
     assert!(same, "a debugger that has gone left another run");
@@ -104,10 +107,10 @@ continue
     let mut killed = bench.command(&["debug", "--gdb", function, "--results=killed", "--", "true"]);
     killed.stdin(std::fs::File::open(&script).unwrap());
     let run = bench.finish(killed);
-    let said = format!("{}{}", run.stdout, run.stderr);
+    let output = format!("{}{}", run.stdout, run.stderr);
     run.expect(130);
-    assert!(said.contains("__x64_sys_execve") && said.contains("do_syscall_64"), "{said}");
-    assert!(said.contains("$1 = 5") && said.contains("$2 = 1"), "{said}");
+    assert!(output.contains("__x64_sys_execve") && output.contains("do_syscall_64"), "{output}");
+    assert!(output.contains("$1 = 5") && output.contains("$2 = 1"), "{output}");
     assert_eq!(bench.json("killed/summary.json")["ending"], "cancelled");
 }
 
@@ -176,15 +179,15 @@ print('BACK')
 end
 continue
 ";
-    let (run, said) = under_gdb(&bench, &["--at-output", "^mounted$"], "back", script);
+    let (run, output) = under_gdb(&bench, &["--at-output", "^mounted$"], "back", script);
     run.expect(0);
     for word in ["WALKED interrupt 7", "WALKED doorbell 5", "BACK"] {
-        assert!(said.contains(word), "{said}");
+        assert!(output.contains(word), "{output}");
     }
-    assert_eq!(said.matches("No more reverse-execution history").count(), 2, "{said}");
+    assert_eq!(output.matches("No more reverse-execution history").count(), 2, "{output}");
     for file in ["ios.csv", "fio.json"] {
-        let of = |results: &str| bench.bytes(&format!("{results}/{file}"));
-        assert!(of("alone") == of("back"), "{file} differs after going back");
+        let bytes_of = |results: &str| bench.bytes(&format!("{results}/{file}"));
+        assert!(bytes_of("alone") == bytes_of("back"), "{file} differs after going back");
     }
 
     // The writes to a file are kept in memory, so that a run goes back, and the file stays.
@@ -194,10 +197,13 @@ continue
     let mut once = bench.command(&[&all[..], &["--", "mkfs.ext4", "-q", "/dev/nvme0n1"]].concat());
     once.stdin(std::fs::File::open(bench.path("once.gdb")).unwrap());
     let run = bench.finish(once);
-    let said = format!("{}{}", run.stdout, run.stderr);
+    let output = format!("{}{}", run.stdout, run.stderr);
     run.expect(0);
-    assert!(said.contains("file:once.img stays as it is") && said.contains("submit_bio"), "{said}");
-    assert!(!said.contains("cannot go back"), "{said}");
+    assert!(
+        output.contains("file:once.img stays as it is") && output.contains("submit_bio"),
+        "{output}"
+    );
+    assert!(!output.contains("cannot go back"), "{output}");
 }
 
 #[test]

@@ -165,8 +165,8 @@ fn an_interrupted_run_keeps_its_results() {
     assert_eq!(run.line().as_deref(), Some("begins"));
     // Until some I/Os of the command have been recorded: udevd's come before.
     let limit = Instant::now() + Duration::from_secs(60);
-    let told = || std::fs::read_to_string(bench.path("results/ios.csv")).unwrap_or_default();
-    while told().matches(",command,").count() < 10 {
+    let ios = || std::fs::read_to_string(bench.path("results/ios.csv")).unwrap_or_default();
+    while ios().matches(",command,").count() < 10 {
         assert!(Instant::now() < limit, "no I/O was recorded");
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -229,12 +229,12 @@ fn a_folder_is_one_runs_and_does_not_depend_on_who_listens() {
     assert_eq!(first.line().as_deref(), Some("1"));
     let words = ["run", "--engine=exact", "--quiet", DRIVE, "--", "true"];
     let second = bench.command(&words).output().unwrap();
-    let said = String::from_utf8_lossy(&second.stderr);
-    assert_eq!(second.status.code(), Some(125), "{said}");
-    assert!(said.contains("another run is writing to results") && said.contains("--results"));
-    let left = first.leave();
-    left.expect(0);
-    assert!(left.stderr.contains("ios.csv is the run's own"), "{left:#?}");
+    let stderr = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(125), "{stderr}");
+    assert!(stderr.contains("another run is writing to results") && stderr.contains("--results"));
+    let finished = first.leave();
+    finished.expect(0);
+    assert!(finished.stderr.contains("ios.csv is the run's own"), "{finished:#?}");
     assert_eq!(bench.json("results/summary.json")["ending"], "exited");
     assert_eq!(bench.text("results/logs/one"), "kept\n");
 

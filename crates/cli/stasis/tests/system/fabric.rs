@@ -88,8 +88,8 @@ fn pdus(sent: &Stream, arrived: &Stream) -> Vec<Pdu> {
     while at < sent.bytes.len() {
         let header = sent.bytes[at..at + usize::from(sent.bytes[at + 2])].to_vec();
         let end = at + u32::from_le_bytes(header[4..8].try_into().unwrap()) as usize;
-        let (Some(left), Some(came)) = (time(sent, end), time(arrived, end)) else { break };
-        pdus.push(Pdu { header, sent: left, arrived: came });
+        let (Some(departed), Some(came)) = (time(sent, end), time(arrived, end)) else { break };
+        pdus.push(Pdu { header, sent: departed, arrived: came });
         at = end;
     }
     pdus
@@ -197,9 +197,9 @@ fn clusters_with_a_storage_server_add_up_to_the_nanosecond() {
             let response = responses.iter().find(ends).unwrap();
             assert_eq!(due, done, "the drive's model says when it is done");
 
-            let (entered, left) = calls[&place];
-            let client =
-                from_to(entered, command.sent * TICKS) + from_to(response.arrived * TICKS, left);
+            let (entered, returned) = calls[&place];
+            let client = from_to(entered, command.sent * TICKS)
+                + from_to(response.arrived * TICKS, returned);
             let server = from_to(command.arrived, begun) + from_to(done, response.sent);
             let network = [command, response].map(|pdu| from_to(pdu.sent, pdu.arrived));
             // The delay, and at 3.125 bytes/ns the frame: 72 bytes of the command and 24 of the

@@ -302,14 +302,18 @@ fn a_network_is_parted_and_slow_between_those_who_are_named() {
     assert!((written..written + 200_000).contains(&jumped), "{written} {jumped}");
     // Machines are ahead of each other by the delay at most: what is sent later is lost.
     let parted = written + 50_000..written + 500_000_000;
-    let of = |file: &[u8], arrives: bool, times: &std::ops::Range<u64>| {
+    let count_of = |file: &[u8], arrives: bool, times: &std::ops::Range<u64>| {
         let between = |one: &Packet| [one.from, one.to] == [1, 2] || [one.from, one.to] == [2, 1];
         let there = |one: &Packet| one.arrives == arrives && times.contains(&one.at);
         packets(file).into_iter().filter(|one| between(one) && there(one)).count()
     };
     let file = read("first", "net0.pcapng");
-    assert!(of(&file, false, &parted) >= 8, "they send");
-    assert_eq!(of(&file, true, &(parted.start + 50_000..parted.end)), 0, "and nothing arrives");
+    assert!(count_of(&file, false, &parted) >= 8, "they send");
+    assert_eq!(
+        count_of(&file, true, &(parted.start + 50_000..parted.end)),
+        0,
+        "and nothing arrives"
+    );
     for name in ["faults.parquet", "net0.pcapng"] {
         assert!(read("first", name) == read("second", name), "{name}");
     }

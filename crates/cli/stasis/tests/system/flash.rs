@@ -81,11 +81,11 @@ fn flash_drives_in_a_guest_are_their_simulation() {
     ]);
     bench.finish(sim).expect(0);
     // Without their numbers: those of I/Os that never completed are missing in the run.
-    let of = |file, drive| -> Vec<String> {
+    let rows_of = |file, drive| -> Vec<String> {
         let rows = rows(&bench, file, drive).into_values();
         rows.filter_map(|row| Some(row.rsplit_once(',')?.0.to_owned())).collect()
     };
-    let (run, sim) = (of("r/ios.csv", "steady"), of("s/ios.csv", "drive0"));
+    let (run, sim) = (rows_of("r/ios.csv", "steady"), rows_of("s/ios.csv", "drive0"));
     assert!(run.len() >= 1200, "{}", run.len());
     assert_eq!(run, sim, "targets in the guest and in the simulation differ");
 }

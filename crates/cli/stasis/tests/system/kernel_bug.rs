@@ -45,24 +45,27 @@ fn the_guide_to_a_kernels_bug_finds_it() {
     let (mut symbols, mut tests) = (String::new(), 0);
     for line in commands::of(PAGE) {
         if line.starts_with("stasis debug ") {
-            let said = converse(&bench, &line, &symbols);
+            let output = converse(&bench, &line, &symbols);
             let (place, source) = ("ledger.c:40", "40\t\tindex->count++;");
             assert!(PAGE.contains(place) && PAGE.contains(source), "the page has another line");
-            assert!(said.contains(place) && said.contains(source), "{said}");
-            assert!(said.contains("Old value = 5") && said.contains("New value = 4"), "{said}");
+            assert!(output.contains(place) && output.contains(source), "{output}");
+            assert!(
+                output.contains("Old value = 5") && output.contains("New value = 4"),
+                "{output}"
+            );
             continue;
         }
         let run = shell(&bench, &line, Stdio::null());
         // The first crash test finds something.
         let finds = line.starts_with("stasis crash-test ") && tests == 0;
         tests += usize::from(line.starts_with("stasis crash-test "));
-        let (status, said) = (run.status, format!("{}{}", run.stdout, run.stderr));
-        assert_eq!(status, Some(finds.into()), "`{line}`: {said}");
+        let (status, output) = (run.status, format!("{}{}", run.stdout, run.stderr));
+        assert_eq!(status, Some(finds.into()), "`{line}`: {output}");
         if finds {
-            assert!(said.contains("and block 1 has no entry"), "{said}");
+            assert!(output.contains("and block 1 has no entry"), "{output}");
         }
-        let told = run.stdout.lines().find(|line| line.starts_with("add-symbol-file "));
-        symbols = told.map_or(symbols, str::to_owned);
+        let add_symbols = run.stdout.lines().find(|line| line.starts_with("add-symbol-file "));
+        symbols = add_symbols.map_or(symbols, str::to_owned);
     }
     assert_eq!(tests, 2);
 }

@@ -10,6 +10,7 @@ mod clock;
 mod clusters;
 mod commands;
 mod computational;
+mod cost;
 mod crash;
 mod debug;
 mod drives;

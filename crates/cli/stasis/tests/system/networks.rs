@@ -140,15 +140,15 @@ fn clusters_packets_are_read_by_tcpdump_and_wireshark() {
         script,
     ]);
     run.expect(0);
-    let said: Vec<Vec<&str>> =
+    let counts: Vec<Vec<&str>> =
         run.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
     let total: u64 = ours.values().sum();
-    let of = |port| (ours[&(port, true)] + ours[&(port, false)]).to_string();
-    let [server, near, far] = [0, 1, 2].map(of);
-    assert_eq!(said[0], [&total.to_string()]);
-    assert_eq!(said[1..4], [[&far, "far"], [&near, "near"], [&server, "server"]]);
+    let packets_of = |port| (ours[&(port, true)] + ours[&(port, false)]).to_string();
+    let [server, near, far] = [0, 1, 2].map(packets_of);
+    assert_eq!(counts[0], [&total.to_string()]);
+    assert_eq!(counts[1..4], [[&far, "far"], [&near, "near"], [&server, "server"]]);
     // 100 questions and answers of two clients, each as it is sent and as it arrives.
-    let data: u64 = said[4][0].parse().unwrap();
+    let data: u64 = counts[4][0].parse().unwrap();
     assert!(data >= 2 * 2 * 200 - 20, "{data}");
 }
 
@@ -304,8 +304,8 @@ fn a_machine_whose_power_is_cut_comes_back_with_what_it_flushed() {
     let others: Vec<_> = (2..5).map(|seed: u32| run("c3", &seed.to_string())).collect();
     let written = bench.json("c3/summary.json")["drives"][0]["io"]["write"]["bytes"].clone();
     let all: Vec<_> = others.iter().chain([&first]).flatten().collect();
-    assert!(all.iter().any(|left| **left == 0), "{all:?} of {written}");
-    assert!(all.iter().any(|left| **left > 0), "{all:?} of {written}");
+    assert!(all.iter().any(|kept| **kept == 0), "{all:?} of {written}");
+    assert!(all.iter().any(|kept| **kept > 0), "{all:?} of {written}");
     let faults = bench.json("c1/summary.json")["faults"].clone();
     assert_eq!([&faults[0]["happened"], &faults[1]["happened"]], [1, 1]);
 }
@@ -402,12 +402,12 @@ fn faults_come_at_an_io_a_line_or_when_a_guest_asks() {
         run.stdout
     };
     let output = run("t1");
-    let of = |name: &str| {
+    let lines_of = |name: &str| {
         let prefix = format!("[{name}] ");
         output.lines().filter_map(|line| line.strip_prefix(&prefix)).collect::<Vec<_>>()
     };
-    assert_eq!(of("a"), ["boot 1", "boot 2", "now ready", "boot 3", "boot 4", "done"]);
-    assert_eq!(of("b"), ["1", "asked 0", "slow 0"]);
+    assert_eq!(lines_of("a"), ["boot 1", "boot 2", "now ready", "boot 3", "boot 4", "done"]);
+    assert_eq!(lines_of("b"), ["1", "asked 0", "slow 0"]);
     assert_eq!(output, run("t2"));
     for name in ["ios.csv", "faults.parquet", "lan.pcapng"] {
         let kept = |results: &str| std::fs::read(bench.path(&format!("{results}/{name}"))).unwrap();
@@ -422,9 +422,9 @@ fn faults_come_at_an_io_a_line_or_when_a_guest_asks() {
     let rows: Vec<Vec<&str>> = ios.lines().map(|line| line.split(',').collect()).collect();
     let column = |name: &str| rows[0].iter().position(|head| *head == name).unwrap();
     let (order, delivered) = (column("order"), column("delivered_ns"));
-    let of = |number: &str| rows.iter().find(|row| row[order] == number);
-    let before: u64 = of("119").unwrap()[delivered].parse().unwrap();
-    assert!(of("120").is_none(), "it was in flight");
+    let row_of = |number: &str| rows.iter().find(|row| row[order] == number);
+    let before: u64 = row_of("119").unwrap()[delivered].parse().unwrap();
+    assert!(row_of("120").is_none(), "it was in flight");
     let cut = summary["faults"][0]["first_ns"].as_u64().unwrap();
     assert!((before..before + 50_000).contains(&cut), "{before} {cut}");
 }
@@ -454,9 +454,9 @@ fn a_cut_that_is_asked_for_takes_what_is_not_flushed_each_time() {
     std::fs::write(bench.path("again.toml"), AGAIN).unwrap();
     let run = bench.run(&["again.toml", "--engine=exact", "--results", "again"]);
     run.expect(0);
-    let left: Vec<u64> = run.stdout.lines().map(|line| line.parse().unwrap()).collect();
-    assert_eq!(left.len(), 4);
-    assert!(left[1..].iter().any(|left| *left < 256 << 10), "{left:?}");
+    let sizes: Vec<u64> = run.stdout.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(sizes.len(), 4);
+    assert!(size[1..].iter().any(|size| *size < 256 << 10), "{size:?}");
     assert_eq!(bench.json("again/summary.json")["faults"][0]["happened"], 4);
 }
 
@@ -526,12 +526,12 @@ fn a_network_leads_outside() {
     let came = links.iter().find(|link| link["from"] == "outside").unwrap();
     assert!(came["arrived"].as_u64() >= Some(9), "three connections: {came}");
     assert!(came["shortest_ns"].as_u64() >= Some(30_000_000), "{came}");
-    let left = links.iter().find(|link| link["to"] == "outside").unwrap();
-    assert_eq!(left["arrived"], left["frames"], "{left}");
+    let outgoing = links.iter().find(|link| link["to"] == "outside").unwrap();
+    assert_eq!(outgoing["arrived"], outgoing["frames"], "{outgoing}");
     // Three connections of 30 ms, twice each, and a second of sleep, as long by the wall clock.
     let seconds = summary["virtual_seconds"].as_f64().unwrap();
     assert!((1.18..run.wall.as_secs_f64()).contains(&seconds), "{seconds} s in {:?}", run.wall);
     let interfaces = packets(&bench.bytes("results/net0.pcapng"));
     assert_eq!(interfaces[&(0, true)], came["arrived"].as_u64().unwrap());
-    assert_eq!(interfaces[&(1, true)], left["arrived"].as_u64().unwrap());
+    assert_eq!(interfaces[&(1, true)], outgoing["arrived"].as_u64().unwrap());
 }

@@ -49,9 +49,9 @@ fn each_run_begins_with_the_same_bytes() {
     assert!(folder.join("comparison.html").exists());
     assert!(run.stdout.lines().all(|line| line.len() <= 80), "{}", run.stdout);
     // Nothing of the overlays is left.
-    let left = std::fs::read_dir(&folder).unwrap().flatten();
-    let left = left.filter(|one| one.file_name().to_string_lossy().starts_with("overlays"));
-    assert_eq!(left.count(), 0);
+    let overlays = std::fs::read_dir(&folder).unwrap().flatten();
+    let overlays = overlays.filter(|one| one.file_name().to_string_lossy().starts_with("overlays"));
+    assert_eq!(overlays.count(), 0);
 }
 
 #[test]

@@ -35,8 +35,11 @@ fn a_profile_takes_no_time_and_tells_where_it_went() {
     run("seldom", &["--profile=99us"]);
     for (results, interval) in [("often", 10_000.0), ("seldom", 99_000.0)] {
         for file in ["ios.csv", "fio.json"] {
-            let of = |results: &str| bench.bytes(&format!("{results}/{file}"));
-            assert!(of("alone") == of(results), "{file} differs with samples, {results}");
+            let bytes_of = |results: &str| bench.bytes(&format!("{results}/{file}"));
+            assert!(
+                bytes_of("alone") == bytes_of(results),
+                "{file} differs with samples, {results}"
+            );
         }
         let summary = bench.json(&format!("{results}/summary.json"));
         let number = |value: &serde_json::Value| value.as_f64().unwrap();
@@ -60,8 +63,8 @@ fn a_profile_takes_no_time_and_tells_where_it_went() {
     let exported = bench.finish(export);
     let samples: u64 = stacks(&bench, "often").values().sum();
     exported.expect(0);
-    let told = format!("often.pb.gz: {samples} samples");
-    assert!(exported.stderr.contains(&told), "{told}: {}", exported.stderr);
+    let exported_samples = format!("often.pb.gz: {samples} samples");
+    assert!(exported.stderr.contains(&exported_samples), "{exported_samples}: {}", exported.stderr);
     let export = bench.command(&["export", "often", "--perfetto", "often.perfetto-trace"]);
     let exported = bench.finish(export);
     exported.expect(0);
@@ -71,12 +74,15 @@ fn a_profile_takes_no_time_and_tells_where_it_went() {
     // The kernel's stacks reach from the interrupted function to a system call's entry.
     let stacks = stacks(&bench, "often");
     let whole: u64 = stacks.values().sum();
-    let of = |word: &str| {
+    let samples_with = |word: &str| {
         stacks.iter().filter(|(stack, _)| stack.contains(word)).map(|(_, count)| count).sum::<u64>()
     };
-    let in_calls = of("entry_SYSCALL_64");
+    let in_calls = samples_with("entry_SYSCALL_64");
     assert!(in_calls * 20 > whole, "{in_calls} of {whole} samples in system calls");
-    assert!(of(";ext4_") > 0 && of(";submit_bio") > 0 && of("[fio]") > 0, "{stacks:?}");
+    assert!(
+        samples_with(";ext4_") > 0 && samples_with(";submit_bio") > 0 && samples_with("[fio]") > 0,
+        "{stacks:?}"
+    );
 }
 
 /// A program that only computes, and one that only asks the kernel.
@@ -128,12 +134,12 @@ fn shares_are_those_of_the_instructions_of_a_programs_functions() {
     let rest = ["--results=known-results", "--", "/root/known"];
     bench.finish(bench.command(&[&words[..], &rest[..]].concat())).expect(0);
     let stacks = stacks(&bench, "known-results");
-    let of = |end: &str| -> u64 {
+    let samples_in = |end: &str| -> u64 {
         let its = |stack: &str| stack.contains(";[known];") && stack.ends_with(end);
         stacks.iter().filter(|(stack, _)| its(stack)).map(|(_, count)| count).sum()
     };
-    let [thrice, once] =
-        [of(";main;work;known::thrice"), of(";main;work;once")].map(|count| count as f64);
+    let [thrice, once] = [samples_in(";main;work;known::thrice"), samples_in(";main;work;once")]
+        .map(|count| count as f64);
     // 400 million instructions, five a nanosecond.
     let all = thrice + once;
     assert!((all / (400e6 / 5.0 / 7919.0) - 1.0).abs() < 0.01, "{all} samples: {stacks:?}");
@@ -256,7 +262,7 @@ fn guest_times_reach_through_modules() {
         sleep 60";
     bench.finish(bench.command(&[&words[..], &drive, &[script]].concat())).expect(0);
     let times = GuestTimes::read(&bench.path("modules")).unwrap().expect("it was asked for");
-    let of = |submitter: &str, begin: &str| {
+    let check = |submitter: &str, begin: &str| {
         let its = |io: &&GuestTimes| io.submitter == submitter && io.stack.contains("[xfs]");
         let all: Vec<_> = times.values().filter(its).collect();
         let whole = all.iter().filter(|io| io.stack.contains(begin)).count();
@@ -264,9 +270,9 @@ fn guest_times_reach_through_modules() {
         assert!(all.iter().all(|io| io.stack.ends_with(";blk_mq_submit_bio")), "{submitter}");
         println!("{submitter}: {whole} whole stacks, one is {}", all[0].stack);
     };
-    of("system-call", ";__libc_start_main;");
-    of("system-call", ";entry_SYSCALL_64_after_hwframe;do_syscall_64;");
-    of("kernel-thread", "ret_from_fork;kthread;");
+    check("system-call", ";__libc_start_main;");
+    check("system-call", ";entry_SYSCALL_64_after_hwframe;do_syscall_64;");
+    check("kernel-thread", "ret_from_fork;kthread;");
 }
 
 /// The run is the run without, and each I/O's parts are its time from its system call to its thread, to
@@ -307,17 +313,17 @@ medium    = { ram = "64MiB" }
         bench.finish(bench.command(&[&words[..], more].concat())).expect(0);
     }
     for file in ["ios.csv", "fio.txt"] {
-        let of = |results: &str| bench.bytes(&format!("{results}/{file}"));
-        assert!(of("plain") == of("told"), "{file} differs with the guest's times");
+        let bytes_of = |results: &str| bench.bytes(&format!("{results}/{file}"));
+        assert!(bytes_of("plain") == bytes_of("told"), "{file} differs with the guest's times");
     }
     let folder = bench.path("told");
-    let mut told = ToldCommands::read(&folder).unwrap().expect("it was asked for");
+    let mut commands = ToldCommands::read(&folder).unwrap().expect("it was asked for");
     let times = GuestTimes::read(&folder).unwrap().expect("it was asked for");
     let mut ios = KeptIos::open(&folder).unwrap();
     let (mut whole, mut all, mut collected, mut slept) = (0, 0, 0, 0);
     while let Some(io) = ios.next().transpose().unwrap() {
         let drive = ios.drives()[usize::from(io.drive)].clone();
-        let command = told.take(&drive, &io).map(|(_, command)| command);
+        let command = commands.take(&drive, &io).map(|(_, command)| command);
         if io.boot {
             continue;
         }

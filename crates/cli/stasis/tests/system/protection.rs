@@ -19,7 +19,7 @@ fn protection_information_is_checked_by_the_kernel_and_the_drive() {
     std::fs::write(bench.path("e.toml"), experiment).unwrap();
     bench.run(&["e.toml", "--results=r"]).expect(0);
     let text = |name: &str| bench.text(&format!("r/{name}.txt"));
-    let told = |name: &str, status: u32, words: &[&str]| {
+    let expect = |name: &str, status: u32, words: &[&str]| {
         let text = text(name);
         assert!(text.contains(&format!("status {status}\n")), "{name}: {text}");
         for word in words {
@@ -30,25 +30,25 @@ fn protection_information_is_checked_by_the_kernel_and_the_drive() {
     assert_eq!(text("made-format"), "T10-DIF-TYPE1-CRC\n");
     assert_eq!(text("made-size"), format!("{}\n", blocks * 4096));
     assert_eq!(text("made-tags"), "2\n1\n1\n");
-    told("made-id", 0, &["flbas   : 0x5", "dps     : 0x1", "mc      : 0x3", "dpc     : 0x1f"]);
+    expect("made-id", 0, &["flbas   : 0x5", "dps     : 0x1", "mc      : 0x3", "dpc     : 0x1f"]);
     for good in ["made-fio", "unwritten", "discard", "zeroes", "read-zeroes", "insert", "check"] {
-        told(good, 0, &[]);
+        expect(good, 0, &[]);
     }
     assert_eq!(text("tags"), " 00 00 00 64\n");
-    told("wrong-tag", 1, &["0x6181"]);
-    told("wrong-guard", 1, &["0x2282"]);
+    expect("wrong-tag", 1, &["0x6181"]);
+    expect("wrong-guard", 1, &["0x2282"]);
     for good in ["verify", "mkfs", "mount", "file", "umount", "fsck", "before", "read-before"] {
-        told(good, 0, &[]);
+        expect(good, 0, &[]);
     }
     // The fault: each block with a wrong bit fails, for the guest and for Verify.
-    told("read-after", 0, &["Invalid or incomplete"]);
+    expect("read-after", 0, &["Invalid or incomplete"]);
     let failed = text("read-after").matches("error reading").count();
     let verified = text("verify-after").matches("Guard Check Error").count();
     assert!(failed >= 20 && verified >= 4, "{failed} {verified}: {}", text("dmesg"));
     assert!(text("dmesg").contains("protection error"), "{}", text("dmesg"));
 
     for format in ["format-64", "format-behind", "format-512", "format-plain"] {
-        told(format, 0, &["Success"]);
+        expect(format, 0, &["Success"]);
     }
     assert_eq!(text("crc64-format"), "EXT-DIF-TYPE1-CRC64\n");
     assert_eq!(text("type3-format"), "T10-DIF-TYPE3-CRC\n");
@@ -57,6 +57,6 @@ fn protection_information_is_checked_by_the_kernel_and_the_drive() {
     assert_eq!(text("plain-size"), format!("{}\n", blocks * (4096 + 512)));
     assert_eq!(text("plain-format"), "none\n");
     for good in ["crc64-fio", "behind-fio", "type3-fio"] {
-        told(good, 0, &[]);
+        expect(good, 0, &[]);
     }
 }

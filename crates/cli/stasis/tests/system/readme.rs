@@ -84,8 +84,8 @@ fn follow(name: &str) {
     assert!(wrong.is_empty(), "nothing prints\n{}\nbut\n{}", wrong.join("\n"), reader.printed);
 }
 
-/// Does it with each of `names`, two at a time; a page that fails does not hide the next.
-fn each(names: Vec<String>, what: fn(&str)) {
+/// Calls `follow` with each of `names`, two at a time; all are tried though one fails.
+fn each(names: Vec<String>, follow: fn(&str)) {
     let (names, failed) = (Mutex::new(names.into_iter()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -93,7 +93,7 @@ fn each(names: Vec<String>, what: fn(&str)) {
                 let next = names.lock().unwrap().next();
                 let Some(name) = next else { break };
                 let begun = Instant::now();
-                let result = catch_unwind(AssertUnwindSafe(|| what(&name)));
+                let result = catch_unwind(AssertUnwindSafe(|| follow(&name)));
                 let end = if result.is_ok() { "works" } else { "FAILED" };
                 eprintln!("{name} {end}: {:.0} s", begun.elapsed().as_secs_f64());
                 if let Err(panic) = result {

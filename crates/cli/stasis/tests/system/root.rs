@@ -157,8 +157,8 @@ fn a_root_that_cannot_be_used_is_told_before_a_guest_is_made() {
         let run = bench.finish(command);
         assert_eq!(run.status, Some(125), "{run:#?}");
         run.says(expected);
-        let left = fs::read_dir(cache.join("stasis/guest")).map_or(0, |entries| entries.count());
-        assert_eq!(left, 0, "something is left in the cache");
+        let count = fs::read_dir(cache.join("stasis/guest")).map_or(0, |entries| entries.count());
+        assert_eq!(count, 0, "something is left in the cache");
     };
     fails(&["--root=absent"], &["absent"]);
     fs::create_dir_all(bench.path("empty/etc")).unwrap();

@@ -16,15 +16,15 @@ fn words<'a>(results: &'a str, script: &'a str, more: &[&'a str]) -> Vec<&'a str
 #[track_caller]
 fn same(bench: &Bench, alone: &str, other: &str) {
     for file in SAME {
-        let of = |results: &str| bench.bytes(&format!("{results}/{file}"));
-        assert!(of(alone) == of(other), "{file} differs: {alone}, {other}");
+        let bytes_of = |results: &str| bench.bytes(&format!("{results}/{file}"));
+        assert!(bytes_of(alone) == bytes_of(other), "{file} differs: {alone}, {other}");
     }
-    let told = |results: &str| {
+    let figures = |results: &str| {
         let mut summary = bench.json(&format!("{results}/summary.json"));
         let fields = ["virtual_seconds", "boot_virtual_seconds", "processors", "drives"];
         fields.map(|field| summary[field].take())
     };
-    assert_eq!(told(alone), told(other), "summary.json differs: {alone}, {other}");
+    assert_eq!(figures(alone), figures(other), "summary.json differs: {alone}, {other}");
 }
 
 #[test]
@@ -58,10 +58,10 @@ fn a_run_from_a_snapshot_is_the_run() {
         let mut command = bench.command(&[&["debug", "--gdb", "--quiet"], words].concat());
         command.stdin(std::fs::File::open(&script).unwrap());
         let run = bench.finish(command);
-        let said = format!("{}{}", run.stdout, run.stderr);
-        assert!(said.contains("submit_bio") && said.contains("110000000 ns since"), "{said}");
+        let output = format!("{}{}", run.stdout, run.stderr);
+        assert!(output.contains("submit_bio") && output.contains("110000000 ns since"), "{output}");
         let its = |line: &&str| line.contains("ns since") || line.starts_with("#");
-        said.lines().filter(its).map(str::to_owned).collect::<Vec<_>>()
+        output.lines().filter(its).map(str::to_owned).collect::<Vec<_>>()
     };
     let from = look(&["kept", "--at=110ms", "--results=from"]);
     // Another environment is another run, which has no snapshots.
@@ -169,7 +169,7 @@ fn stays_as_it_is(bench: &Bench, written: &str, read: &str, file: &str) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         bench.finish(bench.command(&words))
     };
-    let name = |what: &str| format!("{file}.{what}");
+    let name = |suffix: &str| format!("{file}.{suffix}");
     let bytes = || std::fs::read(bench.path(file)).unwrap();
     let before = bytes();
     let alone = run(&name("alone"), written, &[]).expect(0).stdout.clone();
@@ -230,15 +230,15 @@ fn an_image_whose_power_is_cut_stays_as_it_is() {
     );
     std::fs::write(bench.path("cut.toml"), text).unwrap();
     for options in ["cluster_size=65536", "cluster_size=4096,lazy_refcounts=on"] {
-        let name = |what: &str| format!("{what}-{}", options.len());
+        let name = |prefix: &str| format!("{prefix}-{}", options.len());
         let path = bench.path("disk.qcow2").to_str().unwrap().to_owned();
         let create = || {
             let words = ["create", "-q", "-f", "qcow2", "-o", options, &path, "64M"];
             let made = std::process::Command::new("qemu-img").args(words).status();
             assert!(made.expect("qemu-img is installed").success());
         };
-        let run = |what: &str, more: &[&str]| {
-            let results = name(what);
+        let run = |prefix: &str, more: &[&str]| {
+            let results = name(prefix);
             let words = ["run", "cut.toml", "--quiet", "--ios=csv", "--results", &results];
             bench.finish(bench.command(&[&words[..], more].concat())).expect(0).stdout.clone()
         };
@@ -309,8 +309,8 @@ fn images_on_a_shared_drive_stay_as_they_are() {
 /// Two runs have had the same I/Os.
 #[track_caller]
 fn same_ios(bench: &Bench, one: &str, other: &str) {
-    let of = |results: &str| bench.bytes(&format!("{results}/ios.csv"));
-    assert!(of(one) == of(other), "ios.csv differs: {one}, {other}");
+    let bytes_of = |results: &str| bench.bytes(&format!("{results}/ios.csv"));
+    assert!(bytes_of(one) == bytes_of(other), "ios.csv differs: {one}, {other}");
 }
 
 /// Two machines on a network with flash drives that collect garbage, and a run from each of fifty

@@ -46,9 +46,9 @@ pub struct Finished {
 /// The words, with the form of the I/O records that tests can look at, before the command.
 fn as_text<'a>(words: &[&'a str]) -> Vec<&'a str> {
     let end = words.iter().position(|word| *word == "--").unwrap_or(words.len());
-    let said = words[..end].iter().any(|word| word.starts_with("--ios"));
+    let names_format = words[..end].iter().any(|word| word.starts_with("--ios"));
     let mut all = words.to_vec();
-    if !said {
+    if !names_format {
         all.insert(end, "--ios=csv");
     }
     all
@@ -136,11 +136,11 @@ impl Bench {
     pub fn nothing_left(&self) {
         let limit = Instant::now() + Duration::from_secs(5);
         loop {
-            let left = self.processes();
-            if left.is_empty() {
+            let processes = self.processes();
+            if processes.is_empty() {
                 return;
             }
-            assert!(Instant::now() < limit, "still there: {left:?}");
+            assert!(Instant::now() < limit, "still there: {processes:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -202,9 +202,15 @@ fn end_what_hangs(test: &str, mark: &str, max_time: Duration) {
         let words: Vec<_> = words.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
         eprintln!("{}: {}", named(process), words.join(" "));
         for thread in std::fs::read_dir(process.join("task")).into_iter().flatten().flatten() {
-            let of = |file| std::fs::read_to_string(thread.path().join(file)).unwrap_or_default();
-            let (times, state) = (of("schedstat"), of("wchan"));
-            eprintln!("  {}: {state} {} {}", named(&thread.path()), times.trim(), of("syscall"));
+            let text_of =
+                |file| std::fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+            let (times, state) = (text_of("schedstat"), text_of("wchan"));
+            eprintln!(
+                "  {}: {state} {} {}",
+                named(&thread.path()),
+                times.trim(),
+                text_of("syscall")
+            );
         }
     }
     for process in &processes {

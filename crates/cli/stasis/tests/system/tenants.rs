@@ -189,8 +189,9 @@ fn a_guests_io_priority_reaches_the_shared_drive() {
         std::fs::write(bench.path("ionice.toml"), text).unwrap();
         bench.run(&["ionice.toml", "--results=r"]).expect(0);
         let summary = bench.json("r/summary.json");
-        let of = |machine: usize| summary["machines"][machine]["virtual_seconds"].as_f64().unwrap();
-        (of(0), of(1))
+        let seconds_of =
+            |machine: usize| summary["machines"][machine]["virtual_seconds"].as_f64().unwrap();
+        (seconds_of(0), seconds_of(1))
     };
     let (idle, same) = (seconds("ionice -c 3"), seconds("ionice -c 2 -n 4"));
     assert!(same.0 / same.1 > 0.8 && same.1 / same.0 > 0.8, "equal ones share: {same:?}");

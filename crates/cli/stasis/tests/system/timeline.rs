@@ -56,8 +56,8 @@ fn what_happens_inside_is_told_and_changes_nothing() {
     for name in
         ["ios.csv", "ios.parquet"].iter().filter(|name| bench.path("plain").join(name).exists())
     {
-        let of = |folder: &str| bench.bytes(&format!("{folder}/{name}"));
-        assert!(of("plain") == of("one"), "to be told changes an I/O");
+        let bytes_of = |folder: &str| bench.bytes(&format!("{folder}/{name}"));
+        assert!(bytes_of("plain") == bytes_of("one"), "to be told changes an I/O");
     }
     assert!(bench.bytes("one/timeline.parquet") == bench.bytes("two/timeline.parquet"));
 
@@ -72,12 +72,13 @@ fn what_happens_inside_is_told_and_changes_nothing() {
         // A processor's time has no gap.
         assert!(track.kind != TrackKind::Vcpu || last == span.begin, "{span:?} after {last}");
     }
-    let of = |kind: TrackKind| all.iter().filter(move |(track, _)| track.kind == kind);
-    let programs = of(TrackKind::Nand).filter(|(_, span)| span.what == What::Program).count();
+    let of_kind = |kind: TrackKind| all.iter().filter(move |(track, _)| track.kind == kind);
+    let programs =
+        of_kind(TrackKind::Nand).filter(|(_, span)| span.activity == What::Program).count();
     assert!(programs > 100, "{programs} programs");
-    assert!(of(TrackKind::Channel).count() >= programs);
+    assert!(of_kind(TrackKind::Channel).count() >= programs);
     for name in ["desk.disk", "readers"] {
-        let named = |kind| of(kind).filter(|(track, _)| track.name.contains(name)).count();
+        let named = |kind| of_kind(kind).filter(|(track, _)| track.name.contains(name)).count();
         let (turns, requests) = (named(TrackKind::Turn), named(TrackKind::Request));
         let known =
             all.iter().map(|(track, _)| &track.name).collect::<std::collections::BTreeSet<_>>();
@@ -86,11 +87,11 @@ fn what_happens_inside_is_told_and_changes_nothing() {
 
     // Each ns of each I/O, of which the host's scheduler has some.
     let folder = bench.path("one");
-    let mut told = ToldCommands::read(&folder).unwrap().expect("it was asked for");
+    let mut commands = ToldCommands::read(&folder).unwrap().expect("it was asked for");
     let (mut ios, mut found, mut scheduled) = (KeptIos::open(&folder).unwrap(), 0, 0);
     while let Some(io) = ios.next().transpose().unwrap() {
         let name = ios.drives()[usize::from(io.drive)].clone();
-        let Some((drive, command)) = told.take(&name, &io) else { continue };
+        let Some((drive, command)) = commands.take(&name, &io) else { continue };
         assert_eq!(drive, "disk");
         let io = SlowIo::told(&io, Some(&command));
         let parts: u64 = io.named().iter().map(|(_, time)| time).sum();
@@ -104,16 +105,19 @@ fn what_happens_inside_is_told_and_changes_nothing() {
     let begin = (summary["boot_virtual_seconds"].as_f64().unwrap() * 1e9).round() as u64;
     let running = |number: u64| -> u64 {
         let name = format!("vCPU {number}");
-        let runs = of(TrackKind::Vcpu).filter(|(track, span)| {
-            track.name == name && span.what == What::Running && span.end > begin
+        let runs = of_kind(TrackKind::Vcpu).filter(|(track, span)| {
+            track.name == name && span.activity == What::Running && span.end > begin
         });
         runs.map(|(_, span)| span.end - span.begin.max(begin)).sum()
     };
     for processor in summary["processors"].as_array().unwrap() {
-        let told = processor["running_seconds"].as_f64().unwrap() * 1e9;
+        let reported = processor["running_seconds"].as_f64().unwrap() * 1e9;
         let number = processor["number"].as_u64().unwrap();
         // The agent runs for a while after the command's end.
         let kept = running(number) as f64;
-        assert!(kept >= told * 0.999, "vCPU {number}: {kept} ns, but {told} ns in the summary");
+        assert!(
+            kept >= reported * 0.999,
+            "vCPU {number}: {kept} ns, but {reported} ns in the summary"
+        );
     }
 }

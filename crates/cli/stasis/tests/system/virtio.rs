@@ -34,7 +34,7 @@ fn virtio_drives_work_beside_nvme_drives_and_are_as_exact() {
     every_io_is_on_time(&bench, &summary["exits_by_reason"]);
 
     // The features as Linux uses them.
-    let seen = bench.text("r/vda.txt");
+    let features = bench.text("r/vda.txt");
     for line in [
         "serial STASIS0",
         "cache_type write back",
@@ -44,7 +44,7 @@ fn virtio_drives_work_beside_nvme_drives_and_are_as_exact() {
         "queue/write_zeroes_max_bytes 33554432",
         "write through",
     ] {
-        assert!(seen.lines().any(|other| other == line), "no {line:?} in {seen}");
+        assert!(features.lines().any(|other| other == line), "no {line:?} in {features}");
     }
     assert_eq!(bench.text("r/queues.txt").trim(), "4");
 

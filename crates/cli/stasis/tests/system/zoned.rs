@@ -21,25 +21,25 @@ fn linux_uses_zones_and_hosts_place_their_data() {
     run.expect(0);
     let text = |name: &str| bench.text(&format!("r/{name}.txt"));
     // Sectors of 512 bytes: zones of 8 MiB, 6 MiB of each.
-    let told = |name: &str, words: &[&str]| {
+    let expect = |name: &str, words: &[&str]| {
         let text = text(name);
         for word in words {
             assert!(text.contains(word), "{name}: no {word:?} in {text}");
         }
     };
     assert_eq!(text("queue"), "host-managed\n6\n12\n");
-    told("report", &["start: 0x00007c000, len 0x004000, cap 0x003000, wptr 0x000000"]);
+    expect("report", &["start: 0x00007c000, len 0x004000, cap 0x003000, wptr 0x000000"]);
     assert_eq!(text("report").matches("zcond: 1(em)").count(), 32);
-    told("id-ns", &["mar     : 0xb\n", "mor     : 0x5\n", "zsze:0x4000"]);
-    told("zns", &["nr_zones: 32\n", "Cap: 0x3000     State: 0x10 Type: 0x2"]);
+    expect("id-ns", &["mar     : 0xb\n", "mor     : 0x5\n", "zsze:0x4000"]);
+    expect("zns", &["nr_zones: 32\n", "Cap: 0x3000     State: 0x10 Type: 0x2"]);
     assert_eq!(text("refused"), "1 1\n1\n", "zones behind and ahead, a chunk's sector again");
-    told("written", &["wptr 0x000200", "zcond: 2(oi)"]);
+    expect("written", &["wptr 0x000200", "zcond: 2(oi)"]);
     let appended: String = ["4000", "4008", "4018"]
         .map(|lba| format!("Success appended data to LBA {lba}\n"))
         .concat();
     assert_eq!(text("append"), appended);
-    told("finished", &["zcond:14(fu)"]);
-    told("opened", &["wptr 0x000000", "zcond: 3(oe)"]);
+    expect("finished", &["zcond:14(fu)"]);
+    expect("opened", &["wptr 0x000000", "zcond: 3(oe)"]);
     assert_eq!(text("reset").matches("wptr 0x000000 reset:0 non-seq:0, zcond: 1(em)").count(), 32);
     for (name, direction) in [("randwrite", "write"), ("randread", "read")] {
         let report = bench.json(&format!("r/{name}.json"));
@@ -47,13 +47,13 @@ fn linux_uses_zones_and_hosts_place_their_data() {
         assert_eq!(report["jobs"][0]["error"], 0);
     }
     assert_eq!(text("zonefs"), "31\n262144\n", "a file for each zone, as long as its data");
-    told("truncated", &["wptr 0x000000", "zcond: 1(em)"]);
+    expect("truncated", &["wptr 0x000000", "zcond: 1(em)"]);
 
     // Bits of group, unit, chunk and sector; how many of each.
     let geometry = bench.bytes("r/geometry.bin");
     assert_eq!((geometry[0], &geometry[8..12]), (2, &[1, 1, 2, 6][..]));
     assert_eq!(geometry[64..76], [2, 0, 2, 0, 4, 0, 0, 0, 64, 0, 0, 0]);
-    told("again", &["0x62f2"]);
+    expect("again", &["0x62f2"]);
     // States and write pointers of the first two chunks: free, closed or open.
     let chunks = |name: &str| {
         let raw = bench.bytes(&format!("r/{name}.bin"));

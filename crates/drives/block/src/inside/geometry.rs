@@ -65,7 +65,7 @@ pub struct PageAddress {
 }
 
 impl Geometry {
-    /// Whether an array can be like that.
+    /// Checks that an array can have this geometry.
     ///
     /// # Errors
     /// [`GeometryError`] names the first value that cannot work, and the nearest

@@ -66,7 +66,7 @@ struct Mark {
     delivery: Delivery,
 }
 
-/// The records, and when the commands began: before that there are no faults.
+/// The records, and the start of the commands, before which no fault happens.
 #[derive(Default)]
 struct Reports {
     begun: Option<Nanos>,
@@ -256,8 +256,8 @@ impl Faults {
         self.rotten.retain(|sector, _| !sectors.contains(sector));
     }
 
-    /// Writes of a command that goes below which faults have taken back or moved: each a place and
-    /// its bytes, in order.
+    /// Returns the writes by which faults take back or move a command on its way down: each a place
+    /// and its bytes, in order.
     fn writes(
         &mut self,
         kind: DriveFaultKind,
@@ -271,8 +271,8 @@ impl Faults {
         match kind {
             DriveFaultKind::TornWrite => {
                 let sectors = length / SECTOR;
-                let left = SECTOR * (1 + random.below(sectors - 1));
-                vec![(offset + left, old.split_off(left as usize))]
+                let kept = SECTOR * (1 + random.below(sectors - 1));
+                vec![(offset + kept, old.split_off(kept as usize))]
             }
             DriveFaultKind::MisdirectedWrite => {
                 let places = capacity.saturating_sub(length) / length.max(1);

@@ -197,7 +197,7 @@ pub struct FaultChange {
     pub faults: Vec<DriveFault>,
     /// Seed of their random numbers.
     pub seed: u64,
-    /// When the guests' commands began (ns), if they have.
+    /// Start of the guests' commands (ns), if they have begun.
     pub begun: Option<Nanos>,
 }
 
@@ -274,9 +274,9 @@ impl DriveFault {
         }
     }
 
-    /// Returns whether it befalls the drive's controller of this number, counted from 1.
+    /// Returns whether the fault befalls the controller of this number, counted from 1.
     pub fn is_of(&self, controller: u16) -> bool {
-        self.controller.is_none_or(|of| of == controller)
+        self.controller.is_none_or(|number| number == controller)
     }
 
     /// Returns whether the fault is there at `at` after the commands' start (ns).

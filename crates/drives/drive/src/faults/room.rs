@@ -92,8 +92,8 @@ mod tests {
         ) {
             let mut room = Room::default();
             let mut reference = BTreeSet::new();
-            for (what, at, count) in commands {
-                let (operation, count) = match what {
+            for (choice, at, count) in commands {
+                let (operation, count) = match choice {
                     0 => (Operation::Discard, 20 * count),
                     1 => (Operation::WriteZeroes, count),
                     2 => (Operation::Write, count),

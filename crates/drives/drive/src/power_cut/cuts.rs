@@ -18,8 +18,8 @@ pub struct PowerCuts {
     lower: Box<dyn Layer>,
     /// The cache as it is after a cut.
     empty: VolatileCache,
-    /// Power cuts to come: after the last one there is nothing to follow.
-    left: usize,
+    /// Power cuts to come: after the last one nothing is followed.
+    remaining: usize,
     cache: VolatileCache,
     unsettled: Unsettled,
     /// Commands in flight: the place of each, and what it is.
@@ -82,15 +82,15 @@ impl Change {
 }
 
 impl PowerCuts {
-    /// The drive `lower`, whose logical blocks have `block_size` bytes and whose power will be cut
-    /// `count` times. `strict`: see [`VolatileCache::strict`].
+    /// Follows the drive `lower`, whose logical blocks have `block_size` bytes and whose power will
+    /// be cut `count` times. `strict`: see [`VolatileCache::strict`].
     pub fn new(lower: Box<dyn Layer>, block_size: u32, count: usize, strict: bool) -> Self {
         let properties = lower.properties();
         let power_loss = properties.power_loss.for_blocks(block_size.into());
         let empty = VolatileCache::new(power_loss, properties.discard_zeroes).strict(strict);
         Self {
             lower,
-            left: count,
+            remaining: count,
             cache: empty.clone(),
             empty,
             unsettled: Unsettled::default(),
@@ -127,7 +127,7 @@ impl PowerCuts {
     /// Notes a command that is about to be submitted.
     fn note(&mut self, request: &Request) {
         let command = request.command;
-        if self.left == 0 || matches!(command.operation, Operation::Read | Operation::Verify) {
+        if self.remaining == 0 || matches!(command.operation, Operation::Read | Operation::Verify) {
             return;
         }
         let place = self.next;
@@ -216,13 +216,13 @@ impl Control for PowerCuts {
 
     fn look(&mut self, now: Nanos, at: Look) -> Option<String> {
         match at {
-            Look::PowerCut if self.left > 0 => Some(self.cache.told()),
+            Look::PowerCut if self.remaining > 0 => Some(self.cache.told()),
             at => self.lower.control().look(now, at),
         }
     }
 
     fn cut_power(&mut self, now: Nanos, sampling: Sampling) -> Option<WritePointers> {
-        let left: HashMap<usize, Survival> = self.cache.sample(sampling).into_iter().collect();
+        let survivals: HashMap<usize, Survival> = self.cache.sample(sampling).into_iter().collect();
         let durable: HashMap<usize, bool> = self.cache.unsettled().collect();
         let changes = std::mem::take(&mut self.unsettled.changes);
         for change in changes.iter().rev() {
@@ -230,7 +230,7 @@ impl Control for PowerCuts {
         }
         for change in &changes {
             let whole = durable.get(&change.place).copied().unwrap_or(true);
-            let survival = match left.get(&change.place) {
+            let survival = match survivals.get(&change.place) {
                 _ if whole => &Survival::Whole,
                 Some(survival) => survival,
                 None => &Survival::Lost,
@@ -242,7 +242,7 @@ impl Control for PowerCuts {
             let Unsettled { zones, pointers, .. } = &mut self.unsettled;
             pointers.apply(zones, &change.command, survival);
         }
-        (self.unsettled.held, self.left) = (0, self.left.saturating_sub(1));
+        (self.unsettled.held, self.remaining) = (0, self.remaining.saturating_sub(1));
         self.places.clear();
         self.cache = self.empty.clone();
         self.lower.control().cut_power(now, sampling);
@@ -259,13 +259,13 @@ impl Control for PowerCuts {
     }
 }
 
-/// The runs of sectors that are `left`: the first byte of each, and its bytes.
-fn runs(data: &[u8], left: impl Fn(usize) -> bool) -> Vec<(u64, &[u8])> {
+/// Returns the runs of sectors that `survives` accepts: the first byte of each, and its bytes.
+fn runs(data: &[u8], survives: impl Fn(usize) -> bool) -> Vec<(u64, &[u8])> {
     let mut runs = Vec::new();
     let mut begin = None;
     let count = data.len() / SECTOR as usize;
     for sector in 0..=count {
-        match (begin, sector < count && left(sector)) {
+        match (begin, sector < count && survives(sector)) {
             (None, true) => begin = Some(sector),
             (Some(first), false) => {
                 let first = first * SECTOR as usize;

@@ -47,21 +47,21 @@ pub enum Survival {
 }
 
 impl Survival {
-    /// Returns whether the sector with this index within the change is left.
+    /// Returns whether the sector with this index within the change survives.
     pub fn has(&self, index: usize) -> bool {
         match self {
             Self::Lost => false,
             Self::Whole => true,
-            Self::Torn(left) => left.get(index).copied().unwrap_or(false),
+            Self::Torn(survivors) => survivors.get(index).copied().unwrap_or(false),
         }
     }
 
-    /// Survival by sector, from `left`.
-    fn of_sectors(left: Vec<bool>) -> Self {
-        if left.iter().all(|&left| left) {
+    /// Returns the survival of a change, from that of its sectors.
+    fn of_sectors(survivors: Vec<bool>) -> Self {
+        if survivors.iter().all(|&survives| survives) {
             Self::Whole
-        } else if left.contains(&true) {
-            Self::Torn(left)
+        } else if survivors.contains(&true) {
+            Self::Torn(survivors)
         } else {
             Self::Lost
         }

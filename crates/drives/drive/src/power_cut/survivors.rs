@@ -36,30 +36,30 @@ const PAGE: u64 = 8;
 pub(super) type Left = HashMap<usize, Survival>;
 
 impl VolatileCache {
-    /// One of the states that the rules permit: survival of each change that can be lost, by place,
+    /// Samples a state that the rules permit: survival of each change that can be lost, by place,
     /// in the order of submission. A change that is not named is lost; durable changes are not
     /// named.
     pub fn sample(&self, sampling: Sampling) -> Vec<(usize, Survival)> {
-        let left = match sampling {
+        let survivals = match sampling {
             Sampling::Most => self.all_of(|_| true),
             Sampling::Least => self.least(),
             Sampling::Newest => self.alone(|writes| writes.last()),
             Sampling::Oldest => self.alone(|writes| writes.next()),
             Sampling::Random(seed) => self.random(Xoshiro256PlusPlus::seed_from_u64(seed)),
         };
-        let mut left: Vec<_> = left.into_iter().collect();
-        left.sort_unstable_by_key(|(index, _)| *index);
+        let mut survivals: Vec<_> = survivals.into_iter().collect();
+        survivals.sort_unstable_by_key(|(index, _)| *index);
         let place = |index: usize| self.changes()[index].place;
-        left.into_iter().map(|(index, survival)| (place(index), survival)).collect()
+        survivals.into_iter().map(|(index, survival)| (place(index), survival)).collect()
     }
 
     fn can_be_lost(&self) -> impl Iterator<Item = (usize, &Change)> {
         self.changes().iter().enumerate().filter(|(_, change)| !change.durable)
     }
 
-    /// All of some changes.
-    fn all_of(&self, of: impl Fn(&Change) -> bool) -> Left {
-        let these = self.can_be_lost().filter(|(_, change)| of(change));
+    /// Returns the survival of the changes that `selects` accepts: whole.
+    fn all_of(&self, selects: impl Fn(&Change) -> bool) -> Left {
+        let these = self.can_be_lost().filter(|(_, change)| selects(change));
         these.map(|(index, _)| (index, Survival::Whole)).collect()
     }
 
@@ -77,10 +77,10 @@ impl VolatileCache {
 
     fn least(&self) -> Left {
         let Some(epoch) = self.least_epoch() else { return Left::new() };
-        let mut left = self.all_of(|change| change.epoch < epoch);
-        self.destage(epoch, &mut left, None);
-        self.mend(&mut left, Holes::Fill);
-        left
+        let mut survivals = self.all_of(|change| change.epoch < epoch);
+        self.destage(epoch, &mut survivals, None);
+        self.mend(&mut survivals, Holes::Fill);
+        survivals
     }
 
     /// One write of the newest epoch alone, the one that `pick` takes of them in their order.
@@ -91,14 +91,14 @@ impl VolatileCache {
         };
         let mut of_epoch =
             writes().filter(|(_, change)| change.epoch == epoch).map(|(index, _)| index);
-        let mut left = self.all_of(|change| change.epoch < epoch);
-        left.extend(pick(&mut of_epoch).map(|index| (index, Survival::Whole)));
-        self.mend(&mut left, Holes::Cut);
+        let mut survivals = self.all_of(|change| change.epoch < epoch);
+        survivals.extend(pick(&mut of_epoch).map(|index| (index, Survival::Whole)));
+        self.mend(&mut survivals, Holes::Cut);
         if self.unit_limit().is_some() {
-            self.destage(epoch, &mut left, None);
-            self.mend(&mut left, Holes::Fill);
+            self.destage(epoch, &mut survivals, None);
+            self.mend(&mut survivals, Holes::Fill);
         }
-        left
+        survivals
     }
 
     fn random(&self, mut random: Xoshiro256PlusPlus) -> Left {
@@ -111,27 +111,27 @@ impl VolatileCache {
             0 => self.newest_epoch(),
             count => candidates[(random.next_u64() % count) as usize],
         };
-        let mut left = self.all_of(|change| change.epoch < epoch);
+        let mut survivals = self.all_of(|change| change.epoch < epoch);
         let own: Vec<_> = self.can_be_lost().filter(|(_, change)| change.epoch == epoch).collect();
-        choose(&own, self.units(), &mut random, &mut left);
-        self.mend(&mut left, Holes::Cut);
+        choose(&own, self.units(), &mut random, &mut survivals);
+        self.mend(&mut survivals, Holes::Cut);
         if self.unit_limit().is_some() {
-            self.destage(epoch, &mut left, Some(&mut random));
-            self.mend(&mut left, Holes::Fill);
+            self.destage(epoch, &mut survivals, Some(&mut random));
+            self.mend(&mut survivals, Holes::Fill);
         }
-        left
+        survivals
     }
 
-    /// Has more of an epoch on the medium until no more is missing than the cache
+    /// Puts more of an epoch on the medium until no more is missing than the cache
     /// holds: the oldest first, or, with `random`, often anything.
-    fn destage(&self, epoch: u32, left: &mut Left, random: Option<&mut Xoshiro256PlusPlus>) {
+    fn destage(&self, epoch: u32, survivals: &mut Left, random: Option<&mut Xoshiro256PlusPlus>) {
         let Some(limit) = self.unit_limit() else { return };
         // The oldest first; a unit that lacks a change of a later epoch cannot be destaged.
         let mut units: Vec<(u64, Vec<usize>)> = Vec::new();
         let mut numbers: HashMap<u64, usize> = HashMap::new();
         let mut lacking = 0;
         let missing = self.missing(|index, within| {
-            left.get(&index).is_some_and(|survival| survival.has(within as usize))
+            survivals.get(&index).is_some_and(|survival| survival.has(within as usize))
         });
         for one in missing.iter().rev() {
             let number = *numbers.entry(one.unit).or_insert_with(|| {
@@ -158,20 +158,20 @@ impl VolatileCache {
             }
             excess -= 1;
             for index in changes {
-                self.write_unit(unit, index, left);
+                self.write_unit(unit, index, survivals);
             }
         }
     }
 
     /// Puts one unit of a change on the medium.
-    fn write_unit(&self, unit: u64, index: usize, left: &mut Left) {
+    fn write_unit(&self, unit: u64, index: usize, survivals: &mut Left) {
         let change = &self.changes()[index];
-        let before = left.get(&index).unwrap_or(&Survival::Lost);
+        let before = survivals.get(&index).unwrap_or(&Survival::Lost);
         let sectors = (0..change.sectors).map(|within| {
             before.has(within as usize) || self.units().of(change.first + within).0 == unit
         });
         let after = Survival::of_sectors(sectors.collect());
-        left.insert(index, after);
+        survivals.insert(index, after);
     }
 }
 
@@ -180,7 +180,7 @@ fn choose(
     own: &[(usize, &Change)],
     units: &AtomicUnits,
     random: &mut Xoshiro256PlusPlus,
-    left: &mut Left,
+    survivals: &mut Left,
 ) {
     let count = own.len().max(1) as u64;
     let one = own.get((random.next_u64() % count) as usize).map(|(_, change)| change.place);
@@ -208,7 +208,7 @@ fn choose(
             _ => Survival::Lost,
         };
         if survival != Survival::Lost {
-            left.insert(*index, survival);
+            survivals.insert(*index, survival);
         }
     }
 }
@@ -219,10 +219,10 @@ fn torn(change: &Change, seed: u64, units: &AtomicUnits) -> Survival {
     // Units of a run.
     let run = if seed & 1 == 0 { 1 } else { (PAGE / unit).max(1) };
     let mut begun = 0;
-    let left = (0..change.sectors).map(|within| {
+    let survivors = (0..change.sectors).map(|within| {
         let sector = change.first + within;
         begun += u64::from(within > 0 && units.of(sector).0 == sector);
         hash(seed, begun / run) & 1 == 0
     });
-    Survival::of_sectors(left.collect())
+    Survival::of_sectors(survivors.collect())
 }

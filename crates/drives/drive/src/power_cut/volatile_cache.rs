@@ -113,7 +113,7 @@ impl VolatileCache {
         self.zones.clone_from(layout.zones());
     }
 
-    /// The loss that a power cut can cause, in words for a person who looks.
+    /// Describes the loss that a power cut can cause, human-readable.
     pub(super) fn told(&self) -> String {
         /// Limit on the changes that are named.
         const NAMED: usize = 64;
@@ -121,13 +121,14 @@ impl VolatileCache {
         let mut text = String::new();
         for change in at_risk().take(NAMED) {
             let (offset, length) = (change.first * SECTOR, change.sectors * SECTOR);
-            let what = if change.writes { "write" } else { "discard" };
+            let operation = if change.writes { "write" } else { "discard" };
             let end = match change.end {
                 End::InFlight => "in flight",
                 End::Acknowledged => "acknowledged",
                 End::Failed => "failed",
             };
-            text += &format!("\n  {what} {} of {length} bytes at {offset}, {end}", change.place);
+            text +=
+                &format!("\n  {operation} {} of {length} bytes at {offset}, {end}", change.place);
         }
         let acknowledged = at_risk().filter(|change| change.end == End::Acknowledged).count();
         let (all, more) = (at_risk().count(), at_risk().nth(NAMED).map_or("", |_| "\n  and more"));
@@ -249,16 +250,16 @@ impl VolatileCache {
         self.power_loss.limit().map(|bytes| bytes / self.power_loss.atomic_unit)
     }
 
-    /// The units that would lack acknowledged data if exactly the sectors of each change for which
-    /// `left` (given the change's index and the sector) is true were there: with each change whose
+    /// Returns the units that would lack acknowledged data if exactly the sectors that `survives`
+    /// accepts (given the change's index and the sector) were on the medium: with each change whose
     /// data is lacking, the newest first.
-    pub(super) fn missing(&self, left: impl Fn(usize, u64) -> bool) -> Vec<Missing> {
+    pub(super) fn missing(&self, survives: impl Fn(usize, u64) -> bool) -> Vec<Missing> {
         // Sectors of which a newer change has decided.
         let mut decided = HashSet::new();
         let mut missing: Vec<Missing> = Vec::new();
         for (index, change) in self.changes.iter().enumerate().rev() {
             for within in 0..change.sectors {
-                let there = change.durable || left(index, within);
+                let there = change.durable || survives(index, within);
                 // A change in flight was promised to nobody, and zeroes take no room.
                 let lacking = !there && change.data && change.end == End::Acknowledged;
                 if !there && !lacking {
@@ -274,15 +275,17 @@ impl VolatileCache {
         missing
     }
 
-    /// Returns whether a power cut may leave this: of each change that is not settled, by its
-    /// place. A change that is not named is lost.
-    pub fn permits(&self, left: &[(usize, Survival)]) -> bool {
-        let of = |change: &Change| {
-            let found = left.iter().find(|(place, _)| *place == change.place);
+    /// Returns whether a power cut may leave these survivals of the unsettled changes, by place; a
+    /// change that is not named is lost.
+    pub fn permits(&self, survivals: &[(usize, Survival)]) -> bool {
+        let survival_of = |change: &Change| {
+            let found = survivals.iter().find(|(place, _)| *place == change.place);
             found.map_or(&Survival::Lost, |(_, survival)| survival)
         };
-        let there = |change: &&Change| (0..change.sectors).any(|at| of(change).has(at as usize));
-        let whole = |change: &Change| (0..change.sectors).all(|at| of(change).has(at as usize));
+        let there =
+            |change: &&Change| (0..change.sectors).any(|at| survival_of(change).has(at as usize));
+        let whole =
+            |change: &Change| (0..change.sectors).all(|at| survival_of(change).has(at as usize));
         let newest = self.changes.iter().filter(there).map(|change| change.epoch).max();
         let ordered = self.changes.iter().all(|change| {
             let needed = change.durable || newest.is_some_and(|newest| change.epoch < newest);
@@ -291,15 +294,19 @@ impl VolatileCache {
         let untorn = self.changes.iter().all(|change| {
             (1..change.sectors).all(|at| {
                 let begins = self.units.of(change.first + at).0 == change.first + at;
-                begins || of(change).has(at as usize) == of(change).has(at as usize - 1)
+                begins
+                    || survival_of(change).has(at as usize)
+                        == survival_of(change).has(at as usize - 1)
             })
         });
         let fits = self.unit_limit().is_none_or(|limit| {
-            let has = |index: usize, within: u64| of(&self.changes[index]).has(within as usize);
+            let has =
+                |index: usize, within: u64| survival_of(&self.changes[index]).has(within as usize);
             let units: HashSet<u64> = self.missing(has).iter().map(|one| one.unit).collect();
             units.len() as u64 <= limit
         });
-        let no_hole = self.has_no_hole(|change, at| change.durable || of(change).has(at as usize));
+        let no_hole =
+            self.has_no_hole(|change, at| change.durable || survival_of(change).has(at as usize));
         ordered && untorn && fits && no_hole
     }
 }

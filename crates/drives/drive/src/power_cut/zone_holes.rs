@@ -41,14 +41,14 @@ impl VolatileCache {
         zones
     }
 
-    /// Changes `left` to a state that a drive with zones can leave: of each zone a beginning, and
-    /// of a reset all or nothing.
-    pub(super) fn mend(&self, left: &mut Left, holes: Holes) {
+    /// Changes `survivals` to a state that a drive with zones can leave: of each zone a beginning,
+    /// and of a reset all or nothing.
+    pub(super) fn mend(&self, survivals: &mut Left, holes: Holes) {
         if self.zones.is_empty() {
             return;
         }
         for parts in self.zone_parts(&self.zones).into_values() {
-            let has = |part: &Part, within: u64| self.has(left, part.change, within);
+            let has = |part: &Part, within: u64| self.has(survivals, part.change, within);
             // A reset begins anew: earlier data does not count.
             let begin = parts.iter().rposition(|part| part.reset && has(part, part.from));
             let last = parts.iter().rposition(|part| (part.from..part.to).any(|at| has(part, at)));
@@ -79,20 +79,20 @@ impl VolatileCache {
                 if change.durable {
                     continue;
                 }
-                let before = left.get(&part.change).unwrap_or(&Survival::Lost).clone();
+                let before = survivals.get(&part.change).unwrap_or(&Survival::Lost).clone();
                 let inside = |at: u64| (part.from..part.to).contains(&at);
                 let sectors = (0..change.sectors).map(|at| match inside(at) {
                     true => at - part.from < kept,
                     false => before.has(at as usize),
                 });
-                left.insert(part.change, Survival::of_sectors(sectors.collect()));
+                survivals.insert(part.change, Survival::of_sectors(sectors.collect()));
             }
         }
     }
 
-    fn has(&self, left: &Left, index: usize, within: u64) -> bool {
+    fn has(&self, survivals: &Left, index: usize, within: u64) -> bool {
         self.changes()[index].durable
-            || left.get(&index).is_some_and(|survival| survival.has(within as usize))
+            || survivals.get(&index).is_some_and(|survival| survival.has(within as usize))
     }
 
     /// Returns whether no zone has a hole if exactly the sectors for which `there` is true are left

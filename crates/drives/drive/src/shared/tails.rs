@@ -11,7 +11,7 @@ const FIRST: u32 = 20;
 /// that it stands for.
 const PARTS: usize = 32;
 const PART_BITS: u32 = PARTS.trailing_zeros();
-/// Latencies from 2^42 ns (73 min) on are told by the longest of their step alone.
+/// Latencies from 2^42 ns (73 min) on count as the longest of their step.
 const OCTAVES: u32 = 42;
 const BUCKETS: usize = (OCTAVES - PART_BITS + 1) as usize * PARTS;
 
@@ -65,8 +65,8 @@ impl Tails {
         (self.from.unwrap_or(0), 1 << self.shift)
     }
 
-    /// The tails of the tenants at these places in the steps until `now`; the last one may not be
-    /// over.
+    /// Returns the tails of the tenants at these places in the steps until `now`; the last one may
+    /// not be over.
     pub(super) fn report(
         &self,
         now: Nanos,
@@ -74,7 +74,7 @@ impl Tails {
     ) -> Vec<TenantTail> {
         let until = self.from.map_or(0, |from| now.saturating_sub(from));
         let steps = (until.div_ceil(1 << self.shift) as usize).min(STEPS);
-        let of = |tail: &Tail| {
+        let tenant_tail = |tail: &Tail| {
             let counts = |step: usize| &tail.counts[step * BUCKETS..(step + 1) * BUCKETS];
             let requests = |step| counts(step).iter().map(|count| u64::from(*count)).sum();
             TenantTail {
@@ -85,7 +85,7 @@ impl Tails {
                     .collect(),
             }
         };
-        places.filter_map(|place| self.tenants.get(place)).map(of).collect()
+        places.filter_map(|place| self.tenants.get(place)).map(tenant_tail).collect()
     }
 }
 
@@ -94,11 +94,13 @@ impl Tail {
     fn halve(&mut self) {
         for step in 0..STEPS {
             for part in 0..BUCKETS {
-                let of = |step: usize| self.counts.get(step * BUCKETS + part).copied().unwrap_or(0);
-                self.counts[step * BUCKETS + part] = of(2 * step).saturating_add(of(2 * step + 1));
+                let count_at =
+                    |step: usize| self.counts.get(step * BUCKETS + part).copied().unwrap_or(0);
+                self.counts[step * BUCKETS + part] =
+                    count_at(2 * step).saturating_add(count_at(2 * step + 1));
             }
-            let of = |step: usize| self.longest.get(step).copied().unwrap_or(0);
-            self.longest[step] = of(2 * step).max(of(2 * step + 1));
+            let longest_at = |step: usize| self.longest.get(step).copied().unwrap_or(0);
+            self.longest[step] = longest_at(2 * step).max(longest_at(2 * step + 1));
         }
     }
 }
@@ -124,14 +126,14 @@ fn end(bucket: usize) -> Option<Nanos> {
     (bucket < BUCKETS - 1).then(|| (((PARTS + bucket % PARTS + 1) as Nanos) << shift) - 1)
 }
 
-/// The 99th percentile by nearest rank; none of no requests.
+/// Returns the 99th percentile by nearest rank; `None` without requests.
 fn p99(counts: &[u32], longest: Nanos) -> Option<Nanos> {
     let all: u64 = counts.iter().map(|count| u64::from(*count)).sum();
     let rank = (all * 99).div_ceil(100);
-    let mut seen = 0;
+    let mut counted = 0;
     let reached = counts.iter().position(|count| {
-        seen += u64::from(*count);
-        all > 0 && seen >= rank
+        counted += u64::from(*count);
+        all > 0 && counted >= rank
     })?;
     Some(end(reached).unwrap_or(longest).min(longest))
 }

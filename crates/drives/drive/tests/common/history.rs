@@ -81,9 +81,9 @@ impl History {
                 self.apply(place, &Survival::Whole, disk);
             });
         }
-        let left = cache.sample(sampling);
+        let survivals = cache.sample(sampling);
         for (place, durable) in cache.unsettled() {
-            let chosen = left.iter().find(|(other, _)| *other == place);
+            let chosen = survivals.iter().find(|(other, _)| *other == place);
             match chosen {
                 Some((_, survival)) => self.apply(place, survival, disk),
                 None if durable => self.apply(place, &Survival::Whole, disk),

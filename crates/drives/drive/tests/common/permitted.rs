@@ -19,7 +19,7 @@ struct Seen {
 /// Every medium that a drive of this many sectors can have.
 pub struct Permitted {
     power_loss: PowerLoss,
-    seen: Vec<Seen>,
+    commands: Vec<Seen>,
     epoch: usize,
     media: HashSet<Medium>,
 }
@@ -27,7 +27,7 @@ pub struct Permitted {
 impl Permitted {
     pub fn new(power_loss: PowerLoss, sectors: usize) -> Self {
         let media = HashSet::from([vec![0; sectors]]);
-        Self { power_loss, seen: Vec::new(), epoch: 0, media }
+        Self { power_loss, commands: Vec::new(), epoch: 0, media }
     }
 
     /// The media as they can be now.
@@ -37,17 +37,17 @@ impl Permitted {
 
     pub fn submit(&mut self, command: Command) {
         self.epoch += usize::from(command.operation == Operation::Barrier);
-        self.seen.push(Seen { command, ended: false, epoch: self.epoch });
+        self.commands.push(Seen { command, ended: false, epoch: self.epoch });
         self.go_on();
     }
 
     pub fn end(&mut self, place: usize) {
-        self.seen[place].ended = true;
+        self.commands[place].ended = true;
         self.go_on();
     }
 
     fn sectors(&self, place: usize) -> std::ops::Range<usize> {
-        let command = &self.seen[place].command;
+        let command = &self.commands[place].command;
         if !matches!(
             command.operation,
             Operation::Write | Operation::WriteZeroes | Operation::Discard
@@ -67,9 +67,9 @@ impl Permitted {
         let mut all = self.media.clone();
         let mut new: Vec<Medium> = all.iter().cloned().collect();
         while let Some(medium) = new.pop() {
-            for place in 0..self.seen.len() {
-                let epoch = self.seen[place].epoch;
-                let earlier = (0..place).filter(|&other| self.seen[other].epoch < epoch);
+            for place in 0..self.commands.len() {
+                let epoch = self.commands[place].epoch;
+                let earlier = (0..place).filter(|&other| self.commands[other].epoch < epoch);
                 if !earlier.clone().all(|other| self.has(&medium, other)) {
                     continue;
                 }
@@ -92,17 +92,18 @@ impl Permitted {
 
     fn keeps_promises(&self, medium: &Medium) -> bool {
         let safe = matches!(self.power_loss.cache, CacheKind::Protected | CacheKind::None);
-        let durable = (0..self.seen.len()).filter(|&place| self.seen[place].ended).all(|place| {
-            let flushed = self.seen[place..]
-                .iter()
-                .any(|later| later.ended && later.command.operation == Operation::Flush);
-            !(flushed || safe || self.seen[place].command.fua) || self.has(medium, place)
-        });
+        let durable =
+            (0..self.commands.len()).filter(|&place| self.commands[place].ended).all(|place| {
+                let flushed = self.commands[place..]
+                    .iter()
+                    .any(|later| later.ended && later.command.operation == Operation::Flush);
+                !(flushed || safe || self.commands[place].command.fua) || self.has(medium, place)
+            });
         let CacheKind::Volatile(size) = self.power_loss.cache else { return durable };
         // Data that the cache must still hold, in units.
         let held = (0..medium.len()).filter(|&sector| {
-            (medium[sector]..self.seen.len()).any(|place| {
-                let Seen { command, ended, .. } = &self.seen[place];
+            (medium[sector]..self.commands.len()).any(|place| {
+                let Seen { command, ended, .. } = &self.commands[place];
                 let data = command.operation == Operation::Write;
                 *ended && data && self.sectors(place).contains(&sector)
             })

@@ -13,7 +13,7 @@ use crate::owners::{Owner, Owners};
 use crate::statistics::{Statistics, Temperature};
 use crate::watch::Watch;
 
-/// Units that there is memory for from the start.
+/// Units that have memory from the start.
 pub(crate) const IN_FLIGHT: usize = 1024;
 
 /// Names a request while it is under way.

@@ -407,7 +407,7 @@ impl Spec {
         Ok(CellPattern::parse(&self.cells, pages)?)
     }
 
-    /// How the array works.
+    /// Returns the array's ways of working.
     pub fn options(&self) -> ArrayOptions {
         ArrayOptions {
             cache_register: self.registers >= 2,

@@ -64,7 +64,7 @@ impl Course {
         self.ends.resize(ended.max(self.ends.len()), level);
     }
 
-    /// The steps up to `now`, at which the counts are `level`.
+    /// Returns the steps up to `now`, when the counts are `level`.
     pub fn steps(
         &self,
         now: Nanos,
@@ -76,9 +76,9 @@ impl Course {
         whole.pass(now, level);
         whole.ends.push(level);
         let befores = [Level::default()].into_iter().chain(whole.ends.iter().copied());
-        let differences = |of: fn(&Level) -> u64| {
+        let differences = |count: fn(&Level) -> u64| {
             let pairs = befores.clone().zip(&whole.ends);
-            pairs.map(|(before, end)| of(end).saturating_sub(of(&before))).collect()
+            pairs.map(|(before, end)| count(end).saturating_sub(count(&before))).collect()
         };
         let occupied = || whole.ends.iter().filter_map(|level| level.occupancy);
         FlashCourse {

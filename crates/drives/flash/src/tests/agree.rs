@@ -26,7 +26,7 @@ pub fn cases(usual: u32) -> ProptestConfig {
 }
 
 pub fn spec(choices: u64) -> Spec {
-    let pick = |shift: u32, of: u64| (choices >> shift) % of;
+    let pick = |shift: u32, choice_count: u64| (choices >> shift) % choice_count;
     let gc = GcSpec {
         policy: ["greedy", "cost-benefit", "d-choices"][pick(0, 3) as usize].into(),
         blocking: [Blocking::None, Blocking::Plane, Blocking::Channel, Blocking::Controller]
@@ -69,7 +69,7 @@ fn scrub() -> ScrubSpec {
 
 /// A read cache of a few units up to a quarter of the drive.
 fn read_cache(choices: u64) -> ReadCacheSpec {
-    let pick = |shift: u32, of: u64| (choices >> shift) % of;
+    let pick = |shift: u32, choice_count: u64| (choices >> shift) % choice_count;
     let size = [16_384, 65_536, CAPACITY / 4][pick(42, 3) as usize];
     ReadCacheSpec {
         replacement: [Replacement::Lru, Replacement::Fifo, Replacement::Random]
@@ -174,7 +174,7 @@ impl Rack {
         self.flying.clear();
         let after = &self.ssd.context.shadow.as_ref().unwrap().expected;
         let unit = spec.mapping_unit;
-        let told: BTreeSet<u64> =
+        let reported: BTreeSet<u64> =
             lost.iter().flat_map(|range| (range.start..range.end).step_by(4096)).collect();
         assert!(lost.windows(2).all(|pair| pair[0].end < pair[1].start), "{lost:?}");
         if spec.buffer == 0 || spec.plp {
@@ -185,7 +185,7 @@ impl Rack {
                 let offset = u64::from(number) * unit;
                 // A forced write is acknowledged only once it is durable.
                 let gone = after.get(&number) != Some(version);
-                assert!(gone || !told.contains(&offset), "{number} is there");
+                assert!(gone || !reported.contains(&offset), "{number} is there");
             }
         }
         // Units behind the host's hold a map, which is written anew.

@@ -26,7 +26,8 @@ fn they_are_as_many_and_less_room_is_left() {
     // Four LUNs of two planes.
     assert_eq!(some.ftl["factory_bad_blocks"], 20);
     assert_eq!(none.ftl.get("factory_bad_blocks"), None);
-    let count = |of: &stasis_block::inside::FlashInside, key: &str| of.ftl[key].as_u64().unwrap();
+    let count =
+        |report: &stasis_block::inside::FlashInside, key: &str| report.ftl[key].as_u64().unwrap();
     assert_eq!(count(&none, "free_blocks") - count(&some, "free_blocks"), 20);
     assert_eq!(count(&none, "spare_blocks") - count(&some, "spare_blocks"), 20);
     assert_eq!(some.health.available_spare, 100, "nothing has failed since");

@@ -40,9 +40,12 @@ fn a_drive_adapts_while_it_works_and_says_where_blocks_lie() {
     let mut ssd = shadowed(&small(), 16 * MIB, 1);
     assert_eq!(ssd.entry(4096).unwrap(), "unit 1, 4096 bytes from 4096: in no page");
     assert_eq!(alone(&mut ssd, 0, &on(Operation::Write, 0, 1)).1, 1_000 + 10_240 + 500_000);
-    let told = ssd.entry(100).unwrap();
-    assert!(told.starts_with("unit 0, 4096 bytes from 0: plane 0, block "), "{told}");
-    assert!(told.contains("the block is open, 1 of its 16 units are valid"), "{told}");
+    let description = ssd.entry(100).unwrap();
+    assert!(description.starts_with("unit 0, 4096 bytes from 0: plane 0, block "), "{description}");
+    assert!(
+        description.contains("the block is open, 1 of its 16 units are valid"),
+        "{description}"
+    );
     assert_eq!(ssd.waiting(0).unwrap(), "the write buffer is empty");
     assert_eq!(alone(&mut ssd, MIB, &on(Operation::Read, 0, 1)).1, 1_000 + 50_000 + 10_240);
     let slower = Spec {
@@ -52,7 +55,7 @@ fn a_drive_adapts_while_it_works_and_says_where_blocks_lie() {
     };
     assert!(ssd.adapt(&slower));
     assert_eq!(alone(&mut ssd, 2 * MIB, &on(Operation::Read, 0, 1)).1, 7_000 + 90_000 + 10_240);
-    assert_eq!(ssd.entry(100).unwrap(), told, "what it holds stays where it is");
+    assert_eq!(ssd.entry(100).unwrap(), description, "what it holds stays where it is");
     assert!(!ssd.adapt(&"another model's"));
 }
 
@@ -66,8 +69,11 @@ fn what_a_buffer_holds_is_told() {
         let at = ssd.next_event().unwrap();
         ssd.advance(at, &mut done);
     }
-    let told = ssd.waiting(0).unwrap();
-    assert!(told.starts_with("1 units of 4096 bytes, the oldest first: at 12288"), "{told}");
+    let description = ssd.waiting(0).unwrap();
+    assert!(
+        description.starts_with("1 units of 4096 bytes, the oldest first: at 12288"),
+        "{description}"
+    );
     assert!(ssd.entry(12288).unwrap().contains("a newer version waits in the write buffer"));
     drain(&mut ssd);
 }

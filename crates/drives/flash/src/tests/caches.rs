@@ -206,7 +206,7 @@ fn a_size_is_of_bytes_or_a_share() {
 
 /// Any drive of the other tests, with a cache of any kind.
 fn cached(choices: u64, kind: u64) -> Spec {
-    let pick = |shift: u32, of: u64| (kind >> shift) % of;
+    let pick = |shift: u32, kinds: u64| (kind >> shift) % kinds;
     let sizes = [(64, 0), (0, 256), (64, 512), (256, 1024)][pick(0, 4) as usize];
     let when_full = [WhenFull::Direct, WhenFull::Fold][pick(2, 2) as usize];
     let spec = spec(choices);

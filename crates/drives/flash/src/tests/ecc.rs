@@ -59,8 +59,8 @@ fn inside(ssd: &Ssd) -> EccInside {
     ssd.report(ssd.now_for_tests()).ecc.unwrap()
 }
 
-fn near(value: f64, expected: f64, what: &str) {
-    assert!((value / expected - 1.0).abs() < 0.02, "{what}: {value} for {expected}");
+fn near(value: f64, expected: f64, subject: &str) {
+    assert!((value / expected - 1.0).abs() < 0.02, "{subject}: {value} for {expected}");
 }
 
 #[test]
@@ -96,12 +96,12 @@ fn data_ages_as_time_passes_and_is_as_new_once_it_was_written_again() {
         (done.last().unwrap().at - start) as f64 / 8_000.0
     };
     let [fresh, old] = [0, 45 * DAY].map(|start| mean(&mut ssd, start));
-    let of = |days: f64| {
+    let after_days = |days: f64| {
         let rate = rate(&errors, 1_000.0, days * 24.0, 0.0);
         1_000.0 + READ + expected(&EccSpec::default().steps, rate).0 + 10_240.0
     };
-    near(fresh, of(0.0), "fresh");
-    near(old, of(45.0), "old");
+    near(fresh, after_days(0.0), "fresh");
+    near(old, after_days(45.0), "old");
     assert!(old > 1.3 * fresh);
     let now = ssd.now_for_tests();
     run(&mut ssd, now, 32, UNITS, |index| on(Operation::Write, index, 1));
@@ -120,17 +120,22 @@ fn reads_of_a_block_disturb_it_as_the_formula_has_it() {
     // All of one unit: each read is one of its block, of 16 pages.
     let count = 24_000u64;
     let done = run(&mut ssd, 0, 1, count, |_| on(Operation::Read, 7, 1));
-    let of = |read: u64| {
+    let expected_read = |read: u64| {
         let rate = rate(&errors, 2_000.0, 0.0, read as f64 / 16.0);
         1_000.0 + READ + expected(&steps, rate).0 + 10_240.0
     };
     for part in [0..8_000, 8_000..16_000, 16_000..count] {
         let begin = done[..part.start as usize].last().map_or(0, |done| done.at);
         let took = (done[part.end as usize - 1].at - begin) as f64;
-        let expected: f64 = part.clone().map(|read| of(read + 1)).sum();
+        let expected: f64 = part.clone().map(|read| expected_read(read + 1)).sum();
         near(took, expected, "part");
     }
-    assert!(of(count) > 1.5 * of(0), "{} {}", of(count), of(0));
+    assert!(
+        expected_read(count) > 1.5 * expected_read(0),
+        "{} {}",
+        expected_read(count),
+        expected_read(0)
+    );
     // Another block is as it was.
     let now = ssd.now_for_tests();
     assert_eq!(alone(&mut ssd, now, &on(Operation::Read, UNITS - 1, 1)).1, 61_240);
@@ -175,9 +180,9 @@ fn a_drive_without_bit_errors_is_the_drive_without_the_key() {
 #[test]
 fn a_correction_that_cannot_work_is_refused() {
     let says = |spec: Spec| spec.check(CAPACITY).unwrap_err().to_string();
-    let of = |steps| drive(EccSpec { steps, ..EccSpec::default() });
-    assert!(says(of(Vec::new())).contains("`ecc.steps` = 0 steps"));
-    assert!(says(of(vec![step(1, 2.0, 0, 0)])).contains("`ecc.steps.errors` = 2"));
+    let with_steps = |steps| drive(EccSpec { steps, ..EccSpec::default() });
+    assert!(says(with_steps(Vec::new())).contains("`ecc.steps` = 0 steps"));
+    assert!(says(with_steps(vec![step(1, 2.0, 0, 0)])).contains("`ecc.steps.errors` = 2"));
     let retry = Some(RetrySpec::default());
     let both = Spec {
         variation: VariationSpec { retry, ..VariationSpec::default() },

@@ -235,13 +235,14 @@ fn streams_and_heat_keep_apart_what_dies_apart() {
 /// left without a name.
 fn slowest(ssd: &Ssd, operation: Operation) -> Vec<Parts<u64>> {
     let slowest = ssd.report(u64::MAX / 2).slowest;
-    let of = slowest.iter().filter(|one| one.operation == operation);
-    of.map(|one| {
-        let sum: u64 = one.parts.named().iter().map(|(_, part)| part).sum();
-        assert_eq!((sum, one.parts.other), (one.end - one.begin, 0), "{one:?}");
-        one.parts
-    })
-    .collect()
+    let commands = slowest.iter().filter(|one| one.operation == operation);
+    commands
+        .map(|one| {
+            let sum: u64 = one.parts.named().iter().map(|(_, part)| part).sum();
+            assert_eq!((sum, one.parts.other), (one.end - one.begin, 0), "{one:?}");
+            one.parts
+        })
+        .collect()
 }
 
 #[test]
@@ -274,7 +275,7 @@ fn the_slowest_commands_tell_where_their_time_went() {
     ssd.start(1 << 40);
     run(&mut ssd, 1 << 40, 4, 20_000, |_| on(Operation::Write, draw(), 1));
     let writes = slowest(&ssd, Operation::Write);
-    let sum = |of: fn(&Parts<u64>) -> u64| writes.iter().map(of).sum::<u64>();
+    let sum = |selected_part: fn(&Parts<u64>) -> u64| writes.iter().map(selected_part).sum::<u64>();
     let (behind, full) = (sum(|parts| parts.buffer_gc), sum(|parts| parts.buffer));
     assert!(writes.len() == 20 && behind > full, "{behind} {full}");
     // Commands before the drive's start are not among them.
@@ -417,11 +418,11 @@ fn parts_of_units_of_a_log_are_gathered() {
     let unit = spec.mapping_unit;
     // All but the last part of each unit, of twice as many units as a page has; then these.
     let parts = |last: bool| {
-        let of = move |unit_number: u64| {
+        let writes_of_unit = move |unit_number: u64| {
             let parts = if last { 3..4 } else { 0..3 };
             parts.map(move |part_number| part(unit_number * unit + part_number * 1024, LOG_STREAM))
         };
-        (0..2 * slots).flat_map(of).collect::<Vec<_>>()
+        (0..2 * slots).flat_map(writes_of_unit).collect::<Vec<_>>()
     };
     assert_eq!(programs(&mut ssd, parts(false)), 0);
     assert_eq!(programs(&mut ssd, parts(true)), 2 * slots);

@@ -151,10 +151,10 @@ fn wear_and_losses_are_kept_and_another_drive_is_refused() {
     let text = ssd.shut_down(end).unwrap();
     let after = ssd.health();
     let again = drive(&Spec { kept: Some(text.clone()), ..spec.clone() });
-    let told = |health: stasis_block::Health| {
+    let counters = |health: stasis_block::Health| {
         (health.available_spare, health.percentage_used, health.read_only)
     };
-    assert_eq!(told(again.health()), told(after));
+    assert_eq!(counters(again.health()), counters(after));
     again.ftl().check();
     let other = Spec { kept: Some(text.clone()), channels: spec.channels + 1, ..spec.clone() };
     let error = Ssd::new(&kept(other), CAPACITY, 7).unwrap_err().to_string();

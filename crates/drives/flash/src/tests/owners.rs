@@ -45,7 +45,7 @@ fn commands(spans: &[Span], tracks: &[Track]) -> Commands {
     for span in spans.iter().filter(|span| tracks[span.track as usize].kind == TrackKind::Command) {
         let number = span.whom.first_command().expect("commands have numbers");
         let after = (span.cause != Cause::None).then_some(span.number);
-        let whole = (span.what, span.offset, span.bytes, span.begin, span.end, after);
+        let whole = (span.activity, span.offset, span.bytes, span.begin, span.end, after);
         let one = all.entry(number).or_insert(whole);
         (one.3, one.4) = (one.3.min(span.begin), one.4.max(span.end));
     }
@@ -73,12 +73,12 @@ proptest! {
         let (_, spans, _) = work(&mut ssd, seed, 4_000);
         let commands = commands(&spans, &tracks);
         prop_assert!(commands.len() > 3_900);
-        for (&number, &(what, offset, bytes, ..)) in &commands {
+        for (&number, &(kind, offset, bytes, ..)) in &commands {
             let Command { operation, offset: at, length, .. } = command_of(seed, number);
-            prop_assert_eq!((what, offset, bytes), (operation.into(), at, length), "{}", number);
+            prop_assert_eq!((kind, offset, bytes), (operation.into(), at, length), "{}", number);
         }
         let mut collections = BTreeMap::new();
-        for span in spans.iter().filter(|span| matches!(span.what, What::Collection | What::Fold)) {
+        for span in spans.iter().filter(|span| matches!(span.activity, What::Collection | What::Fold)) {
             let number = span.whom.its_collection().expect("collections have numbers");
             let track = &tracks[span.track as usize];
             let one = ((track.lun, track.plane), span.begin, span.end);
@@ -86,22 +86,22 @@ proptest! {
         }
         prop_assert!(collections.len() > 10);
         let operations = operations(&spans, &tracks);
-        let mut seen = BTreeSet::new();
+        let mut purposes = BTreeSet::new();
         for (number, span) in &operations {
             let whom = span.whom;
-            seen.insert(whom.purpose);
+            purposes.insert(whom.purpose);
             match whom.purpose {
                 Purpose::Command | Purpose::Map if whom.first_command().is_some() => {
                     let first = whom.number;
                     // One that takes no time has no row, nor has one that is under way.
-                    let Some(&(what, .., begin, end, _)) = commands.get(&first) else { continue };
+                    let Some(&(kind, .., begin, end, _)) = commands.get(&first) else { continue };
                     prop_assert!(begin <= span.begin, "{span:?}");
                     match span.cause {
-                        Cause::HostRead => prop_assert!(span.end <= end, "{span:?} {what:?}"),
-                        _ => prop_assert_eq!(what, What::Write),
+                        Cause::HostRead => prop_assert!(span.end <= end, "{span:?} {kind:?}"),
+                        _ => prop_assert_eq!(kind, What::Write),
                     }
-                    if span.what == What::Program {
-                        prop_assert_eq!(what, What::Write);
+                    if span.activity == What::Program {
+                        prop_assert_eq!(kind, What::Write);
                         prop_assert!(whom.commands <= 4 * 2, "{span:?}: slots of two planes");
                     } else {
                         // Reads of several planes in lockstep are one.
@@ -112,7 +112,7 @@ proptest! {
                 Purpose::Collection => {
                     prop_assert_eq!(span.cause, Cause::Housekeeping);
                     let Some(&(plane, begin, end)) = collections.get(&whom.number) else { continue };
-                    let late = spec.ftl == "hybrid" && span.what == What::Erase;
+                    let late = spec.ftl == "hybrid" && span.activity == What::Erase;
                     prop_assert!(begin <= span.begin && (late || span.end <= end), "{number} {span:?}");
                     let track = &tracks[span.track as usize];
                     if track.kind == TrackKind::Nand && track.plane.is_some() {
@@ -123,12 +123,12 @@ proptest! {
                 other => prop_assert!(false, "{other:?}: {span:?}"),
             }
         }
-        prop_assert!(seen.contains(&Purpose::Command) && seen.contains(&Purpose::Collection));
+        prop_assert!(purposes.contains(&Purpose::Command) && purposes.contains(&Purpose::Collection));
         let through = buffer == 0 || spec.ftl == "hybrid";
-        for (number, (what, .., after)) in &commands {
+        for (number, (kind, .., after)) in &commands {
             let Some(operation) = after.and_then(|after| operations.get(&after)) else { continue };
             let its = operation.whom.purpose == Purpose::Command
-                && (*what == What::Read || through);
+                && (*kind == What::Read || through);
             if its && operation.whom.commands == 1 {
                 prop_assert_eq!(operation.whom.number, *number, "{:?}", operation);
             } else if its {
@@ -188,12 +188,12 @@ fn zones_scrubs_and_reads_ahead_say_so() {
     let purposes = |spans: &[Span], tracks: &[Track]| -> BTreeMap<(u8, u8), BTreeSet<u64>> {
         let mut all = BTreeMap::<_, BTreeSet<u64>>::new();
         for span in operations(spans, tracks).values() {
-            let of = all.entry((span.what as u8, span.whom.purpose as u8)).or_default();
-            of.extend(span.whom.first_command());
+            let key = all.entry((span.activity as u8, span.whom.purpose as u8)).or_default();
+            key.extend(span.whom.first_command());
         }
         all
     };
-    let of = |what: What, purpose: Purpose| (what as u8, purpose as u8);
+    let key = |activity: What, purpose: Purpose| (activity as u8, purpose as u8);
     let zone_size = Some(256 << 10);
     let spec =
         Spec { ftl: "zoned".into(), zone_size, page_size: 8192, buffer: 64 << 10, ..small() };
@@ -207,9 +207,9 @@ fn zones_scrubs_and_reads_ahead_say_so() {
     drain(&mut ssd);
     let all = purposes(&taken(&mut ssd), &tracks);
     let command = Purpose::Command;
-    assert_eq!(all[&of(What::Program, command)], BTreeSet::from([0, 2]));
-    assert_eq!(all[&of(What::Read, command)], BTreeSet::from([4]));
-    assert_eq!(all[&of(What::Erase, command)], BTreeSet::from([5]));
+    assert_eq!(all[&key(What::Program, command)], BTreeSet::from([0, 2]));
+    assert_eq!(all[&key(What::Read, command)], BTreeSet::from([4]));
+    assert_eq!(all[&key(What::Erase, command)], BTreeSet::from([5]));
     assert_eq!(all.len(), 3);
 
     let precondition = Some(Precondition::Sequential);
@@ -221,10 +221,10 @@ fn zones_scrubs_and_reads_ahead_say_so() {
     run(&mut ssd, 0, 1, 200, |unit| on(Operation::Read, unit, 1));
     drain_commands(&mut ssd);
     let all = purposes(&taken(&mut ssd), &tracks);
-    let read = |purpose| all.get(&of(What::Read, purpose)).map(BTreeSet::len);
+    let read = |purpose| all.get(&key(What::Read, purpose)).map(BTreeSet::len);
     assert!(read(command) > Some(0));
     assert_eq!((read(Purpose::ReadAhead), read(Purpose::Visit)), (Some(0), Some(0)));
-    assert!(!all.contains_key(&of(What::Read, Purpose::None)));
+    assert!(!all.contains_key(&key(What::Read, Purpose::None)));
 }
 
 /// Runs for a while: a drive that is scrubbed is never idle.

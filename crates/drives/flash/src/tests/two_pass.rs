@@ -121,8 +121,8 @@ fn a_power_cut_between_the_passes_takes_the_word_line() {
     run(&mut ssd, now + 2_000_000, 1, 4, |n| on(Operation::Write, 20 + n, 1));
     drain(&mut ssd);
     assert_eq!(buffered(&ssd), 0, "the block is full");
-    let told = ssd.entry(20 * 4096).unwrap();
-    assert!(told.contains("page 12, part 1 of 1"), "{told}");
+    let description = ssd.entry(20 * 4096).unwrap();
+    assert!(description.contains("page 12, part 1 of 1"), "{description}");
 
     // With protection against the loss of power they are written again.
     let spec = Spec { plp: true, ..plane() };

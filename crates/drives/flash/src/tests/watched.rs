@@ -91,8 +91,8 @@ pub(super) fn work(
     rest.iter().for_each(|completion| ended(completion, under_way[completion.tag as usize]));
     all.extend(rest);
     take(ssd);
-    made.sort_by_key(|&(what, offset, bytes, begin, end): &Told| {
-        (begin, end, offset, bytes, what as u8)
+    made.sort_by_key(|&(kind, offset, bytes, begin, end): &Told| {
+        (begin, end, offset, bytes, kind as u8)
     });
     (all, taken, made)
 }
@@ -108,11 +108,12 @@ fn told<'a>(spans: impl Iterator<Item = &'a Span>) -> Vec<Told> {
     let touching = lanes.values().flat_map(|lane| lane.chunk_by(|a, b| a.end == b.begin));
     let one = |parts: &[&Span]| {
         let (first, last) = (parts[0], parts[parts.len() - 1]);
-        (first.what, first.offset, first.bytes, first.begin, last.end)
+        (first.activity, first.offset, first.bytes, first.begin, last.end)
     };
-    let mut told: Vec<_> = touching.map(one).collect();
-    told.sort_by_key(|&(what, offset, bytes, begin, end)| (begin, end, offset, bytes, what as u8));
-    told
+    let mut commands: Vec<_> = touching.map(one).collect();
+    commands
+        .sort_by_key(|&(kind, offset, bytes, begin, end)| (begin, end, offset, bytes, kind as u8));
+    commands
 }
 
 proptest! {
@@ -129,8 +130,8 @@ proptest! {
         tracks.add(Track::new(TrackKind::Vcpu, "other", "another's".into()));
         ssd.watch("fast", &mut tracks);
         let tracks = tracks.into_vec();
-        let (seen, spans, made) = work(&mut ssd, seed, 4_000);
-        prop_assert_eq!(&unseen, &seen);
+        let (watched, spans, made) = work(&mut ssd, seed, 4_000);
+        prop_assert_eq!(&unseen, &watched);
 
         let mut until: HashMap<u32, u64> = HashMap::new();
         let is_command =
@@ -141,14 +142,14 @@ proptest! {
             let last = until.insert(span.track, span.end).unwrap_or(0);
             prop_assert!(last <= span.begin && span.begin <= span.end, "{span:?}: {track:?}");
             prop_assert_eq!(track.owner.as_str(), "fast");
-            let expected = match (span.what, span.step) {
+            let expected = match (span.activity, span.step) {
                 (What::Collection, Step::None) => TrackKind::Collection,
                 (_, Step::Command | Step::DataIn | Step::DataOut) => TrackKind::Channel,
                 _ => TrackKind::Nand,
             };
             prop_assert_eq!(track.kind, expected, "{:?}", span);
         }
-        let collections = spans.iter().filter(|span| span.what == What::Collection);
+        let collections = spans.iter().filter(|span| span.activity == What::Collection);
         let took: u64 = collections.clone().map(|span| span.end - span.begin).sum();
         let statistics = &ssd.context().statistics;
         prop_assert!(statistics.collections > 10);
@@ -158,14 +159,14 @@ proptest! {
         if spec.plane_mode == Planes::Independent {
             let mut numbers = HashMap::new();
             let cells = spans.iter().filter(|span| span.step == Step::Cells && !is_command(span));
-            cells.for_each(|span| *numbers.entry(span.number).or_insert(span.what) = span.what);
-            for (what, kind) in [
+            cells.for_each(|span| *numbers.entry(span.number).or_insert(span.activity) = span.activity);
+            for (span_kind, kind) in [
                 (What::Read, OpKind::Read),
                 (What::Program, OpKind::Program),
                 (What::Erase, OpKind::Erase),
                 (What::Copyback, OpKind::Copyback),
             ] {
-                let there = numbers.values().filter(|&&is| is == what).count();
+                let there = numbers.values().filter(|&&is| is == span_kind).count();
                 prop_assert_eq!(there as u64, statistics.ops(kind), "{:?}", kind);
             }
         }
@@ -179,8 +180,8 @@ fn tracks_say_where_they_are() {
     ssd.watch("fast", &mut tracks);
     let tracks = tracks.into_vec();
     let names = |kind| {
-        let of = tracks.iter().filter(move |track| track.kind == kind);
-        of.map(|track| track.name.as_str()).collect::<Vec<_>>()
+        let matching = tracks.iter().filter(move |track| track.kind == kind);
+        matching.map(|track| track.name.as_str()).collect::<Vec<_>>()
     };
     assert_eq!(names(TrackKind::Channel), ["channel 0", "channel 1"]);
     let planes = names(TrackKind::Nand);
@@ -192,8 +193,8 @@ fn tracks_say_where_they_are() {
     ssd.submit(0, 0, &Command::new(Operation::Write, 0, 4096));
     drain(&mut ssd);
     ssd.take_spans(&mut spans);
-    let of = |span: &&Span| tracks[span.track as usize].kind != TrackKind::Command;
-    let own = spans.kept().iter().filter(|span| !of(span));
+    let is_operation = |span: &&Span| tracks[span.track as usize].kind != TrackKind::Command;
+    let own = spans.kept().iter().filter(|span| !is_operation(span));
     let parts: Vec<_> = own.map(|span| (span.step, span.begin, span.end, span.cause)).collect();
     let host = Cause::HostWrite;
     let whole = [
@@ -202,20 +203,20 @@ fn tracks_say_where_they_are() {
         (Step::Channel, 501_000, 511_240, host),
     ];
     assert_eq!(parts, whole);
-    let told: Vec<_> = spans
+    let operations: Vec<_> = spans
         .kept()
         .iter()
-        .filter(of)
-        .map(|span| (span.step, span.what, span.cause, span.begin, span.end, span.bytes))
+        .filter(is_operation)
+        .map(|span| (span.step, span.activity, span.cause, span.begin, span.end, span.bytes))
         .collect();
     let program = What::Program;
     assert_eq!(
-        told,
+        operations,
         [
             (Step::DataIn, program, host, 1_000, 11_240, 4096),
             (Step::Cells, program, host, 11_240, 511_240, 0),
         ]
     );
-    let second = spans.kept().iter().filter(of).nth(1).unwrap();
+    let second = spans.kept().iter().filter(is_operation).nth(1).unwrap();
     assert_eq!(tracks[second.track as usize].name, "channel 0, LUN 0, plane 0");
 }

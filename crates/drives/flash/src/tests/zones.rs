@@ -16,7 +16,7 @@ use crate::Spec;
 const MIB: u64 = 1 << 20;
 
 fn zoned(choices: u64) -> (Spec, u64, u64) {
-    let pick = |shift: u32, of: u64| (choices >> shift) % of;
+    let pick = |shift: u32, choice_count: u64| (choices >> shift) % choice_count;
     let page_size = [4096, 16_384][pick(0, 2) as usize];
     let base = Spec {
         page_size,
@@ -207,7 +207,7 @@ fn what_cannot_be_zones_or_chunks_is_refused_with_what_can() {
 /// not wait for it.
 #[test]
 fn zones_lie_in_the_channels_that_they_have() {
-    let of = |channels: Option<u32>, both: bool| {
+    let time_and_busy = |channels: Option<u32>, both: bool| {
         let spec = Spec {
             ftl: "zoned".into(),
             channels: 4,
@@ -237,10 +237,10 @@ fn zones_lie_in_the_channels_that_they_have() {
     // 256 pages of 500 us over two planes of each channel.
     for (channels, planes) in [(None, 8), (Some(4), 8), (Some(2), 4), (Some(1), 2)] {
         let expected = 256 / planes * 500_000;
-        let (took, busy) = of(channels, false);
+        let (took, busy) = time_and_busy(channels, false);
         assert!((took as f64 / expected as f64 - 1.0).abs() < 0.02, "{took} for {expected}");
         assert_eq!(busy, planes / 2);
-        let (two, busy) = of(channels, true);
+        let (two, busy) = time_and_busy(channels, true);
         let apart = planes < 8;
         let expected = if apart { expected } else { 2 * expected };
         assert!((two as f64 / expected as f64 - 1.0).abs() < 0.02, "{two} for {expected}");

@@ -73,7 +73,8 @@ pub fn reference(load: Load) -> f64 {
             newest[key as usize] = (block, version, length);
             live[block] += length;
             if queue.is_empty() && free.len() <= 2 {
-                let victim = (0..blocks).filter(|&of| full[of]).min_by_key(|&of| live[of]);
+                let victim =
+                    (0..blocks).filter(|&block| full[block]).min_by_key(|&block| live[block]);
                 let victim = victim.unwrap();
                 for (key, version, length) in std::mem::take(&mut pages[victim]) {
                     if newest[key as usize].1 == version {

@@ -141,7 +141,7 @@ impl JsonSchema for MediumSpec {
 impl Table {
     fn into_spec(self) -> Result<MediumSpec, SpecError> {
         let Self { ram, file, device, qcow2, ordered: image, size, direct, .. } = self;
-        let said =
+        let has_image_settings =
             self.durability.is_some() || self.max_lag.is_some() || self.max_lag_bytes.is_some();
         let settings = |usual: ImageSettings| ImageSettings {
             durability: self.durability.unwrap_or(usual.durability),
@@ -152,7 +152,7 @@ impl Table {
             true => Err(SpecError::Misplaced { kind, key }),
             false => Ok(()),
         };
-        misplaced(said && qcow2.is_none() && image.is_none(), "raw", "durability")?;
+        misplaced(has_image_settings && qcow2.is_none() && image.is_none(), "raw", "durability")?;
         match (ram, file, device, qcow2, image) {
             (None, None, None, Some(path), None) => {
                 misplaced(size.is_some(), "qcow2", "size")?;

@@ -79,7 +79,7 @@ pub fn from_blkparse(text: &str) -> Result<Profile, CalibrateError> {
     }
     if profile.operations.is_empty() {
         let hint = "trace both the issue (D) and the completion (C) of requests";
-        return Err(CalibrateError::Empty { what: "blkparse's output", hint });
+        return Err(CalibrateError::Empty { output: "blkparse's output", hint });
     }
     profile.check()?;
     Ok(profile)

@@ -133,7 +133,7 @@ pub fn from_fio(json: &str) -> Result<Profile, CalibrateError> {
     }
     if profile.operations.is_empty() {
         let hint = "run a job that reads or writes";
-        return Err(CalibrateError::Empty { what: "fio's output", hint });
+        return Err(CalibrateError::Empty { output: "fio's output", hint });
     }
     profile.check()?;
     Ok(profile)
@@ -251,7 +251,7 @@ fn ends(times: &Map<String, Value>, first: f64, last: f64) -> (f64, f64) {
     (min, max.max(min))
 }
 
-/// How many there are, and their distribution, from the bins of `json+`.
+/// Returns the number of the latencies, and their distribution, from the bins of `json+`.
 fn of_bins(times: &Map<String, Value>, place: &str) -> Result<(u64, Points), CalibrateError> {
     let mut bins: BTreeMap<u64, u64> = BTreeMap::new();
     for (ns, count) in times.get("bins").and_then(Value::as_object).into_iter().flatten() {
@@ -427,10 +427,10 @@ mod tests {
                 }
             })
         };
-        let of = |jobs: Vec<Value>| {
+        let profile_of = |jobs: Vec<Value>| {
             from_fio(&serde_json::json!({ "fio version": "fio-3.39", "jobs": jobs }).to_string())
         };
-        let several = of(vec![
+        let several = profile_of(vec![
             job("deep", 0, 32, 4, 4096, 400_000),
             job("single", 1, 1, 1, 4096, 10_000),
             job("large", 2, 1, 1, 131_072, 5_000),
@@ -443,7 +443,8 @@ mod tests {
         assert_eq!((reads[1].block_size, reads[1].rate), (131_072, None));
         assert_eq!(several.bandwidth[&Operation::Read], 400_000 * 4096);
         // Clones are listed one by one, and run at the same time.
-        let clones = of(vec![job("two", 0, 1, 2, 4096, 10_000), job("two", 0, 1, 2, 4096, 10_000)]);
+        let clones =
+            profile_of(vec![job("two", 0, 1, 2, 4096, 10_000), job("two", 0, 1, 2, 4096, 10_000)]);
         let clones = clones.unwrap();
         assert_eq!(clones.depth, Some(2));
         assert_eq!(clones.operations[&Operation::Read][0].rate, Some(20_000));
@@ -460,7 +461,7 @@ mod tests {
         ] {
             let mut changed = job("a", 0, 1, 1, 4096, 10_000);
             changed.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
-            let error = of(vec![changed]).unwrap_err().to_string();
+            let error = profile_of(vec![changed]).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
         assert!(from_fio("{\"client_stats\": []}")

@@ -59,7 +59,7 @@ pub fn from_text(text: &str) -> Result<Profile, CalibrateError> {
     }
 }
 
-/// Why no profile could be made.
+/// Reason why no profile could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrateError {
     /// fio's output is not JSON.
@@ -90,10 +90,10 @@ pub enum CalibrateError {
         text: String,
     },
     /// The output holds no completed I/O.
-    #[error("no completed I/O in {what}: {hint}")]
+    #[error("no completed I/O in {output}: {hint}")]
     Empty {
         /// fio's or blkparse's output.
-        what: &'static str,
+        output: &'static str,
         /// The remedy.
         hint: &'static str,
     },

@@ -3,7 +3,7 @@
 //! Points are pairs of (percent, ns) from 0 to 100 that ascend in both: a quantile function, linear
 //! between two points.
 
-/// How far the mean of a distribution may be from the measured one, as a share of that.
+/// Limit on the distance of a distribution's mean from the measured one, as a share of that.
 pub const TOLERANCE: f64 = 0.03;
 
 /// A quantile function: pairs of (percent, ns).
@@ -32,7 +32,7 @@ pub fn with_mean(points: &[(f64, f64)], wanted: f64) -> Points {
     let room = |pair: &[(f64, f64)]| (pair[1].0 - pair[0].0) / 100.0 * (pair[1].1 - pair[0].1);
     let rooms: Vec<f64> = points.windows(2).map(room).collect();
     let least: f64 = points.windows(2).map(|p| (p[1].0 - p[0].0) / 100.0 * p[0].1).sum();
-    // Of each piece, the place of its mean between its ends.
+    // The place of each piece's mean between its ends.
     let place = |room: f64, tilt: f64| (0.5 + tilt * room).clamp(0.0, 1.0);
     let mean = |tilt: f64| least + rooms.iter().map(|&room| place(room, tilt) * room).sum::<f64>();
     let smallest = rooms.iter().copied().filter(|room| *room > 0.0).fold(f64::INFINITY, f64::min);

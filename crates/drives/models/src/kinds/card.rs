@@ -139,9 +139,9 @@ impl Card {
         let many = 2 * u64::from(self.spec.open_units);
         while at < end {
             let number = at / self.spec.unit;
-            let left = (end - at) / self.spec.unit;
-            if left > 2 * many && at > offset.saturating_add(many * self.spec.unit) {
-                let skipped = left - many;
+            let remaining = (end - at) / self.spec.unit;
+            if remaining > 2 * many && at > offset.saturating_add(many * self.spec.unit) {
+                let skipped = remaining - many;
                 let close = self.spec.close.sample(&mut self.random);
                 time = time.saturating_add(close.saturating_mul(skipped));
                 at += skipped * self.spec.unit;

@@ -144,8 +144,8 @@ pub trait Parameters:
         None
     }
 
-    /// Whether a drive of `capacity` bytes can be like that, as far as that can be said without
-    /// making the model. `label` is the model's name, for the error.
+    /// Checks that a drive of `capacity` bytes can have these parameters, as far as possible
+    /// without making the model. `label` is the model's name, for the error.
     ///
     /// # Errors
     /// [`BuildError`] names the value that cannot work.

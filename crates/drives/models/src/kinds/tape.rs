@@ -31,7 +31,7 @@ impl Parameters for TapeSpec {
 #[derive(Debug)]
 struct Tape {
     wind: Nanos,
-    /// Where the head is (bytes).
+    /// Position of the head (bytes).
     head: u64,
 }
 

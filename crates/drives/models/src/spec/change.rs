@@ -19,11 +19,11 @@ pub enum ModelChange {
 }
 
 impl ModelSpec {
-    /// The change to `to` of a working drive of `capacity` bytes; none if both are alike but for
-    /// their names.
+    /// Returns the change to `to` of a working drive of `capacity` bytes; `None` if they differ
+    /// only in their names.
     ///
     /// # Errors
-    /// Names the key that cannot change, and why.
+    /// The key that cannot change, and the reason.
     pub fn change(&self, to: &Self, capacity: u64) -> Result<Option<ModelChange>, String> {
         if self.link != to.link {
             return Err("model.link: a guest knows it since its boot".into());
@@ -41,9 +41,10 @@ impl ModelSpec {
         }
         if let (true, Some(adapts)) = (same_kind, self.kind.adapts()) {
             let may = |key: &str| {
-                let below =
-                    |of: &&str| key.strip_prefix(*of).is_some_and(|rest| rest.starts_with('.'));
-                adapts.iter().any(|of| key == *of || below(of))
+                let below = |prefix: &&str| {
+                    key.strip_prefix(*prefix).is_some_and(|rest| rest.starts_with('.'))
+                };
+                adapts.iter().any(|prefix| key == *prefix || below(prefix))
             };
             let mut differ = before.keys().chain(after.keys());
             if let Some(key) = differ.find(|key| before.get(*key) != after.get(*key) && !may(key)) {
@@ -66,8 +67,8 @@ impl ModelSpec {
         let context = BuildContext { seed: 0, capacity, path: 0 };
         let build = |spec: &Self| spec.build(&context).map_err(|error| format!("model: {error}"));
         let (before, after) = (build(self)?, build(to)?);
-        let seen = |model: &dyn Model| (model.power_loss(), model.barrier());
-        if seen(&*before) != seen(&*after) {
+        let visible = |model: &dyn Model| (model.power_loss(), model.barrier());
+        if visible(&*before) != visible(&*after) {
             return Err(
                 "model: the other one's cache, atomic unit or barrier is another, and the \
                         guest has seen this one's"
@@ -113,13 +114,13 @@ mod tests {
 
     #[test]
     fn a_flash_drive_adapts_and_keeps_its_contents() {
-        let of = |rest: &str| format!(r#"{{ base = "flash-tlc"{rest} }}"#);
+        let flash = |rest: &str| format!(r#"{{ base = "flash-tlc"{rest} }}"#);
         for rest in [
             r#", timing = { read = "99us" }"#,
             r#", gc = { policy = "oldest" }"#,
             r#", controller = "9us""#,
         ] {
-            let changed = change("flash-tlc", &of(rest));
+            let changed = change("flash-tlc", &flash(rest));
             let Ok(Some(ModelChange::Adapts(kind))) = changed else {
                 panic!("{rest}: {changed:?}")
             };
@@ -129,7 +130,7 @@ mod tests {
             (", channels = 2", "model.channels"),
             (", gc = { foreground = 9 }", "model.gc.foreground"),
         ] {
-            let refused = change("flash-tlc", &of(rest)).unwrap_err();
+            let refused = change("flash-tlc", &flash(rest)).unwrap_err();
             assert!(refused.starts_with(key), "{refused}");
         }
         for (from, to) in [("flash-tlc", "fixed:1us"), ("fixed:1us", "flash-tlc")] {

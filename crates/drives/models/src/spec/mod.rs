@@ -125,7 +125,7 @@ impl ModelSpec {
         self.kind = self.kind.for_pairs();
     }
 
-    /// Whether [`ModelSpec::build`] could make the model for a drive of
+    /// Checks that [`ModelSpec::build`] can make the model for a drive of
     /// `capacity` bytes, as far as that can be said without making it.
     ///
     /// # Errors

@@ -159,7 +159,7 @@ fn fits(schema: &Value, table: &Map<String, Value>) -> bool {
 
 #[test]
 fn models_say_what_a_power_cut_takes() {
-    let of = |text: &str| from_toml(text).unwrap().build(&CONTEXT).unwrap().power_loss();
+    let power_loss = |text: &str| from_toml(text).unwrap().build(&CONTEXT).unwrap().power_loss();
     let sector = |cache| PowerLoss::new(cache, 512);
     let cache = r#"cache = { size = "64MiB", drain = "500MB/s" }"#;
     let cases = [
@@ -182,7 +182,7 @@ fn models_say_what_a_power_cut_takes() {
         ),
     ];
     for (text, expected) in cases {
-        assert_eq!(of(text), expected, "{text}");
+        assert_eq!(power_loss(text), expected, "{text}");
     }
     let both = format!(r#"{{ kind = "fixed", latency = "1us", plp = true, {cache} }}"#);
     let wrong = from_toml(&both).unwrap_err().to_string();
@@ -229,7 +229,7 @@ fn no_kind_has_a_key_of_all_tables() {
 fn links_are_those_of_the_data_sheets_or_the_tables_own() {
     let link = |text: &str| from_toml(text).unwrap().link().map(|link| link.to_string());
     for named in NAMED {
-        let shown = named.sheet().find(|(what, _)| *what == "link");
+        let shown = named.sheet().find(|(title, _)| *title == "link");
         let link = shown.map(|(_, much)| much.parse::<Link>().unwrap());
         assert_eq!(named.spec().link(), link, "{}", named.name);
     }

@@ -100,14 +100,14 @@ proptest! {
         let config = ArrayConfig::new(shape, cells("(Lu)*"), timing);
         let mut array = Array::new(config, options);
         let mut reference = Reference::new(shape, cells("(Lu)*"), timing, options);
-        let (mut now, mut tokens, mut seen, mut holds) = (0, 0, Vec::new(), Vec::new());
+        let (mut now, mut tokens, mut ended, mut holds) = (0, 0, Vec::new(), Vec::new());
         for (index, (delay, action)) in actions.into_iter().enumerate() {
             now += delay;
             while reference.now < now {
                 reference.tick();
             }
             if asked[index] && delay > 0 {
-                seen.extend(std::iter::from_fn(|| array.pop(now - 1)));
+                ended.extend(std::iter::from_fn(|| array.pop(now - 1)));
             }
             match action {
                 Action::Submit(op) => {
@@ -139,18 +139,18 @@ proptest! {
         }
         prop_assert!(reference.is_done(), "the reference comes to an end");
         while let Some(next) = array.next_event() {
-            let before = seen.len();
-            seen.extend(std::iter::from_fn(|| array.pop(next)));
-            prop_assert!(seen[before..].iter().all(|done| done.at == next));
+            let before = ended.len();
+            ended.extend(std::iter::from_fn(|| array.pop(next)));
+            prop_assert!(ended[before..].iter().all(|done| done.at == next));
         }
-        prop_assert!(seen.is_sorted_by_key(|done| done.at));
+        prop_assert!(ended.is_sorted_by_key(|done| done.at));
         prop_assert_eq!(array.in_flight(), 0);
-        seen.sort_by_key(|done| done.token);
-        let got: Vec<_> = seen.iter().map(|done| (done.token, done.op, done.at, done.times)).collect();
+        ended.sort_by_key(|done| done.token);
+        let got: Vec<_> = ended.iter().map(|done| (done.token, done.op, done.at, done.times)).collect();
         let expected: Vec<_> = reference.runs.iter()
             .map(|run| (run.op.token, run.op, run.ended, run.times))
             .collect();
         prop_assert_eq!(got, expected);
-        prop_assert!(seen.iter().all(|done| done.status == OpStatus::Ok && done.retries == 0));
+        prop_assert!(ended.iter().all(|done| done.status == OpStatus::Ok && done.retries == 0));
     }
 }

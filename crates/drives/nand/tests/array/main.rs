@@ -41,13 +41,13 @@ fn run(array: &mut Array) -> Vec<OpDone> {
 /// ended in the second half.
 fn closed_loop(array: &mut Array, ops: &[Op], count: usize) -> Vec<OpDone> {
     ops.iter().for_each(|&op| array.submit(0, op));
-    let mut seen = Vec::new();
+    let mut ended = Vec::new();
     for index in 0..count {
         let done = array.pop(u64::MAX).expect("something is under way");
         array.submit(done.at, done.op);
         if index >= count / 2 {
-            seen.push(done);
+            ended.push(done);
         }
     }
-    seen
+    ended
 }

@@ -209,7 +209,7 @@ impl Reference {
             return true;
         }
         let Some(group) = this.cells.clone() else { return false };
-        let of = |stage| Group { stage, end: u64::MAX, ..group.clone() };
+        let group_at = |stage| Group { stage, end: u64::MAX, ..group.clone() };
         let kind = self.runs[group.members[0]].op.kind;
         let suspended = this.suspended.is_some();
         let next = match group.stage {
@@ -220,24 +220,24 @@ impl Reference {
                 }
                 self.all(&group.members, Doing::Cells);
                 let end = now + self.longest(&group.members, false);
-                Some(Group { end, gave_way: 0, ..of(Stage::Cells) })
+                Some(Group { end, gave_way: 0, ..group_at(Stage::Cells) })
             }
             Stage::Cells if group.end > now => return false,
             Stage::Cells if kind == OpKind::Copyback => {
                 let end = now + self.longest(&group.members, true);
-                Some(Group { end, gave_way: 0, ..of(Stage::SecondHalf) })
+                Some(Group { end, gave_way: 0, ..group_at(Stage::SecondHalf) })
             }
             Stage::Cells if kind == OpKind::Read => {
                 if self.options.cache_register && !suspended {
                     self.all(&group.members, Doing::WaitingForCacheRegister);
-                    Some(of(Stage::CacheWait))
+                    Some(group_at(Stage::CacheWait))
                 } else {
                     for &index in &group.members {
                         if !self.ask(index, Wants::DataOut) {
                             self.finish(index);
                         }
                     }
-                    Some(of(Stage::DataOut))
+                    Some(group_at(Stage::DataOut))
                 }
             }
             Stage::SecondHalf if group.end > now => return false,
@@ -261,7 +261,7 @@ impl Reference {
                     return false;
                 }
                 self.all(&group.members, Doing::Copying);
-                Some(Group { end: now + self.timing.register_copy, ..of(Stage::CopyOut) })
+                Some(Group { end: now + self.timing.register_copy, ..group_at(Stage::CopyOut) })
             }
             Stage::CopyOut if group.end > now => return false,
             Stage::CopyOut => {
@@ -276,11 +276,11 @@ impl Reference {
             Stage::CopyIn => {
                 self.all(&group.members, Doing::Cells);
                 let end = now + self.longest(&group.members, false);
-                Some(Group { end, gave_way: 0, ..of(Stage::Cells) })
+                Some(Group { end, gave_way: 0, ..group_at(Stage::Cells) })
             }
             Stage::DataOut => {
-                let left = group.members.iter().any(|&i| self.runs[i].doing != Doing::Done);
-                if left {
+                let unfinished = group.members.iter().any(|&i| self.runs[i].doing != Doing::Done);
+                if unfinished {
                     return false;
                 }
                 None

@@ -306,7 +306,7 @@ fn step(
                 held.push(request);
             }
             while let Some((power, computed)) =
-                target.pop_power().map(|(id, of)| (id, of.compute()))
+                target.pop_power().map(|(id, power)| (id, power.compute()))
             {
                 target.computed(power, computed);
             }

@@ -47,8 +47,10 @@ pub fn identify_by_command_set(
                 return Err(StatusCode::InvalidNamespace.at(location::NSID));
             }
             match controller.io.namespaces.get(nsid) {
-                Some(of) => fill_namespace(page, controller, (nsid, of), (set, known))?,
-                // A set that is not there has zeroes.
+                Some(namespace) => {
+                    fill_namespace(page, controller, (nsid, namespace), (set, known))?
+                }
+                // An absent set has zeroes.
                 None if known => {}
                 None => return Err(wrong_set),
             }
@@ -66,8 +68,9 @@ pub fn identify_by_command_set(
             let namespaces = controller.io.namespaces.iter();
             let all = list == structure::SET_ALLOCATED_NAMESPACES;
             let shown = |other| all || controller.io.attachments.has(controller.host.id, other);
-            let following = namespaces
-                .filter(|&(other, of)| other > nsid && of.command_set() == set && shown(other));
+            let following = namespaces.filter(|&(other, namespace)| {
+                other > nsid && namespace.command_set() == set && shown(other)
+            });
             for (entry, (nsid, _)) in page.chunks_exact_mut(4).zip(following) {
                 entry.copy_from_slice(&nsid.to_le_bytes());
             }

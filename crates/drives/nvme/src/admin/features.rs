@@ -51,7 +51,7 @@ mod feature {
     pub const KEY_VALUE: u8 = 0x20;
 }
 
-/// A feature that there is.
+/// A supported feature.
 #[derive(Debug)]
 pub struct Feature {
     pub identifier: u8,
@@ -315,11 +315,11 @@ fn set_features(
         }
     }
     // All queues are given, whatever was asked for.
-    let told = if identifier == feature::NUMBER_OF_QUEUES { current } else { 0 };
-    Ok(Outcome::Done(told.into()))
+    let granted = if identifier == feature::NUMBER_OF_QUEUES { current } else { 0 };
+    Ok(Outcome::Done(granted.into()))
 }
 
-/// Sets a feature that there is, for the controller or the namespaces that it concerns.
+/// Sets a supported feature, for the controller or the namespaces that it concerns.
 fn set_feature(
     controller: &mut ControllerMut,
     memory: &dyn Memory,
@@ -438,7 +438,7 @@ fn namespace_index(
     }
 }
 
-/// The endurance group whose events are meant, which there is.
+/// Returns the existing endurance group whose events are meant.
 fn event_group(controller: &ControllerMut, command: &SubmissionEntry) -> Result<u16, Failure> {
     let group = controller.io.endurance.group(command.cdw11 as u16);
     group.map(|group| group.id).ok_or(StatusCode::InvalidField.at(location::CDW11))

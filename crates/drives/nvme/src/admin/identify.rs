@@ -72,8 +72,8 @@ fn identify(
             let Common { nmic, rescap, anagrpid, nsattr, endgid, nvmsetid } =
                 Common::of(controller, nsid, namespace);
             put(&mut page, 48, &u128::from(namespaces.capacity(nsid)).to_le_bytes()); // NVMCAP
-            if let Some(of) = Atomicity::of(namespace, controller.io.config.atomic_unit) {
-                put_atomicity(&mut page, of);
+            if let Some(atomicity) = Atomicity::of(namespace, controller.io.config.atomic_unit) {
+                put_atomicity(&mut page, atomicity);
             }
             (page[30], page[31], page[99]) = (nmic, rescap, nsattr);
             put(&mut page, 92, &anagrpid.to_le_bytes());
@@ -162,7 +162,7 @@ impl Common {
         let is_shared = host.transport.is_shared();
         let reserves = is_shared && namespace.ocssd.is_none();
         Self {
-            nmic: io.namespaces.creation(nsid).map_or(is_shared, |of| of.shared).into(),
+            nmic: io.namespaces.creation(nsid).map_or(is_shared, |creation| creation.shared).into(),
             rescap: if reserves { reservations::CAPABILITIES } else { 0 },
             anagrpid: if is_shared { ana::GROUP } else { 0 },
             nsattr: (namespace.read_only || io.condition.health().read_only).into(),

@@ -42,7 +42,7 @@ pub static DISCOVERY_ADMIN: Table<AdminExecute> = Table::new(&[
     keep_alive::KEEP_ALIVE,
 ]);
 
-/// Those of every transport.
+/// Commands of every transport.
 const BASE: [AdminCommand; 20] = [
     log::GET_LOG_PAGE,
     identify::IDENTIFY,

@@ -114,10 +114,10 @@ fn delete_submission_queue(
         return Err(StatusCode::InvalidQueueIdentifier.at(location::CDW10));
     }
     let mut aborted = Vec::new();
-    controller.io.slots.abandon(|of| of.sq == id, |of| aborted.push(of));
-    for of in aborted {
+    controller.io.slots.abandon(|command| command.sq == id, |command| aborted.push(command));
+    for command in aborted {
         let why = StatusCode::AbortedBySubmissionQueueDeletion;
-        controller.host.post_failure(memory, of, why.into(), 0, 0);
+        controller.host.post_failure(memory, command, why.into(), 0, 0);
     }
     controller.go_on_formatting(memory);
     controller.host.queues.delete_submission(id);

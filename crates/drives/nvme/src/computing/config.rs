@@ -108,7 +108,7 @@ mod tests {
     fn configurations_are_checked() {
         let usual = Programs::default();
         assert_eq!(usual.check(), Ok(()));
-        let text = |of: Programs| of.check().unwrap_err().to_string();
+        let text = |programs: Programs| programs.check().unwrap_err().to_string();
         for (wrong, expected) in [
             (Programs { processors: 0, ..usual }, "processors is 0, but must be 1 to 64"),
             (Programs { processors: 65, ..usual }, "processors is 65"),

@@ -90,13 +90,16 @@ impl Device {
         offset: u32,
         piece: &[u8],
     ) -> Result<(), StatusCode> {
-        let of_others = |(other, of): (usize, &Option<Loaded>)| {
-            of.as_ref().filter(|_| other != usize::from(index)).map_or(0, |of| of.size.into())
+        let of_others = |(other, loaded): (usize, &Option<Loaded>)| {
+            loaded
+                .as_ref()
+                .filter(|_| other != usize::from(index))
+                .map_or(0, |loaded| loaded.size.into())
         };
         let taken: u64 = self.programs.iter().enumerate().map(of_others).sum();
         let slot = self.slot(index)?;
         if offset == 0 {
-            if slot.as_ref().is_some_and(|of| of.program.is_some()) {
+            if slot.as_ref().is_some_and(|loaded| loaded.program.is_some()) {
                 return Err(StatusCode::ProgramInUse);
             }
             if u64::from(size) > MAX_PROGRAM_BYTES {
@@ -108,17 +111,17 @@ impl Device {
             let bytes = Vec::new();
             *slot = Some(Loaded { size, bytes, program: None, active: false });
         }
-        let Some(of) = slot else { return Err(StatusCode::NoProgram) };
-        let follows = of.program.is_none() && of.bytes.len() == offset as usize;
-        if !follows || of.size != size || u64::from(offset) + piece.len() as u64 > size.into() {
+        let Some(loaded) = slot else { return Err(StatusCode::NoProgram) };
+        let follows = loaded.program.is_none() && loaded.bytes.len() == offset as usize;
+        if !follows || loaded.size != size || u64::from(offset) + piece.len() as u64 > size.into() {
             return Err(StatusCode::InvalidField);
         }
-        of.bytes.extend_from_slice(piece);
-        if of.bytes.len() < size as usize {
+        loaded.bytes.extend_from_slice(piece);
+        if loaded.bytes.len() < size as usize {
             return Ok(());
         }
-        match Program::load(&std::mem::take(&mut of.bytes)) {
-            Ok(program) => of.program = Some(program),
+        match Program::load(&std::mem::take(&mut loaded.bytes)) {
+            Ok(program) => loaded.program = Some(program),
             Err(_) => {
                 *slot = None;
                 return Err(StatusCode::InvalidProgramData);
@@ -127,7 +130,7 @@ impl Device {
         Ok(())
     }
 
-    /// Takes a program away. `busy`: whether it runs.
+    /// Unloads a program. `busy`: the program runs.
     ///
     /// # Errors
     /// There is none, or it is active.
@@ -135,7 +138,7 @@ impl Device {
         let slot = self.slot(index)?;
         match slot {
             None => Err(StatusCode::NoProgram),
-            Some(of) if of.active || busy => Err(StatusCode::ProgramInUse),
+            Some(loaded) if loaded.active || busy => Err(StatusCode::ProgramInUse),
             Some(_) => {
                 *slot = None;
                 Ok(())
@@ -143,19 +146,19 @@ impl Device {
         }
     }
 
-    /// Activates a program, or deactivates it. `busy`: whether it runs.
+    /// Activates a program, or deactivates it. `busy`: the program runs.
     ///
     /// # Errors
     /// As of Program Activation Management (CP section 4.1.8).
     pub fn activate(&mut self, index: u16, active: bool, busy: bool) -> Result<(), StatusCode> {
-        let of = self.slot(index)?.as_mut().ok_or(StatusCode::NoProgram)?;
-        if of.program.is_none() {
+        let loaded = self.slot(index)?.as_mut().ok_or(StatusCode::NoProgram)?;
+        if loaded.program.is_none() {
             return Err(StatusCode::InvalidProgramData);
         }
         if !active && busy {
             return Err(StatusCode::ProgramInUse);
         }
-        of.active = active;
+        loaded.active = active;
         Ok(())
     }
 
@@ -208,9 +211,9 @@ impl Device {
     /// As of Execute Program (CP section 3.2.1).
     pub fn check(&self, program: u16, set: u16) -> Result<(), StatusCode> {
         let slot = self.programs.get(usize::from(program));
-        let of = slot.ok_or(StatusCode::InvalidProgramIndex)?.as_ref();
-        let of = of.ok_or(StatusCode::NoProgram)?;
-        if !of.active {
+        let loaded = slot.ok_or(StatusCode::InvalidProgramIndex)?.as_ref();
+        let loaded = loaded.ok_or(StatusCode::NoProgram)?;
+        if !loaded.active {
             return Err(StatusCode::ProgramNotActivated);
         }
         if set != 0 && !self.sets.contains_key(&set) {
@@ -223,7 +226,7 @@ impl Device {
     pub fn run(&mut self, call: &Call) -> Run {
         let Self { config, memory, programs, sets } = self;
         let program = programs.get(usize::from(call.program)).and_then(Option::as_ref);
-        let program = program.and_then(|of| of.program.as_ref());
+        let program = program.and_then(|loaded| loaded.program.as_ref());
         let none = Run { result: Err(StatusCode::NoProgram), instructions: 0, bytes: 0 };
         let Some(program) = program else { return none };
         let ranges = sets.get(&call.set).map_or(&[][..], Vec::as_slice);

@@ -47,8 +47,8 @@ struct Running {
     command: Option<CommandId>,
     nsid: u32,
     result: Result<u64, StatusCode>,
-    // The program and the set of one that runs.
-    of: Option<(u16, u16)>,
+    // The program and the memory range set of an execution.
+    program_and_set: Option<(u16, u16)>,
 }
 
 /// The work that waits, that is under way, and that has ended.
@@ -82,10 +82,10 @@ impl Work {
         self.memory_free
     }
 
-    /// A command ends at `end`, unless it is aborted before.
+    /// Ends a command at `end`, unless it is aborted before.
     pub fn end_at(&mut self, end: Nanos, done: Done) {
         let Done { command, nsid, result } = done;
-        self.put(end, Running { command: Some(command), nsid, result, of: None });
+        self.put(end, Running { command: Some(command), nsid, result, program_and_set: None });
     }
 
     /// An execution waits behind the others.
@@ -95,17 +95,26 @@ impl Work {
 
     /// The execution that has waited longest, if fewer than `processors` run: it begins now.
     pub(super) fn next_call(&mut self, processors: u16) -> Option<(CommandId, u32, Call)> {
-        let busy = self.running.values().filter(|running| running.of.is_some()).count();
+        let busy =
+            self.running.values().filter(|running| running.program_and_set.is_some()).count();
         if busy >= usize::from(processors) {
             return None;
         }
         self.waiting.pop_front()
     }
 
-    /// An execution that has begun ends at `end`.
-    pub(super) fn run_until(&mut self, end: Nanos, done: Done, of: (u16, u16)) {
+    /// Ends at `end` an execution that has begun.
+    pub(super) fn run_until(&mut self, end: Nanos, done: Done, program_and_set: (u16, u16)) {
         let Done { command, nsid, result } = done;
-        self.put(end, Running { command: Some(command), nsid, result, of: Some(of) });
+        self.put(
+            end,
+            Running {
+                command: Some(command),
+                nsid,
+                result,
+                program_and_set: Some(program_and_set),
+            },
+        );
     }
 
     /// Ends the command that is due first at `now`; returns the time of its end.
@@ -135,7 +144,7 @@ impl Work {
     /// Returns whether a program, or a set, is of an execution that waits or is under way.
     pub fn uses(&self, which: impl Fn(u16, u16) -> bool) -> bool {
         let waiting = self.waiting.iter().map(|(.., call)| (call.program, call.set));
-        let running = self.running.values().filter_map(|running| running.of);
+        let running = self.running.values().filter_map(|running| running.program_and_set);
         waiting.chain(running).any(|(program, set)| which(program, set))
     }
 
@@ -184,7 +193,7 @@ impl Work {
 
     /// The commands of a controller that have ended.
     pub fn take_ended(&mut self, controller: ControllerId) -> Vec<Done> {
-        let of = |done: &mut Done| done.command.controller == controller;
-        self.ended.extract_if(.., of).collect()
+        let is_own = |done: &mut Done| done.command.controller == controller;
+        self.ended.extract_if(.., is_own).collect()
     }
 }

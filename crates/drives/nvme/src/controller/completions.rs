@@ -32,7 +32,7 @@ impl From<Status> for Ended {
 }
 
 impl ControllerMut<'_> {
-    /// The drive has done the request `tag`: gives a read's data to the guest
+    /// Completes the request `tag` that the drive has done: gives a read's data to the guest
     /// and posts the completion. A tag that is not in flight is ignored. Returns the
     /// request's status: code type in bits 10:8, code in bits 7:0, 0 where it ended well.
     pub fn complete(
@@ -44,8 +44,8 @@ impl ControllerMut<'_> {
     ) -> u16 {
         let ended = ended.into();
         let mut code = 0;
-        let seen = self.seen(memory);
-        let memory = seen.memory();
+        let view = self.seen(memory);
+        let memory = view.memory();
         if let Some(slot) = self.io.slots.requests.remove(tag) {
             let refused = match slot.purpose {
                 Purpose::Format => None,
@@ -157,7 +157,7 @@ impl ControllerMut<'_> {
                 // been carried out.
                 let is_page = matches!(slot.purpose, Purpose::Page { .. });
                 if !is_page && matches!(failure, None | Some(StatusCode::CompareFailure)) {
-                    let data = |of: Passage| of.data_in(slot.bytes);
+                    let data = |passage: Passage| passage.data_in(slot.bytes);
                     let bytes = slot.passage.map_or(slot.bytes, data);
                     self.io.statistics.count(slot.operation, bytes);
                     let group = self.io.namespaces.endurance_group(slot.nsid);

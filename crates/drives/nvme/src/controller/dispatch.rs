@@ -41,10 +41,12 @@ impl ControllerMut<'_> {
         if set != NVM_COMMAND_SET && !registers.has_all_command_sets() {
             return Err(StatusCode::InvalidNamespace.at(location::NSID));
         }
-        if let Some(metadata) = namespaces.get(command.nsid).and_then(|of| of.metadata) {
-            // Its host has not said that it knows such formats (LBAFEE).
+        if let Some(metadata) =
+            namespaces.get(command.nsid).and_then(|namespace| namespace.metadata)
+        {
+            // The host must enable such formats first (LBAFEE).
             let knows = self.io.features(command.controller).extended_formats;
-            // On a fabric there is no place for metadata apart.
+            // A fabric has no place for separate metadata.
             let apart = self.host.transport.has_capsules() && !metadata.extended;
             if apart || metadata.guard != Guard::Crc16 && !knows {
                 return Err(StatusCode::InvalidNamespace.at(location::NSID));

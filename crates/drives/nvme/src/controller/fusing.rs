@@ -91,7 +91,7 @@ impl ControllerMut<'_> {
         let extent = Extent::of(namespace, command)?;
         let blocks = extent.blocks;
         let atomicity = Atomicity::of(namespace, self.io.config.atomic_unit);
-        if blocks > 1 && !atomicity.is_some_and(|of| of.holds(extent.lba, blocks)) {
+        if blocks > 1 && !atomicity.is_some_and(|atomicity| atomicity.holds(extent.lba, blocks)) {
             return Err(StatusCode::AtomicWriteUnitExceeded.at(location::CDW12));
         }
         Ok(())

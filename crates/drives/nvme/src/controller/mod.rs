@@ -42,8 +42,8 @@ impl ControllerMut<'_> {
         if !matches!(data.len(), 4 | 8) || !offset.is_multiple_of(4) {
             return;
         }
-        let seen = self.seen(memory);
-        let memory = seen.memory();
+        let view = self.seen(memory);
+        let memory = view.memory();
         for (index, part) in data.chunks_exact(4).enumerate() {
             let value = u32::from_le_bytes([part[0], part[1], part[2], part[3]]);
             let at = offset.saturating_add(4 * index as u64);
@@ -65,8 +65,8 @@ impl ControllerMut<'_> {
         if !self.host.is_running() || !self.host.queues.has_shadow() {
             return;
         }
-        let seen = self.seen(memory);
-        let memory = seen.memory();
+        let view = self.seen(memory);
+        let memory = view.memory();
         let moved = self.host.queues.moved(memory);
         let Some(mut moved) = self.host.or_fatal(moved) else { return };
         while moved != 0 {
@@ -121,8 +121,8 @@ impl ControllerMut<'_> {
         result: Result<u32, VendorError>,
         data: &[u8],
     ) {
-        let seen = self.seen(memory);
-        let memory = seen.memory();
+        let view = self.seen(memory);
+        let memory = view.memory();
         match self.vendor.complete(memory, tag, result, data) {
             None => {}
             Some((id, Ok(result))) => self.host.post(memory, id, 0, result.into()),
@@ -171,7 +171,7 @@ impl ControllerMut<'_> {
     /// Removes an I/O queue whose connection has ended: its commands are dropped.
     pub fn disconnect(&mut self, queue: u16) {
         let id = self.host.id;
-        self.io.slots.abandon(|of| of.controller == id && of.sq == queue, |_| ());
+        self.io.slots.abandon(|command| command.controller == id && command.sq == queue, |_| ());
         self.host.queues.delete_submission(queue);
         let _ = self.host.queues.delete_completion(queue);
     }
@@ -195,8 +195,8 @@ impl ControllerMut<'_> {
     /// Posts the completions that were held back, and goes on with the commands that waited for
     /// them: their completions are held in turn.
     pub fn release(&mut self, memory: &dyn Memory) {
-        let seen = self.seen(memory);
-        let memory = seen.memory();
+        let view = self.seen(memory);
+        let memory = view.memory();
         self.host.release(memory);
         self.resume_if_waiting(memory);
     }
@@ -204,8 +204,8 @@ impl ControllerMut<'_> {
     /// Goes on with what waits for another controller's commands, or was changed by them: to be
     /// called where [`crate::Subsystem::waiting`] names the controller.
     pub fn attend(&mut self, memory: &dyn Memory) {
-        let seen = self.seen(memory);
-        let memory = seen.memory();
+        let view = self.seen(memory);
+        let memory = view.memory();
         self.host.has_news = false;
         self.check_warnings(memory);
         self.go_on_formatting(memory);

@@ -47,7 +47,9 @@ impl Controller {
 
     /// Runs `act` with the controller, which is always there.
     fn with<R: Default>(&mut self, act: impl FnOnce(&mut ControllerMut) -> R) -> R {
-        self.0.controller(ControllerId::PCIE).map_or_else(R::default, |mut of| act(&mut of))
+        self.0
+            .controller(ControllerId::PCIE)
+            .map_or_else(R::default, |mut controller| act(&mut controller))
     }
 
     /// As [`Subsystem::kept_state`].
@@ -73,7 +75,7 @@ impl Controller {
     /// From now on completions wait for [`Controller::release`], so that the carrier can keep the
     /// state that they depend on before the host sees them.
     pub fn hold_completions(&mut self) {
-        self.with(|of| of.host.holds = true);
+        self.with(|controller| controller.host.holds = true);
     }
 
     /// Returns whether completions wait for [`Controller::release`]: also once more after it, where
@@ -84,7 +86,7 @@ impl Controller {
 
     /// As [`ControllerMut::release`].
     pub fn release(&mut self, memory: &dyn Memory) {
-        self.with(|of| of.release(memory));
+        self.with(|controller| controller.release(memory));
     }
 
     /// Size of the registers and doorbells in bytes, for their base address
@@ -116,27 +118,27 @@ impl Controller {
 
     /// As [`ControllerMut::read_register`].
     pub fn read_register(&mut self, offset: u64, into: &mut [u8]) {
-        self.with(|of| of.read_register(offset, into));
+        self.with(|controller| controller.read_register(offset, into));
     }
 
     /// As [`ControllerMut::write_register`].
     pub fn write_register(&mut self, memory: &dyn Memory, offset: u64, data: &[u8]) {
-        self.with(|of| of.write_register(memory, offset, data));
+        self.with(|controller| controller.write_register(memory, offset, data));
     }
 
     /// As [`ControllerMut::reset_function`].
     pub fn reset_function(&mut self) {
-        self.with(|of| of.reset_function());
+        self.with(|controller| controller.reset_function());
     }
 
     /// As [`ControllerMut::poll_shadow`].
     pub fn poll_shadow(&mut self, memory: &dyn Memory) {
-        self.with(|of| of.poll_shadow(memory));
+        self.with(|controller| controller.poll_shadow(memory));
     }
 
     /// As [`ControllerMut::pop_stale_doorbell`].
     pub fn pop_stale_doorbell(&mut self) -> Option<u64> {
-        self.with(|of| of.pop_stale_doorbell())
+        self.with(|controller| controller.pop_stale_doorbell())
     }
 
     /// As [`ControllerMut::has_shadow`].
@@ -166,7 +168,7 @@ impl Controller {
 
     /// As [`ControllerMut::pop_interrupt`].
     pub fn pop_interrupt(&mut self) -> Option<u16> {
-        self.with(|of| of.pop_interrupt())
+        self.with(|controller| controller.pop_interrupt())
     }
 
     /// As [`Subsystem::set_time`].
@@ -181,9 +183,9 @@ impl Controller {
 
     /// Completes the commands that have ended by themselves, by [`Controller::set_time`].
     pub fn end_work(&mut self, memory: &dyn Memory) {
-        self.with(|of| {
-            if of.io.slots.work.has_ended(of.host.id) {
-                of.attend(memory);
+        self.with(|controller| {
+            if controller.io.slots.work.has_ended(controller.host.id) {
+                controller.attend(memory);
             }
         });
     }
@@ -191,7 +193,7 @@ impl Controller {
     /// Sets the drive's temperature (kelvin), and notifies the guest if it is beyond its threshold.
     pub fn set_temperature(&mut self, memory: &dyn Memory, kelvin: u16) {
         self.0.set_temperature(kelvin);
-        self.with(|of| of.check_warnings(memory));
+        self.with(|controller| controller.check_warnings(memory));
     }
 
     /// As [`Subsystem::statistics`].
@@ -208,9 +210,9 @@ impl Controller {
     /// for that.
     pub fn set_health(&mut self, memory: &dyn Memory, health: Health) {
         if self.0.set_health(health) {
-            self.with(|of| {
-                of.check_warnings(memory);
-                of.report_changes(memory);
+            self.with(|controller| {
+                controller.check_warnings(memory);
+                controller.report_changes(memory);
             });
         }
     }
@@ -218,7 +220,7 @@ impl Controller {
     /// As [`Subsystem::set_parts_health`].
     pub fn set_parts_health(&mut self, memory: &dyn Memory, parts: &[Health]) {
         self.0.set_parts_health(parts);
-        self.with(|of| of.report_changes(memory));
+        self.with(|controller| controller.report_changes(memory));
     }
 
     /// Attaches a namespace, or detaches it; a host that asked for it has an event.
@@ -232,14 +234,14 @@ impl Controller {
         attached: bool,
     ) -> Result<(), u32> {
         self.0.set_attached(nsid, None, attached)?;
-        self.with(|of| of.attend(memory));
+        self.with(|controller| controller.attend(memory));
         Ok(())
     }
 
     /// As [`Subsystem::resize`], and the host hears of it.
     pub fn resize(&mut self, memory: &dyn Memory, nsid: u32, bytes: Option<u64>) -> bool {
         let resized = self.0.resize(nsid, bytes);
-        self.with(|of| of.attend(memory));
+        self.with(|controller| controller.attend(memory));
         resized
     }
 
@@ -251,9 +253,9 @@ impl Controller {
         ended: impl Into<Ended>,
         data: Vec<u8>,
     ) -> u16 {
-        self.with(|of| {
-            let code = of.complete(memory, tag, ended, data);
-            of.end_ended(memory);
+        self.with(|controller| {
+            let code = controller.complete(memory, tag, ended, data);
+            controller.end_ended(memory);
             code
         })
     }
@@ -271,6 +273,6 @@ impl Controller {
         result: Result<u32, VendorError>,
         data: &[u8],
     ) {
-        self.with(|of| of.complete_vendor(memory, tag, result, data));
+        self.with(|controller| controller.complete_vendor(memory, tag, result, data));
     }
 }

@@ -74,25 +74,25 @@ impl Io {
         true
     }
 
-    /// Reads a page of the index from the drive, for an owner: `ended` is what its completion tells, or
-    /// why it is refused.
+    /// Reads a page of the index from the drive, for an owner, whose completion has Dword 0
+    /// `dword0`, or is refused for a reason.
     pub fn read_page(
         &mut self,
         page: PageRead,
         nsid: u32,
         owner: Owner,
-        (told, refusal): (u64, Option<StatusCode>),
+        (dword0, refusal): (u64, Option<StatusCode>),
     ) -> Tag {
         let PageRead { page, offset, length } = page;
         let read = Command::new(Operation::Read, offset, length);
         let bytes = length as usize;
         let data = self.buffers.take(bytes);
         let purpose = Purpose::Page { page, refusal };
-        let slot = Slot { purpose, bytes, ..Slot::new(owner, &read, nsid, told) };
+        let slot = Slot { purpose, bytes, ..Slot::new(owner, &read, nsid, dword0) };
         self.send_request(0, slot, read, data)
     }
 
-    /// A command that needs nothing of the drive but a page of the index, if one: ends with its
+    /// Ends a command that needs nothing of the drive but a page of the index, if any, with its
     /// result once that has been read.
     pub fn end_after(
         &mut self,
@@ -100,13 +100,13 @@ impl Io {
         command: &SubmissionEntry,
         result: Result<u32, Failure>,
     ) -> Result<Outcome, Failure> {
-        let Some(page) = page else { return result.map(|told| Outcome::Done(told.into())) };
-        let (told, refusal) = match result {
-            Ok(told) => (told.into(), None),
+        let Some(page) = page else { return result.map(|dword0| Outcome::Done(dword0.into())) };
+        let (dword0, refusal) = match result {
+            Ok(dword0) => (dword0.into(), None),
             Err(_) => (0, Some(StatusCode::KeyDoesNotExist)),
         };
         let owner = Owner::Telling(command.id());
-        self.read_page(page, command.nsid, owner, (told, refusal));
+        self.read_page(page, command.nsid, owner, (dword0, refusal));
         Ok(Outcome::Pending)
     }
 

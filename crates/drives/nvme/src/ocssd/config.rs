@@ -72,8 +72,9 @@ impl Ocssd {
 
     /// Returns whether this is the same geometry, whatever was left to a default.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let said = |one: &Self| Self { write_optimal: Some(one.write_optimal()), ..one.clone() };
-        said(self) == said(other)
+        let explicit =
+            |one: &Self| Self { write_optimal: Some(one.write_optimal()), ..one.clone() };
+        explicit(self) == explicit(other)
     }
 }
 

@@ -102,14 +102,14 @@ pub fn transfer_runs(
     Ok(Outcome::Pending)
 }
 
-/// Resets chunks that can be.
+/// Resets resettable chunks.
 pub fn reset_chunks(
     io: &mut Io,
     command: &SubmissionEntry,
     chunks: &[usize],
     reporting: Reporting,
 ) {
-    let block = io.namespaces.get(command.nsid).map_or(0, |of| of.block_size.into());
+    let block = io.namespaces.get(command.nsid).map_or(0, |namespace| namespace.block_size.into());
     let id = command.id();
     let group = io.slots.insert_group(id, chunks.len() as u32, false);
     for (element, &chunk) in chunks.iter().enumerate() {
@@ -173,17 +173,17 @@ struct Cutter<'a> {
 
 impl Cutter<'_> {
     fn cut(&mut self, length: usize, into: &mut Vec<Segment>) {
-        let mut left = length;
-        while left > 0 {
+        let mut rest = length;
+        while rest > 0 {
             let Some(segment) = self.segments.get(self.index) else { return };
-            let part = left.min(segment.length - self.used);
+            let part = rest.min(segment.length - self.used);
             // A piece of a segment without an address has none.
             let address = match segment.address {
                 NOWHERE => NOWHERE,
                 address => address + self.used as u64,
             };
             into.push(Segment { address, length: part });
-            left -= part;
+            rest -= part;
             self.used += part;
             if self.used == segment.length {
                 (self.index, self.used) = (self.index + 1, 0);

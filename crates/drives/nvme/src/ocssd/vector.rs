@@ -94,7 +94,7 @@ fn vector_copy(
     let set = io.namespaces.chunked(command.nsid)?;
     let pieces = pieces(&from, &into).into_iter();
     let pieces: Vec<_> = pieces.flat_map(|piece| by_readability(set, piece)).collect();
-    let block = io.namespaces.get(command.nsid).map_or(0, |of| of.block_size.into());
+    let block = io.namespaces.get(command.nsid).map_or(0, |namespace| namespace.block_size.into());
     let id = command.id();
     let group = io.slots.insert_group(id, pieces.len() as u32, false);
     for (index, (from, into)) in pieces.into_iter().enumerate() {

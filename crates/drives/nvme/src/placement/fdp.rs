@@ -187,13 +187,13 @@ impl Fdp {
         self.identifier(place)
     }
 
-    /// Returns whether the handle's unit goes to the next, as the host wants it.
+    /// Moves a handle to its next reclaim unit, as the host asks.
     pub fn update(&mut self, nsid: u32, identifier: u16, now: u64) {
         let Some(place) = self.place(identifier) else { return };
         let unit = self.unit;
-        let left = std::mem::replace(self.room_of(place), unit);
+        let room = std::mem::replace(self.room_of(place), unit);
         self.changes += 1;
-        if left < unit {
+        if room < unit {
             let location = Some((place.group, place.handle as u8));
             let event = FdpEvent { nsid, identifier, location };
             self.log(place.handle, NOT_FULLY_WRITTEN, event, now);

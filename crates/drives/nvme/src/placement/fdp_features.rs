@@ -16,7 +16,7 @@ pub mod feature {
     pub const EVENTS: u8 = 0x1e;
 }
 
-/// The subject of one of these features.
+/// The subject of a placement feature.
 enum Of {
     /// An endurance group.
     Group(u16),
@@ -24,7 +24,7 @@ enum Of {
     Handle(u16, usize),
 }
 
-/// Get Features, of one of these; `defaults` instead of the current values.
+/// Get Features of a placement feature; `defaults` instead of the current values.
 pub fn get_placement_feature(
     io: &mut Io,
     memory: &dyn Memory,
@@ -53,7 +53,7 @@ pub fn get_placement_feature(
     Ok(Outcome::Done(EVENT_TYPES.len() as u64))
 }
 
-/// Set Features, of one of these.
+/// Set Features of a placement feature.
 pub fn set_placement_feature(
     io: &mut Io,
     memory: &dyn Memory,
@@ -97,20 +97,20 @@ fn set_enabled(io: &mut Io, group: u16, command: &SubmissionEntry) -> Result<Out
     Ok(Outcome::Done(0))
 }
 
-/// The subject that a command of these features names: a group that there is, or a handle.
+/// The subject that a command of these features names: an existing group, or a handle.
 fn subject(io: &Io, command: &SubmissionEntry) -> Result<Of, Failure> {
     let invalid = StatusCode::InvalidField.at(location::CDW11);
     let PlacementState::Fdp(groups) = &io.placement else {
         return Err(StatusCode::InvalidField.at(location::CDW10));
     };
-    let of = command.cdw11 as u16;
+    let number = command.cdw11 as u16;
     if command.cdw10 as u8 == feature::PLACEMENT {
-        return io.endurance.group(of).map(|group| Of::Group(group.id)).ok_or(invalid);
+        return io.endurance.group(number).map(|group| Of::Group(group.id)).ok_or(invalid);
     }
     io.namespace(command.nsid)?;
     let group = io.namespaces.endurance_group(command.nsid);
     // Placement handles are numbered as the reclaim unit handles are.
-    match usize::from(of) {
+    match usize::from(number) {
         handle if handle < groups.enabled(group)?.handles.len() => Ok(Of::Handle(group, handle)),
         _ => Err(invalid),
     }

@@ -20,7 +20,7 @@ fn group_of<'a>(io: &'a Io, command: &SubmissionEntry) -> Result<&'a GroupState,
     group.ok_or(StatusCode::InvalidField.at(location::CDW11 + 2))
 }
 
-/// The log page of Flexible Data Placement that `command` asks for, if it is one of these.
+/// Returns the log page of Flexible Data Placement that `command` asks for, if it is one.
 pub fn placement_page(io: &Io, command: &SubmissionEntry) -> Result<Vec<u8>, Failure> {
     let PlacementState::Fdp(groups) = &io.placement else {
         return Err(StatusCode::InvalidLogPage.at(location::CDW10));
@@ -97,16 +97,17 @@ pub fn endurance_page(
     let media = u128::from(health.media_bytes_written);
     let capacity = io.endurance.capacity(*id, io.namespaces.total_capacity());
     let allocated: u64 = {
-        let of = io.namespaces.nsids().filter(|&nsid| io.namespaces.endurance_group(nsid) == *id);
-        of.map(|nsid| io.namespaces.capacity(nsid)).sum()
+        let nsids =
+            io.namespaces.nsids().filter(|&nsid| io.namespaces.endurance_group(nsid) == *id);
+        nsids.map(|nsid| io.namespaces.capacity(nsid)).sum()
     };
     // Errors that no namespace has are the drive's, and so of its only group.
     let errors = match io.config.endurance_groups.is_empty() {
         true => errors.count(),
         false => {
-            let of = io.namespaces.nsids();
-            let of = of.filter(|&nsid| io.namespaces.endurance_group(nsid) == *id);
-            of.map(|nsid| errors.count_of(nsid)).sum()
+            let nsids = io.namespaces.nsids();
+            let nsids = nsids.filter(|&nsid| io.namespaces.endurance_group(nsid) == *id);
+            nsids.map(|nsid| errors.count_of(nsid)).sum()
         }
     };
     for (at, value) in [

@@ -39,7 +39,7 @@ impl FdpGroups {
         self.0.iter_mut().find(|(id, _)| *id == group).map(|(_, fdp)| fdp)
     }
 
-    /// That of a group where it is enabled.
+    /// Returns the placement of a group, if it is enabled.
     ///
     /// # Errors
     /// FDP Disabled.

@@ -29,10 +29,10 @@ impl Streams {
         self.namespaces.fill(NamespaceStreams::default());
     }
 
-    /// A namespace is deleted.
+    /// Forgets a deleted namespace.
     pub fn forget(&mut self, nsid: u32) {
-        if let Some(of) = self.namespaces.get_mut((nsid as usize).wrapping_sub(1)) {
-            *of = NamespaceStreams::default();
+        if let Some(streams) = self.namespaces.get_mut((nsid as usize).wrapping_sub(1)) {
+            *streams = NamespaceStreams::default();
         }
     }
 

@@ -64,7 +64,7 @@ pub struct Passage {
 }
 
 impl Passage {
-    /// That of a command for blocks from `lba` on; `None` if they have no metadata.
+    /// Makes the passage of a command for blocks from `lba` on; `None` if they have no metadata.
     ///
     /// # Errors
     /// Invalid Protection Information: PRINFO is not possible for the command or the namespace.

@@ -18,14 +18,15 @@ fn command(dwords: &[(usize, u32)]) -> SubmissionEntry {
 
 /// A format with metadata, and how a host uses it.
 fn formats() -> impl Strategy<Value = BlockFormat> {
-    let with_metadata: Vec<_> = LBA_FORMATS.into_iter().filter(|of| of.metadata > 0).collect();
+    let with_metadata: Vec<_> =
+        LBA_FORMATS.into_iter().filter(|format| format.metadata > 0).collect();
     let kinds =
         [Protection::None, Protection::Type1, Protection::Type2, Protection::Type3].to_vec();
     let parts = (prop::sample::select(with_metadata), any::<(bool, bool)>());
-    (parts, prop::sample::select(kinds)).prop_map(|((of, (extended, first)), protection)| {
-        let size = of.metadata.into();
-        let metadata = Metadata { size, extended, protection, guard: of.guard, first };
-        BlockFormat { size: of.size, metadata: Some(metadata) }
+    (parts, prop::sample::select(kinds)).prop_map(|((format, (extended, first)), protection)| {
+        let size = format.metadata.into();
+        let metadata = Metadata { size, extended, protection, guard: format.guard, first };
+        BlockFormat { size: format.size, metadata: Some(metadata) }
     })
 }
 
@@ -273,13 +274,13 @@ proptest! {
         for (index, (data, of_block)) in blocks.iter().enumerate() {
             let block = &host[index * step..][..step];
             prop_assert_eq!(&block[..data.len()], &data[..]);
-            let seen = if metadata.extended { &block[data.len()..] } else { &apart[..] };
-            let seen = match (strips, metadata.extended) {
+            let metadata_read = if metadata.extended { &block[data.len()..] } else { &apart[..] };
+            let metadata_read = match (strips, metadata.extended) {
                 (true, _) => continue,
-                (false, true) => seen,
-                (false, false) => &seen[index * bytes..][..bytes],
+                (false, true) => metadata_read,
+                (false, false) => &metadata_read[index * bytes..][..bytes],
             };
-            prop_assert_eq!(seen, &of_block[..]);
+            prop_assert_eq!(metadata_read, &of_block[..]);
         }
 
         // A comparison finds them equal, whatever their protection information is.
@@ -342,13 +343,13 @@ proptest! {
 
 #[test]
 fn what_a_command_must_not_ask_is_refused() {
-    let of = |protection| {
+    let format = |protection| {
         let metadata = Metadata { protection, ..Metadata::new(8) };
         BlockFormat { size: 512, metadata: Some(metadata) }
     };
     let tags = |prinfo, reference| Tags { prinfo, application: 1, mask: 0, reference };
     let refused = |protection, tags, purpose| {
-        let found = passage(of(protection), tags, purpose).map(|_| ());
+        let found = passage(format(protection), tags, purpose).map(|_| ());
         found.map_err(|failure| (failure.status as u16, failure.location))
     };
     let wrong = Err((0x181, 51));
@@ -377,10 +378,10 @@ fn a_wrong_bit_anywhere_in_a_sector_is_wrong_in_the_metadata() {
         for bit in 0..8 * 512 {
             let (byte, mask) = (bit / 8, 1 << (bit % 8));
             stored[512 + byte] ^= mask;
-            let mut seen = vec![0; bytes as usize];
-            passage.unpack(&stored, &mut [0; 512], &mut seen).unwrap();
-            seen[byte % bytes as usize] ^= mask;
-            assert_eq!(seen, written, "{bit}");
+            let mut unpacked = vec![0; bytes as usize];
+            passage.unpack(&stored, &mut [0; 512], &mut unpacked).unwrap();
+            unpacked[byte % bytes as usize] ^= mask;
+            assert_eq!(unpacked, written, "{bit}");
             stored[512 + byte] ^= mask;
         }
     }

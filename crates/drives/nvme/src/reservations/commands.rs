@@ -80,18 +80,18 @@ fn register(
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
     let host = host(io, command)?;
-    // Change Persist Through Power Loss State: cleared is what it is.
+    // Persist Through Power Loss is always off: no change, or clear.
     if !matches!(command.cdw10 >> 30, 0 | 2) {
         return Err(StatusCode::InvalidField.at(location::CDW10 + 3));
     }
     let [current, new] = keys::<2>(io, memory, command)?;
     let current = (command.cdw10 & IGNORE_KEY == 0).then_some(current);
-    let of = io.reservations.namespace_mut(command.nsid);
+    let reservation = io.reservations.namespace_mut(command.nsid);
     let mut notices = Vec::new();
     let changed = match command.cdw10 & 7 {
-        0 => of.register(host, new),
-        1 => of.unregister(host, current, &mut notices),
-        2 => of.replace(host, current, new),
+        0 => reservation.register(host, new),
+        1 => reservation.unregister(host, current, &mut notices),
+        2 => reservation.replace(host, current, new),
         _ => Err(StatusCode::InvalidField),
     };
     end(io, command.nsid, changed, notices)
@@ -109,13 +109,15 @@ fn acquire(
         return Err(StatusCode::InvalidField.at(location::CDW10));
     };
     let [current, preempted] = keys::<2>(io, memory, command)?;
-    let of = io.reservations.namespace_mut(command.nsid);
+    let reservation = io.reservations.namespace_mut(command.nsid);
     let mut notices = Vec::new();
     let mut gone = Vec::new();
     let action = command.cdw10 & 7;
     let changed = match action {
-        0 => of.acquire(host, current, kind),
-        1 | 2 => of.preempt(host, current, preempted, kind, &mut notices).map(|of| gone = of),
+        0 => reservation.acquire(host, current, kind),
+        1 | 2 => reservation
+            .preempt(host, current, preempted, kind, &mut notices)
+            .map(|hosts| gone = hosts),
         _ => Err(StatusCode::InvalidField),
     };
     if action == 2 {
@@ -137,11 +139,11 @@ fn release(
     }
     let [key] = keys::<1>(io, memory, command)?;
     let kind = Kind::parse((command.cdw10 >> 8) as u8);
-    let of = io.reservations.namespace_mut(command.nsid);
+    let reservation = io.reservations.namespace_mut(command.nsid);
     let mut notices = Vec::new();
     let changed = match command.cdw10 & 7 {
-        0 => of.release(host, key, kind, &mut notices),
-        1 => of.clear(host, key, &mut notices),
+        0 => reservation.release(host, key, kind, &mut notices),
+        1 => reservation.clear(host, key, &mut notices),
         _ => Err(StatusCode::InvalidField),
     };
     end(io, command.nsid, changed, notices)
@@ -163,17 +165,17 @@ fn report(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result
     if length > u64::from(io.config.max_transfer) {
         return Err(StatusCode::InvalidField.at(location::CDW10));
     }
-    let of = io.reservations.namespace_mut(command.nsid).clone();
-    let registrants = of.registrants();
+    let reservation = io.reservations.namespace_mut(command.nsid).clone();
+    let registrants = reservation.registrants();
     let mut data = vec![0; HEADER + ENTRY * registrants.len()];
-    data[..4].copy_from_slice(&of.generation.to_le_bytes());
-    data[4] = of.kind().map_or(0, |kind| kind as u8);
+    data[..4].copy_from_slice(&reservation.generation.to_le_bytes());
+    data[4] = reservation.kind().map_or(0, |kind| kind as u8);
     data[5..7].copy_from_slice(&(registrants.len() as u16).to_le_bytes());
     for (raw, registrant) in data[HEADER..].chunks_exact_mut(ENTRY).zip(registrants) {
         let controller = io.reservations.controllers_of(registrant.host).next();
         let controller = controller.map_or(NO_CONTROLLER, |controller| controller.0);
         raw[..2].copy_from_slice(&controller.to_le_bytes());
-        raw[2] = u8::from(of.is_holder(&registrant.host));
+        raw[2] = u8::from(reservation.is_holder(&registrant.host));
         raw[8..16].copy_from_slice(&registrant.key.to_le_bytes());
         raw[16..32].copy_from_slice(&registrant.host.identifier());
     }

@@ -102,7 +102,10 @@ impl NamespaceReservation {
     }
 
     fn key_of(&self, host: &HostId) -> Option<u64> {
-        self.registrants.iter().find(|of| of.host == *host).map(|of| of.key)
+        self.registrants
+            .iter()
+            .find(|registrant| registrant.host == *host)
+            .map(|registrant| registrant.key)
     }
 
     /// Checks that `host` is registered with `key`.
@@ -140,7 +143,7 @@ impl NamespaceReservation {
             None if self.key_of(&host).is_none() => return self.register(host, key),
             None => {}
         }
-        for registrant in self.registrants.iter_mut().filter(|of| of.host == host) {
+        for registrant in self.registrants.iter_mut().filter(|registrant| registrant.host == host) {
             registrant.key = key;
         }
         self.generation = self.generation.wrapping_add(1);
@@ -160,7 +163,7 @@ impl NamespaceReservation {
             None if self.key_of(&host).is_none() => return Err(StatusCode::ReservationConflict),
             None => {}
         }
-        self.registrants.retain(|of| of.host != host);
+        self.registrants.retain(|registrant| registrant.host != host);
         self.generation = self.generation.wrapping_add(1);
         let Some(held) = self.held else { return Ok(()) };
         let ends = match held.kind.is_all() {
@@ -183,8 +186,8 @@ impl NamespaceReservation {
 
     /// Notifies all registrants but `by`.
     fn tell(&self, by: HostId, notice: Notice, notices: &mut Vec<ToHost>) {
-        let others = self.registrants.iter().filter(|of| of.host != by);
-        notices.extend(others.map(|of| (of.host, notice)));
+        let others = self.registrants.iter().filter(|registrant| registrant.host != by);
+        notices.extend(others.map(|registrant| (registrant.host, notice)));
     }
 
     /// `host` takes the reservation (section 6.10, RACQA 0).
@@ -198,8 +201,8 @@ impl NamespaceReservation {
         Ok(())
     }
 
-    /// `host` takes registrations by `preempted` away, and the reservation if it was theirs (RACQA
-    /// 1 and 2). Returns the hosts that are registered no longer.
+    /// Preempts registrations by `preempted`, and the reservation if it was theirs, for `host`
+    /// (RACQA 1 and 2). Returns the hosts that are registered no longer.
     pub fn preempt(
         &mut self,
         host: HostId,
@@ -214,21 +217,27 @@ impl NamespaceReservation {
             return Err(StatusCode::InvalidField);
         }
         // Key 0 stands for all other registrants, where all of them hold it.
-        let goes = |of: &Registrant| (preempted == 0 || of.key == preempted) && of.host != host;
+        let goes = |registrant: &Registrant| {
+            (preempted == 0 || registrant.key == preempted) && registrant.host != host
+        };
         let holders_key = self.held.and_then(|held| self.key_of(&held.holder));
         let takes = match self.held {
             Some(_) if all => preempted == 0,
             Some(_) => holders_key == Some(preempted),
             None => false,
         };
-        let gone: Vec<HostId> =
-            self.registrants.iter().filter(|of| goes(of)).map(|of| of.host).collect();
+        let gone: Vec<HostId> = self
+            .registrants
+            .iter()
+            .filter(|registrant| goes(registrant))
+            .map(|registrant| registrant.host)
+            .collect();
         if gone.is_empty() && !takes {
             return Err(StatusCode::ReservationConflict);
         }
-        self.registrants.retain(|of| !gone.contains(&of.host));
+        self.registrants.retain(|registrant| !gone.contains(&registrant.host));
         self.generation = self.generation.wrapping_add(1);
-        notices.extend(gone.iter().map(|&of| (of, Notice::RegistrationPreempted)));
+        notices.extend(gone.iter().map(|&gone_host| (gone_host, Notice::RegistrationPreempted)));
         if takes {
             let before = self.held.replace(Held { kind, holder: host });
             if before.is_some_and(|before| before.kind != kind) {
@@ -310,37 +319,37 @@ impl Reservations {
 
     /// The controllers of a host.
     pub fn controllers_of(&self, host: HostId) -> impl Iterator<Item = ControllerId> + '_ {
-        let of = move |(index, of): (usize, &Option<HostId>)| {
-            (*of == Some(host)).then_some(ControllerId(index as u16))
+        let of_host = move |(index, registered): (usize, &Option<HostId>)| {
+            (*registered == Some(host)).then_some(ControllerId(index as u16))
         };
-        self.hosts.iter().enumerate().filter_map(of)
+        self.hosts.iter().enumerate().filter_map(of_host)
     }
 
     /// Returns whether a host is registered for any namespace.
     pub fn is_registered(&self, host: HostId) -> bool {
-        self.namespaces.iter().any(|of| of.key_of(&host).is_some())
+        self.namespaces.iter().any(|namespace| namespace.key_of(&host).is_some())
     }
 
     /// Takes all registrations of a host back; the notices to others, with their namespaces.
     pub fn unregister(&mut self, host: HostId) -> Vec<(u32, ToHost)> {
         let mut all = Vec::new();
-        for (nsid, of) in (1..).zip(&mut self.namespaces) {
+        for (nsid, namespace) in (1..).zip(&mut self.namespaces) {
             let mut notices = Vec::new();
             // A host that is not registered has nothing to take back.
-            let _ = of.unregister(host, None, &mut notices);
+            let _ = namespace.unregister(host, None, &mut notices);
             all.extend(notices.into_iter().map(|notice| (nsid, notice)));
         }
         all
     }
 
-    /// A namespace is deleted: nobody is registered any more.
+    /// Forgets the reservation and the registrants of a deleted namespace.
     pub fn forget(&mut self, nsid: u32) {
-        if let Some(of) = self.namespaces.get_mut((nsid as usize).wrapping_sub(1)) {
-            *of = NamespaceReservation::default();
+        if let Some(namespace) = self.namespaces.get_mut((nsid as usize).wrapping_sub(1)) {
+            *namespace = NamespaceReservation::default();
         }
     }
 
-    /// The reservation of a namespace, which there is, to change it.
+    /// Returns the reservation of an existing namespace, to change it.
     pub fn namespace_mut(&mut self, nsid: u32) -> &mut NamespaceReservation {
         let index = (nsid as usize).saturating_sub(1);
         if self.namespaces.len() <= index {
@@ -367,8 +376,9 @@ impl Reservations {
         let host = self.host_of(controller);
         let writes = !matches!(operation, Some(Operation::Read | Operation::Verify));
         let all = nsid == crate::command::ALL_NAMESPACES;
-        let mut concerned = self.namespaces.iter().zip(1u32..).filter(|(_, of)| all || *of == nsid);
-        match concerned.all(|(of, _)| of.admits(host.as_ref(), writes)) {
+        let mut concerned =
+            self.namespaces.iter().zip(1u32..).filter(|(_, number)| all || *number == nsid);
+        match concerned.all(|(namespace, _)| namespace.admits(host.as_ref(), writes)) {
             true => Ok(()),
             false => Err(StatusCode::ReservationConflict),
         }
@@ -397,68 +407,81 @@ mod tests {
             (6, [true, true, false, false]),
         ];
         for (number, [registrant_reads, registrant_writes, other_reads, other_writes]) in expected {
-            let mut of = NamespaceReservation::default();
-            of.register(ONE, 11).unwrap();
-            of.register(TWO, 22).unwrap();
-            of.acquire(ONE, 11, Kind::parse(number).unwrap()).unwrap();
-            let admits =
-                |host: &HostId| [of.admits(Some(host), false), of.admits(Some(host), true)];
+            let mut reservation = NamespaceReservation::default();
+            reservation.register(ONE, 11).unwrap();
+            reservation.register(TWO, 22).unwrap();
+            reservation.acquire(ONE, 11, Kind::parse(number).unwrap()).unwrap();
+            let admits = |host: &HostId| {
+                [reservation.admits(Some(host), false), reservation.admits(Some(host), true)]
+            };
             assert_eq!(admits(&ONE), [true, true], "type {number}: the holder");
             assert_eq!(admits(&TWO), [registrant_reads, registrant_writes], "type {number}");
             assert_eq!(admits(&THREE), [other_reads, other_writes], "type {number}: another");
-            assert_eq!(of.admits(None, true), other_writes, "type {number}: nobody");
+            assert_eq!(reservation.admits(None, true), other_writes, "type {number}: nobody");
         }
         assert_eq!((Kind::parse(0), Kind::parse(7)), (None, None));
     }
 
     #[test]
     fn a_holder_that_goes_ends_what_was_its_own() {
-        for (number, told) in [(1, 0), (3, 1), (5, 0)] {
-            let mut of = NamespaceReservation::default();
+        for (number, expected) in [(1, 0), (3, 1), (5, 0)] {
+            let mut reservation = NamespaceReservation::default();
             let mut notices = vec![];
-            of.register(ONE, 1).unwrap();
-            of.register(TWO, 2).unwrap();
-            of.acquire(ONE, 1, Kind::parse(number).unwrap()).unwrap();
+            reservation.register(ONE, 1).unwrap();
+            reservation.register(TWO, 2).unwrap();
+            reservation.acquire(ONE, 1, Kind::parse(number).unwrap()).unwrap();
             assert_eq!(
-                of.unregister(ONE, Some(9), &mut notices),
+                reservation.unregister(ONE, Some(9), &mut notices),
                 Err(StatusCode::ReservationConflict)
             );
-            of.unregister(ONE, Some(1), &mut notices).unwrap();
+            reservation.unregister(ONE, Some(1), &mut notices).unwrap();
             // A reservation for all registrants stays with the last of them.
-            assert_eq!(of.kind().is_some(), number == 5, "type {number}");
-            assert_eq!(notices.len(), told, "type {number}");
-            of.unregister(TWO, None, &mut notices).unwrap();
-            assert_eq!(of.kind(), None);
+            assert_eq!(reservation.kind().is_some(), number == 5, "type {number}");
+            assert_eq!(notices.len(), expected, "type {number}");
+            reservation.unregister(TWO, None, &mut notices).unwrap();
+            assert_eq!(reservation.kind(), None);
         }
     }
 
     #[test]
     fn preemption_takes_the_reservation_of_the_key() {
-        let mut of = NamespaceReservation::default();
+        let mut reservation = NamespaceReservation::default();
         let mut notices = vec![];
         for (host, key) in [(ONE, 1), (TWO, 2), (THREE, 3)] {
-            of.register(host, key).unwrap();
+            reservation.register(host, key).unwrap();
         }
-        of.acquire(ONE, 1, Kind::WriteExclusive).unwrap();
+        reservation.acquire(ONE, 1, Kind::WriteExclusive).unwrap();
         let conflict = Err(StatusCode::ReservationConflict);
-        assert_eq!(of.preempt(TWO, 2, 77, Kind::WriteExclusive, &mut notices), conflict);
+        assert_eq!(reservation.preempt(TWO, 2, 77, Kind::WriteExclusive, &mut notices), conflict);
         let field = Err(StatusCode::InvalidField);
-        assert_eq!(of.preempt(TWO, 2, 0, Kind::WriteExclusive, &mut notices), field);
+        assert_eq!(reservation.preempt(TWO, 2, 0, Kind::WriteExclusive, &mut notices), field);
         // A registrant that is no holder: the reservation stays.
-        assert_eq!(of.preempt(TWO, 2, 3, Kind::ExclusiveAccess, &mut notices), Ok(vec![THREE]));
-        assert!(of.is_holder(&ONE));
-        assert_eq!(of.preempt(TWO, 2, 1, Kind::ExclusiveAccess, &mut notices), Ok(vec![ONE]));
-        assert!(of.is_holder(&TWO));
-        assert_eq!(of.kind(), Some(Kind::ExclusiveAccess));
+        assert_eq!(
+            reservation.preempt(TWO, 2, 3, Kind::ExclusiveAccess, &mut notices),
+            Ok(vec![THREE])
+        );
+        assert!(reservation.is_holder(&ONE));
+        assert_eq!(
+            reservation.preempt(TWO, 2, 1, Kind::ExclusiveAccess, &mut notices),
+            Ok(vec![ONE])
+        );
+        assert!(reservation.is_holder(&TWO));
+        assert_eq!(reservation.kind(), Some(Kind::ExclusiveAccess));
         let preempted = |host| (host, Notice::RegistrationPreempted);
         assert_eq!(notices, [preempted(THREE), preempted(ONE)]);
         // All registrants hold it: key 0 stands for the others.
-        of.release(TWO, 2, Some(Kind::ExclusiveAccess), &mut notices).unwrap();
-        of.register(ONE, 1).unwrap();
-        of.acquire(ONE, 1, Kind::WriteExclusiveAll).unwrap();
-        assert!(of.is_holder(&TWO));
-        assert_eq!(of.preempt(TWO, 2, 0, Kind::WriteExclusive, &mut notices), Ok(vec![ONE]));
-        assert_eq!((of.kind(), of.is_holder(&TWO)), (Some(Kind::WriteExclusive), true));
+        reservation.release(TWO, 2, Some(Kind::ExclusiveAccess), &mut notices).unwrap();
+        reservation.register(ONE, 1).unwrap();
+        reservation.acquire(ONE, 1, Kind::WriteExclusiveAll).unwrap();
+        assert!(reservation.is_holder(&TWO));
+        assert_eq!(
+            reservation.preempt(TWO, 2, 0, Kind::WriteExclusive, &mut notices),
+            Ok(vec![ONE])
+        );
+        assert_eq!(
+            (reservation.kind(), reservation.is_holder(&TWO)),
+            (Some(Kind::WriteExclusive), true)
+        );
     }
 
     proptest! {
@@ -468,26 +491,26 @@ mod tests {
             (0u8..6, 0usize..3, 0u64..4, 0u64..4, 1u8..7), 0..60))
         {
             let hosts = [ONE, TWO, THREE];
-            let mut of = NamespaceReservation::default();
+            let mut reservation = NamespaceReservation::default();
             let mut notices = vec![];
-            for (what, host, key, other, number) in steps {
+            for (action, host, key, other, number) in steps {
                 let (host, kind) = (hosts[host], Kind::parse(number).unwrap());
-                let generation = of.generation;
-                let before = of.registrants.clone();
-                let _ = match what {
-                    0 => of.register(host, key),
-                    1 => of.replace(host, (other > 0).then_some(other), key),
-                    2 => of.unregister(host, (other > 0).then_some(other), &mut notices),
-                    3 => of.acquire(host, key, kind),
-                    4 => of.preempt(host, key, other, kind, &mut notices).map(|_| ()),
-                    _ if number < 6 => of.release(host, key, Some(kind), &mut notices),
-                    _ => of.clear(host, key, &mut notices),
+                let generation = reservation.generation;
+                let before = reservation.registrants.clone();
+                let _ = match action {
+                    0 => reservation.register(host, key),
+                    1 => reservation.replace(host, (other > 0).then_some(other), key),
+                    2 => reservation.unregister(host, (other > 0).then_some(other), &mut notices),
+                    3 => reservation.acquire(host, key, kind),
+                    4 => reservation.preempt(host, key, other, kind, &mut notices).map(|_| ()),
+                    _ if number < 6 => reservation.release(host, key, Some(kind), &mut notices),
+                    _ => reservation.clear(host, key, &mut notices),
                 };
-                prop_assert!(before == of.registrants || generation != of.generation);
-                match of.held {
-                    Some(held) if held.kind.is_all() => prop_assert!(!of.registrants.is_empty()),
-                    Some(held) => prop_assert!(of.key_of(&held.holder).is_some()),
-                    None => prop_assert!(of.admits(None, true)),
+                prop_assert!(before == reservation.registrants || generation != reservation.generation);
+                match reservation.held {
+                    Some(held) if held.kind.is_all() => prop_assert!(!reservation.registrants.is_empty()),
+                    Some(held) => prop_assert!(reservation.key_of(&held.holder).is_some()),
+                    None => prop_assert!(reservation.admits(None, true)),
                 }
             }
         }

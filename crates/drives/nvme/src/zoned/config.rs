@@ -75,8 +75,8 @@ impl Zones {
 
     /// Returns whether these are the same zones, whatever was left to a default.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let said = |zones: &Self| Self { capacity: Some(zones.capacity()), ..zones.clone() };
-        said(self) == said(other)
+        let explicit = |zones: &Self| Self { capacity: Some(zones.capacity()), ..zones.clone() };
+        explicit(self) == explicit(other)
     }
 }
 

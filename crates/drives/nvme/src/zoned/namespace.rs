@@ -87,15 +87,15 @@ impl ZonedNamespace {
 /// Clears blocks not written since their zone's reset: they read as zeroes, whatever the medium
 /// does with data that it may forget.
 fn clear_unwritten(set: &ZoneSet, lba: u64, block: usize, data: &mut [u8]) {
-    let (mut at, mut left) = (lba, data);
-    while left.len() >= block {
-        let (run, has_data) = set.run(at, (left.len() / block) as u64);
-        let (part, rest) = left.split_at_mut(run as usize * block);
+    let (mut at, mut unchecked) = (lba, data);
+    while unchecked.len() >= block {
+        let (run, has_data) = set.run(at, (unchecked.len() / block) as u64);
+        let (part, rest) = unchecked.split_at_mut(run as usize * block);
         if !has_data {
             part.fill(0);
         }
         at += run;
-        left = rest;
+        unchecked = rest;
     }
 }
 

@@ -250,7 +250,7 @@ impl ZoneSet {
         }
     }
 
-    /// Opens a zone for which there are resources.
+    /// Opens a zone for which resources are free, or can be freed.
     fn open(&mut self, index: usize, state: ZoneState) {
         if self.open >= self.max_open && !self.zones[index].state.is_open() {
             if let Some(&longest) = self.implicit.front() {

@@ -15,11 +15,11 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns whether a drive offers it that has, or is reached by, these.
-    pub fn is_offered(&self, of: &[&str]) -> bool {
+    /// Returns whether a drive with these properties and transports offers it.
+    pub fn is_offered(&self, properties: &[&str]) -> bool {
         self.here.iter().any(|place| match place.strip_prefix("not ") {
-            Some(without) => !of.contains(&without),
-            None => place == "yes" || of.contains(&place.as_str()),
+            Some(without) => !properties.contains(&without),
+            None => place == "yes" || properties.contains(&place.as_str()),
         })
     }
 }
@@ -52,8 +52,8 @@ pub fn table(heading: &str) -> BTreeMap<u8, Row> {
             "groups",
             "sets",
         ];
-        let of = |place: &String| place.trim_start_matches("not ").to_owned();
-        assert!(here.iter().map(of).all(|place| known.contains(&place.as_str())), "{line}");
+        let unnegated = |place: &String| place.trim_start_matches("not ").to_owned();
+        assert!(here.iter().map(unnegated).all(|place| known.contains(&place.as_str())), "{line}");
         let qemu = match qemu {
             "yes" => true,
             "no" => false,

@@ -15,7 +15,7 @@ pub(crate) struct UpdatePlan {
     covered: Vec<(u64, Option<Vec<u8>>)>,
 }
 
-/// Writes between which there is no order.
+/// Writes without an order between them.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) writes: Vec<Write>,

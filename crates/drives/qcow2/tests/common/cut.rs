@@ -29,7 +29,7 @@ pub struct Seen {
 pub struct Run {
     pub base: Vec<u8>,
     pub history: History,
-    pub seen: Vec<Seen>,
+    pub commands: Vec<Seen>,
     pub settings: Settings,
     pub size: usize,
     pub end: Nanos,
@@ -56,8 +56,8 @@ pub fn run(path: &Path, seed: u64, settings: Settings, count: usize) -> Run {
     let (tap, history) = tap(Box::new(drive));
     let image = opening.open(Box::new(tap), settings).unwrap();
     let size = image.properties().capacity as usize;
-    let (history, seen, end) = work(image, history, seed, count);
-    Run { base, history, seen, settings, size, end, place: 0 }
+    let (history, commands, end) = work(image, history, seed, count);
+    Run { base, history, commands, settings, size, end, place: 0 }
 }
 
 /// The same, on a drive with a scheduler, where the image lies `place` bytes behind the drive's
@@ -95,8 +95,8 @@ pub fn run_on_shared(
     shared.start(0);
     let image = opening.open(Box::new(disk.covering()), settings).unwrap();
     let size = image.properties().capacity as usize;
-    let (history, seen, end) = work(image, history, seed, count);
-    Run { base, history, seen, settings, size, end, place }
+    let (history, commands, end) = work(image, history, seed, count);
+    Run { base, history, commands, settings, size, end, place }
 }
 
 fn work(
@@ -108,7 +108,7 @@ fn work(
     let size = image.properties().capacity as usize;
     let mut driver = Driver::new(image);
     let mut random = random(seed);
-    let mut seen: Vec<Seen> = Vec::new();
+    let mut commands: Vec<Seen> = Vec::new();
     let mut in_flight: Vec<(u32, usize)> = Vec::new();
     // A few busy places, so that clusters are written, freed and written again.
     let places: Vec<u64> = (0..6).map(|_| random.next_u64() % (size as u64 / 2)).collect();
@@ -130,8 +130,9 @@ fn work(
             command.offset < other.offset + other.length
                 && other.offset < command.offset + command.length
         };
-        while in_flight.len() >= 4 || in_flight.iter().any(|(_, i)| overlaps(&seen[*i].command)) {
-            finish_first(&mut driver, &mut in_flight, &mut seen);
+        while in_flight.len() >= 4 || in_flight.iter().any(|(_, i)| overlaps(&commands[*i].command))
+        {
+            finish_first(&mut driver, &mut in_flight, &mut commands);
         }
         let data = match operation {
             Operation::Write => {
@@ -141,14 +142,14 @@ fn work(
             }
             _ => vec![],
         };
-        seen.push(Seen { command, submit: driver.now, end: None });
+        commands.push(Seen { command, submit: driver.now, end: None });
         in_flight.push((driver.submit(command, data), index));
         if random.next_u64().is_multiple_of(2) {
-            finish_first(&mut driver, &mut in_flight, &mut seen);
+            finish_first(&mut driver, &mut in_flight, &mut commands);
         }
     }
     while !in_flight.is_empty() {
-        finish_first(&mut driver, &mut in_flight, &mut seen);
+        finish_first(&mut driver, &mut in_flight, &mut commands);
     }
     // Its remaining work; others may never end.
     let quiet = driver.now + 5_000_000;
@@ -156,18 +157,18 @@ fn work(
     let end = driver.now;
     driver.layer.abandon();
     let history = history.lock().unwrap().clone();
-    (history, seen, end)
+    (history, commands, end)
 }
 
 fn finish_first(
     driver: &mut Driver<stasis_qcow2::Image>,
     in_flight: &mut Vec<(u32, usize)>,
-    seen: &mut [Seen],
+    commands: &mut [Seen],
 ) {
     let (tag, index) = in_flight.remove(0);
     let done = driver.wait(tag);
     assert_eq!(done.status, Status::Ok);
-    seen[index].end = Some(done.at);
+    commands[index].end = Some(done.at);
 }
 
 /// The disk of the image at `path`, read through the image layer.
@@ -207,7 +208,7 @@ impl Run {
     fn check_promise(&self, at: Nanos, found: &[u8]) -> Result<(), String> {
         let changes = |sector: usize| {
             let offset = (sector * SECTOR) as u64;
-            self.seen.iter().enumerate().filter(move |(_, one)| {
+            self.commands.iter().enumerate().filter(move |(_, one)| {
                 let Command { offset: from, length, .. } = one.command;
                 one.submit <= at && from <= offset && offset < from + length
             })
@@ -232,7 +233,7 @@ impl Run {
                             "at {at}: sector {sector} holds what nobody wrote there"
                         ));
                     }
-                    let submit = self.seen[index - 1].submit;
+                    let submit = self.commands[index - 1].submit;
                     newest_submit = newest_submit.max(Some(submit));
                     Some(index - 1)
                 }
@@ -240,7 +241,8 @@ impl Run {
             holds.push(index);
         }
         // The flushes that must have counted.
-        let flushes = || self.seen.iter().filter(|one| one.command.operation == Operation::Flush);
+        let flushes =
+            || self.commands.iter().filter(|one| one.command.operation == Operation::Flush);
         let ordered = self.settings.durability == Durability::Ordered;
         let lag = if ordered { self.settings.max_lag } else { 0 };
         let mut required = None::<Nanos>;
@@ -253,7 +255,7 @@ impl Run {
                 required = required.max(Some(flush.submit));
             }
         }
-        for fua in self.seen.iter().filter(|one| one.command.fua && ended(one)) {
+        for fua in self.commands.iter().filter(|one| one.command.fua && ended(one)) {
             if ordered {
                 // A durable write's flush covers the same as any flush.
                 required = required.max(Some(fua.submit));

@@ -206,9 +206,9 @@ pub fn random(seed: u64) -> Xoshiro256PlusPlus {
 }
 
 /// Compares without printing megabytes.
-pub fn assert_same(found: &[u8], expected: &[u8], what: &str) {
-    assert_eq!(found.len(), expected.len(), "{what}: length");
+pub fn assert_same(found: &[u8], expected: &[u8], subject: &str) {
+    assert_eq!(found.len(), expected.len(), "{subject}: length");
     if let Some(at) = found.iter().zip(expected).position(|(a, b)| a != b) {
-        panic!("{what}: differs at {at:#x}: {:#x}, not {:#x}", found[at], expected[at]);
+        panic!("{subject}: differs at {at:#x}: {:#x}, not {:#x}", found[at], expected[at]);
     }
 }

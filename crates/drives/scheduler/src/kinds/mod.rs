@@ -78,7 +78,7 @@ pub trait Parameters:
 /// A key, and the fault of its value.
 pub type Problem = (&'static str, String);
 
-/// Whether a duration (ns) is more than nothing.
+/// Checks that a duration (ns) is not zero.
 ///
 /// # Errors
 /// [`Problem`] with the key.
@@ -89,7 +89,7 @@ pub(crate) fn lasts(key: &'static str, duration: Nanos) -> Result<(), Problem> {
     }
 }
 
-/// Whether a number is from 1 to `most`.
+/// Checks that a number is from 1 to `most`.
 ///
 /// # Errors
 /// [`Problem`] with the key.

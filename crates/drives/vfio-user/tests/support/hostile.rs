@@ -47,17 +47,17 @@ impl Doorbells for Page {
         into.copy_from_slice(&page[..into.len()]);
     }
 
-    fn differ(&self, seen: &[u32]) -> bool {
-        self.0.borrow()[..seen.len()] != *seen
+    fn differ(&self, known: &[u32]) -> bool {
+        self.0.borrow()[..known.len()] != *known
     }
 
     fn write(&self, index: usize, value: u32) {
         self.0.borrow_mut()[index] = value;
     }
 
-    fn clear(&self, index: usize, seen: u32) {
+    fn clear(&self, index: usize, expected: u32) {
         let word = &mut self.0.borrow_mut()[index];
-        if *word == seen {
+        if *word == expected {
             *word = 0;
         }
     }
@@ -299,9 +299,9 @@ fn serves(client: Client) {
         client.send(&write(0, DOORBELLS, &[1, 0, 0, 0]), usize::MAX, 0);
         client.turn();
     }
-    let mut said = [0; 5];
-    client.ram.read(0x2004, &mut said).expect("in memory");
-    assert_eq!(&said, b"H    ", "the serial number");
+    let mut serial = [0; 5];
+    client.ram.read(0x2004, &mut serial).expect("in memory");
+    assert_eq!(&serial, b"H    ", "the serial number");
     let mut status = [0; 2];
     client.ram.read(0x100e, &mut status).expect("in memory");
     assert_eq!(status, [1, 0], "phase, and success");

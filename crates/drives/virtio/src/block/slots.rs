@@ -50,7 +50,7 @@ impl PendingRequest for Slot {
 struct Group {
     /// `None` if nobody waits for it any more.
     chain: Option<ChainId>,
-    left: u32,
+    pending: u32,
     failed: bool,
 }
 
@@ -62,9 +62,9 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Makes a chain that `left` requests belong to, at least one.
-    pub fn insert_group(&mut self, chain: ChainId, left: u32) -> usize {
-        let group = Group { chain: Some(chain), left, failed: false };
+    /// Makes a chain that `pending` requests belong to, at least one.
+    pub fn insert_group(&mut self, chain: ChainId, pending: u32) -> usize {
+        let group = Group { chain: Some(chain), pending, failed: false };
         self.groups.insert(group)
     }
 
@@ -73,8 +73,8 @@ impl Slots {
     pub fn part_done(&mut self, index: usize, failed: bool) -> Option<(ChainId, bool)> {
         let group = self.groups.get_mut(index)?;
         group.failed |= failed;
-        group.left -= 1;
-        if group.left > 0 {
+        group.pending -= 1;
+        if group.pending > 0 {
             return None;
         }
         let (chain, failed) = (group.chain.take(), group.failed);

@@ -120,7 +120,7 @@ pub struct Queue {
     chains: Vec<Vec<u16>>,
     /// Entries made available, and the part of them announced to the device.
     pub available: u16,
-    told: u16,
+    notified: u16,
     used: u16,
 }
 
@@ -216,7 +216,7 @@ impl Driver {
             free: (0..size).rev().collect(),
             chains: vec![Vec::new(); size.into()],
             available: 0,
-            told: 0,
+            notified: 0,
             used: 0,
         });
     }
@@ -352,8 +352,8 @@ impl Driver {
     pub fn kick(&mut self, queue: u16) -> bool {
         let events = self.has(feature::EVENT_IDX);
         let entry = &mut self.queues[usize::from(queue)];
-        let (old, new) = (entry.told, entry.available);
-        entry.told = new;
+        let (old, new) = (entry.notified, entry.available);
+        entry.notified = new;
         let used = entry.base + USED;
         let wants = if events {
             let event = self.ram.get16(used + 4 + 8 * u64::from(entry.size));

@@ -56,8 +56,8 @@ pub struct Files {
     ranks: Option<Ranks>,
     states: Vec<State>,
     present: Option<usize>,
-    /// I/Os that the present one still gets.
-    left: u64,
+    /// I/Os that are still due to the present file.
+    remaining: u64,
     next: usize,
     open: usize,
     open_max: usize,
@@ -65,7 +65,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// `count` files, of which `openfiles` are open at a time, or all if that is 0.
+    /// Makes `count` files, of which `openfiles` are open at a time, or all if that is 0.
     pub fn new(service: &Service, openfiles: u32, count: usize, seed: u64) -> Self {
         let ranks = match service {
             Service::Ranked(distribution) => {
@@ -78,7 +78,7 @@ impl Files {
             ranks,
             states: vec![State::default(); count],
             present: None,
-            left: 0,
+            remaining: 0,
             next: 0,
             open: 0,
             open_max: match openfiles as usize {
@@ -120,8 +120,8 @@ impl Files {
                 if self.service == Service::Sequential {
                     return Choice::File(present);
                 }
-                if self.left > 0 {
-                    self.left -= 1;
+                if self.remaining > 0 {
+                    self.remaining -= 1;
                     return Choice::File(present);
                 }
             }
@@ -132,7 +132,7 @@ impl Files {
         };
         if let Choice::File(file) = choice {
             self.present = Some(file);
-            self.left = match self.service {
+            self.remaining = match self.service {
                 Service::RoundRobin(ios) | Service::Random(ios) => ios.saturating_sub(1),
                 Service::Sequential | Service::Ranked(_) => 0,
             };

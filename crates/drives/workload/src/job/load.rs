@@ -249,11 +249,11 @@ impl Workload for Load {
     }
 
     fn fraction(&self, now: Nanos) -> Option<f64> {
-        let of = |(thread, place): (&Thread, &Place)| match place.state {
+        let done = |(thread, place): (&Thread, &Place)| match place.state {
             State::Ended => 1.0,
             _ => thread.fraction(now),
         };
-        let sum: f64 = self.threads.iter().zip(&self.places).map(of).sum();
+        let sum: f64 = self.threads.iter().zip(&self.places).map(done).sum();
         Some(sum / self.threads.len() as f64)
     }
 }

@@ -155,7 +155,7 @@ pub struct Offsets {
     rules: Rules,
     files: Vec<File>,
     /// I/Os until the next random offset.
-    left: u64,
+    until_random: u64,
     /// Bytes done in the present zone.
     zone_bytes: u64,
     /// Random numbers of the lengths of writes and of trims, where a write is as long as the trim
@@ -164,8 +164,8 @@ pub struct Offsets {
 }
 
 impl Offsets {
-    /// Of a job in its files. Whatever `renews`, a map begins anew at its end in a job that is
-    /// based on time.
+    /// Makes the offsets of a job in its files. Whatever `renews`, a map begins anew at its end in
+    /// a job that is based on time.
     ///
     /// # Errors
     /// If a map has too many blocks.
@@ -209,7 +209,7 @@ impl Offsets {
         }
         let pairs = job.direction == Direction::TrimWrite && !job.random;
         let lengths = pairs.then(|| [Random::new(seed), Random::new(seed)]);
-        Ok(Self { rules, files, left: 1, zone_bytes: 0, lengths })
+        Ok(Self { rules, files, until_random: 1, zone_bytes: 0, lengths })
     }
 
     /// A pass begins.
@@ -247,13 +247,13 @@ impl Offsets {
     // The way of every I/O has one caller: a call less.
     #[inline(always)]
     pub fn next(&mut self, file: usize, d: usize, random: &mut Random) -> Option<(u64, u64)> {
-        let Self { rules, files, left, zone_bytes, lengths } = self;
+        let Self { rules, files, until_random, zone_bytes, lengths } = self;
         let file = &mut files[file];
         if let Some(zones) = &rules.zones {
             rules.zone(zones, file, d, zone_bytes);
         }
-        let hit = *left <= 1;
-        *left = if hit { rules.every } else { *left - 1 };
+        let hit = *until_random <= 1;
+        *until_random = if hit { rules.every } else { *until_random - 1 };
         let follows = rules.follows_trims && d == 1;
         let is_random = file.generator.is_some();
         // Only random offsets that have a map count in it.
@@ -323,18 +323,18 @@ impl Rules {
             return Ok(None);
         }
         let used = job.used();
-        let least = self.each.map(|of| of.bounds.0);
+        let least = self.each.map(|range| range.bounds.0);
         let aligned = job.ba.iter().any(|align| *align > 0);
         let count = used.iter().map(|&d| self.last_block(d, region)).max().unwrap_or(1).max(1);
         // As in fio, offsets of another alignment have no map.
-        let once = !(job.norandommap || aligned && self.each.map(|of| of.align) != least);
+        let once = !(job.norandommap || aligned && self.each.map(|range| range.align) != least);
         let bounds = self.each[used[0]].bounds;
         let one_size = bounds.0 == bounds.1
             && !job.bs_is_seq_rand
             && used
                 .iter()
                 .map(|&d| self.each[d])
-                .all(|of| of.bounds == bounds && of.align == bounds.0);
+                .all(|range| range.bounds == bounds && range.align == bounds.0);
         Ok(Some(match &job.distribution {
             Distribution::Uniform if job.lfsr || (once && one_size) => {
                 Generator::EachOnce(EachOnce::new(count, seed))
@@ -550,12 +550,12 @@ mod tests {
     #[test]
     fn zipf_follows_its_law() {
         for theta in [0.5, 1.0, 1.2] {
-            let mut seen = counts(&random(Distribution::Zipf(theta), false), 400_000);
-            seen.sort_unstable_by(|a, b| b.cmp(a));
+            let mut hits = counts(&random(Distribution::Zipf(theta), false), 400_000);
+            hits.sort_unstable_by(|a, b| b.cmp(a));
             let zeta: f64 = (1..=1024).map(|k| f64::from(k).powf(-theta)).sum();
             for (k, tolerance) in [(1, 0.03), (2, 0.03), (10, 0.06)] {
                 let expected = 400_000.0 * f64::from(k).powf(-theta) / zeta;
-                let found = seen[k as usize - 1] as f64;
+                let found = hits[k as usize - 1] as f64;
                 assert!(
                     (found / expected - 1.0).abs() < tolerance,
                     "{theta} {k}: {found} {expected}"
@@ -566,17 +566,17 @@ mod tests {
 
     #[test]
     fn pareto_of_a_fifth_gives_four_fifths() {
-        let mut seen = counts(&random(Distribution::Pareto(0.2), false), 200_000);
-        seen.sort_unstable_by(|a, b| b.cmp(a));
-        let top: u64 = seen[..205].iter().sum();
+        let mut hits = counts(&random(Distribution::Pareto(0.2), false), 200_000);
+        hits.sort_unstable_by(|a, b| b.cmp(a));
+        let top: u64 = hits[..205].iter().sum();
         assert!((top as f64 / 200_000.0 - 0.8).abs() < 0.02, "{top}");
     }
 
     #[test]
     fn zones_get_their_shares() {
         let zones = zones("60/10:30/20:10/70").unwrap();
-        let seen = counts(&random(Distribution::Zoned(zones), false), 100_000);
-        let share = |from: usize, to: usize| seen[from..to].iter().sum::<u64>() as f64 / 1e5;
+        let hits = counts(&random(Distribution::Zoned(zones), false), 100_000);
+        let share = |from: usize, to: usize| hits[from..to].iter().sum::<u64>() as f64 / 1e5;
         assert!((share(0, 102) - 0.6).abs() < 0.01);
         assert!((share(102, 306) - 0.3).abs() < 0.01);
     }
@@ -595,20 +595,20 @@ mod tests {
         };
         let mut offsets = Offsets::new(&job, &[REGION], false, 3).unwrap();
         let mut random = Random::new(1);
-        let mut seen = vec![0; 1000];
+        let mut hits = vec![0; 1000];
         while let Some((offset, length)) = offsets.next(0, 0, &mut random) {
             let first = ((offset - REGION.offset) / 4096) as usize;
-            seen[first..first + (length / 4096) as usize].iter_mut().for_each(|n| *n += 1);
+            hits[first..first + (length / 4096) as usize].iter_mut().for_each(|n| *n += 1);
         }
-        assert!(seen.iter().all(|&n| n == 1));
+        assert!(hits.iter().all(|&n| n == 1));
     }
 
     #[test]
     fn normal_ranks_are_bell_shaped() {
         // The mean of twelve uniform numbers deviates by a twelfth of their range: 68 % within.
-        let mut seen = counts(&random(Distribution::Normal(0.0), false), 100_000);
-        seen.sort_unstable_by(|a, b| b.cmp(a));
-        let top: u64 = seen[..171].iter().sum();
+        let mut hits = counts(&random(Distribution::Normal(0.0), false), 100_000);
+        hits.sort_unstable_by(|a, b| b.cmp(a));
+        let top: u64 = hits[..171].iter().sum();
         assert!((top as f64 / 1e5 - 0.683).abs() < 0.02, "{top}");
     }
 

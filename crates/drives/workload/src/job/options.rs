@@ -175,12 +175,12 @@ fn with_value(job: &mut Job, key: Key, value: &str, units: Units) -> Result<(), 
         Key::RandSeed => job.randseed = number()?,
         Key::WaitFor => job.wait_for = Some(value.to_owned()),
         Key::ExitWhat => {
-            let what = [
+            let choices = [
                 ("group", ExitWhat::Group),
                 ("stonewall", ExitWhat::Begun),
                 ("all", ExitWhat::All),
             ];
-            job.exit_what = choice(value, &what)?;
+            job.exit_what = choice(value, &choices)?;
         }
         Key::ExitOnIoDone => job.exit_on_io_done = boolean(value)?,
         Key::CreateOnly => job.create_only = boolean(value)?,
@@ -455,13 +455,13 @@ pub(super) enum Blocks {
 }
 
 impl Blocks {
-    /// The least and the greatest.
+    /// Returns the least and the greatest.
     pub fn bounds(&self) -> (u64, u64) {
         match self {
             Self::Range(least, most) => (*least, *most),
             Self::Split(split) => {
-                let of = |bound: Option<u64>| bound.unwrap_or(1);
-                (of(split.all().min()), of(split.all().max()))
+                let or_one = |bound: Option<u64>| bound.unwrap_or(1);
+                (or_one(split.all().min()), or_one(split.all().max()))
             }
         }
     }

@@ -98,8 +98,8 @@ pub struct Pauses {
     by_issue: bool,
     last: u64,
     last_time: Nanos,
-    /// True if the last I/O was looked at.
-    seen: bool,
+    /// True if [`Pauses::look`] has taken the last I/O into account.
+    checked: bool,
     /// A pause comes once nothing is in flight: the count and the time that led to it.
     due: Option<(u64, Nanos)>,
     until: Nanos,
@@ -130,7 +130,7 @@ impl Pauses {
             by_issue: job.thinktime_issues,
             last: 0,
             last_time: 0,
-            seen: true,
+            checked: true,
             due: None,
             until: 0,
         }
@@ -141,9 +141,9 @@ impl Pauses {
         self.last_time = start;
     }
 
-    /// An I/O is issued.
+    /// Notes that an I/O is issued.
     pub fn issue(&mut self) {
-        self.seen = self.length == 0;
+        self.checked = self.length == 0;
     }
 
     /// Decides at `now`, from the counts of I/Os issued and completed, and whether any is in
@@ -154,8 +154,8 @@ impl Pauses {
         (issued, completed): (u64, u64),
         in_flight: bool,
     ) -> Pausing {
-        if !self.seen {
-            self.seen = true;
+        if !self.checked {
+            self.checked = true;
             let count = if self.by_issue { issued } else { completed };
             let by_time = self.time > 0
                 && now.saturating_sub(self.last_time) >= self.time.saturating_add(self.length);

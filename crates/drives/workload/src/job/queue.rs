@@ -177,7 +177,7 @@ mod tests {
     /// Places in use at each submission of `ios` I/Os, which complete one at a time once none can
     /// be submitted.
     fn levels(job: &Job, ios: u32) -> Vec<u32> {
-        let (mut queue, mut levels, mut left) = (Queue::new(job), Vec::new(), ios);
+        let (mut queue, mut levels, mut remaining) = (Queue::new(job), Vec::new(), ios);
         loop {
             match queue.turn() {
                 Turn::Submit => {
@@ -185,9 +185,9 @@ mod tests {
                     queue.submit().unwrap();
                 }
                 Turn::Wait => queue.complete(),
-                Turn::Free if left == 0 => return levels,
+                Turn::Free if remaining == 0 => return levels,
                 Turn::Free => {
-                    left -= 1;
+                    remaining -= 1;
                     queue.prepare(Command::flush());
                 }
             }

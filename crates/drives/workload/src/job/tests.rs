@@ -147,12 +147,12 @@ fn every_option_has_one_verdict() {
     for option in table::options() {
         for name in option.names {
             let text = format!("[a]\nsize=1m\n{name}=77777\n");
-            let told = parse(&text).map(|_| ()).map_err(|error| error.to_string());
+            let parsed = parse(&text).map(|_| ()).map_err(|error| error.to_string());
             match option.verdict {
-                table::Verdict::NoEffect(_) => assert_eq!(told, Ok(()), "{name}"),
+                table::Verdict::NoEffect(_) => assert_eq!(parsed, Ok(()), "{name}"),
                 table::Verdict::Refused(..) => {
-                    let told = told.unwrap_err();
-                    assert!(told.contains(&format!("{name}: fio has it, sim has not")), "{told}");
+                    let error = parsed.unwrap_err();
+                    assert!(error.contains(&format!("{name}: fio has it, sim has not")), "{error}");
                 }
                 table::Verdict::Simulated(..) => {}
             }

@@ -541,7 +541,7 @@ impl Thread {
         self.last == Some(Operation::Write) && (due(self.fsync) || due(self.fdatasync))
     }
 
-    /// What comes next: a file, a direction, and a place.
+    /// Draws the next I/O: a file, a direction, and a place.
     // The way of every I/O: a call and the copy of a command less.
     #[inline(always)]
     fn sample(&mut self, now: Nanos) -> Sample {

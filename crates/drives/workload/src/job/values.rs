@@ -102,7 +102,7 @@ pub fn digits(word: &str) -> Result<u64, String> {
 }
 
 /// The number and the unit of a word, the latter in small letters.
-fn split<'a>(word: &'a str, what: &str) -> Result<(&'a str, String), String> {
+fn split<'a>(word: &'a str, subject: &str) -> Result<(&'a str, String), String> {
     let word = word.trim();
     if word.starts_with('(') {
         return Err(format!(
@@ -127,7 +127,7 @@ fn split<'a>(word: &'a str, what: &str) -> Result<(&'a str, String), String> {
         ));
     }
     if number.is_empty() {
-        return Err(format!("`{word}` is no {what}"));
+        return Err(format!("`{word}` is no {subject}"));
     }
     Ok((number, unit.to_ascii_lowercase()))
 }
@@ -336,14 +336,14 @@ fn weighted<T: Copy>(parts: Vec<(T, Option<u64>)>, word: &str) -> Result<Weighte
     let Some(rest) = rest else {
         return Err(format!("`{word}`: the shares make {given}, but must make 100"));
     };
-    let mut left = open;
+    let mut unshared = open;
     let mut shared = rest;
     let filled = parts.into_iter().map(|(value, share)| match share {
         Some(share) => (share, value),
         None => {
-            let part = shared / left.max(1);
+            let part = shared / unshared.max(1);
             shared -= part;
-            left -= 1;
+            unshared -= 1;
             (part, value)
         }
     });

@@ -15,8 +15,8 @@ pub(super) struct Bytes {
 /// The bytes of a value by its seed, eight at a time; the last may be a part only.
 fn words(content: u64, length: u32) -> impl Iterator<Item = ([u8; 8], usize)> {
     (0..length.div_ceil(8)).map(move |index| {
-        let left = (length - index * 8).min(8) as usize;
-        (splitmix::nth(content, index.into()).to_le_bytes(), left)
+        let used = (length - index * 8).min(8) as usize;
+        (splitmix::nth(content, index.into()).to_le_bytes(), used)
     })
 }
 
@@ -33,14 +33,14 @@ impl Bytes {
         &mut self.segments[segment as usize].get_or_insert_with(empty)[at..]
     }
 
-    /// A value is written.
+    /// Writes a value to a place.
     pub fn write(&mut self, place: Place, content: u64) {
         if place.length == 0 {
             return;
         }
         let to = self.of(place.offset)[..place.length as usize].chunks_mut(8);
-        for (to, (word, left)) in to.zip(words(content, place.length)) {
-            to.copy_from_slice(&word[..left]);
+        for (to, (word, used)) in to.zip(words(content, place.length)) {
+            to.copy_from_slice(&word[..used]);
         }
     }
 
@@ -48,7 +48,7 @@ impl Bytes {
     pub fn matches(&mut self, place: Place, content: u64) -> bool {
         let bytes = &self.of(place.offset)[..place.length as usize];
         let mut pairs = bytes.chunks(8).zip(words(content, place.length));
-        pairs.all(|(bytes, (word, left))| bytes == &word[..left])
+        pairs.all(|(bytes, (word, used))| bytes == &word[..used])
     }
 
     /// Bytes are copied.

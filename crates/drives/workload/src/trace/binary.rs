@@ -189,11 +189,11 @@ impl Binary {
         self.event(&fields)
     }
 
-    /// A queued I/O or a completion, where they are read.
+    /// Returns a queued I/O or a completion, if these are read.
     fn other(&mut self, fields: &Fields, category: u32) -> Option<Entry> {
         let action = fields.action & ACTION;
-        let told = action == COMPLETE || action == QUEUE && self.action == ISSUE;
-        if !self.whole || !told || category & (NOTIFY | PASSTHROUGH) != 0 {
+        let is_event = action == COMPLETE || action == QUEUE && self.action == ISSUE;
+        if !self.whole || !is_event || category & (NOTIFY | PASSTHROUGH) != 0 {
             return None;
         }
         // An I/O of a drive that is not chosen is left out or an error.

@@ -141,7 +141,7 @@ impl<R: BufRead> Merged<R> {
         }
     }
 
-    /// Checks that there is an I/O, and that all are of one drive.
+    /// Checks for an I/O, and that all I/Os are of one drive.
     fn check(&self) -> Result<(), TraceError> {
         let parts = self.parts.iter().filter(|part| part.next.is_some());
         let mut drives = parts.filter_map(|part| Some((part, part.reader.drive()?)));

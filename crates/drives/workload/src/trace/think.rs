@@ -73,13 +73,13 @@ pub(super) struct ThinkTimes {
     ready: BTreeSet<(Nanos, u64, u32)>,
     waiting: usize,
     /// Number of completions in the trace.
-    seen: u64,
+    completions: u64,
     backwards: u64,
     late: u64,
 }
 
 impl ThinkTimes {
-    /// Think times are multiplied by `scale`.
+    /// Makes an empty graph of dependencies; think times are multiplied by `scale`.
     pub(super) fn new(scale: f64) -> Self {
         Self {
             scale,
@@ -95,7 +95,7 @@ impl ThinkTimes {
             waiters: BTreeMap::new(),
             ready: BTreeSet::new(),
             waiting: 0,
-            seen: 0,
+            completions: 0,
             backwards: 0,
             late: 0,
         }
@@ -106,9 +106,9 @@ impl ThinkTimes {
         self.waiting >= AHEAD
     }
 
-    /// Returns whether a completion was among what was read, or stands with an I/O.
+    /// Returns whether any completion has been read.
     pub(super) fn has_ends(&self) -> bool {
-        self.seen > 0 || !self.ends.is_empty()
+        self.completions > 0 || !self.ends.is_empty()
     }
 
     /// I/Os earlier in the trace than the one before them, and those that were read after the time
@@ -138,7 +138,7 @@ impl ThinkTimes {
 
     fn end(&mut self, number: u64, at: Nanos) {
         let Some(owner) = self.owners.remove(&number) else { return };
-        self.seen += 1;
+        self.completions += 1;
         let process = self.processes.entry(owner).or_default();
         process.last_end = if process.ended.is_empty() { at } else { process.last_end.max(at) };
         process.ended.push(number);

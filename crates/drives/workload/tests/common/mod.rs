@@ -81,8 +81,8 @@ pub fn in_fio_on_files(text: &str, distance: u64) -> BTreeMap<String, Vec<Access
     }
     std::fs::write(folder.path().join("job.fio"), &logged).unwrap();
     let output = fio(&["job.fio", "--output=report"], folder.path());
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{told}");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{errors}");
     let mut jobs = BTreeMap::new();
     for entry in std::fs::read_dir(folder.path()).unwrap() {
         let path = entry.unwrap().path();
@@ -100,7 +100,7 @@ pub fn in_fio_on_files(text: &str, distance: u64) -> BTreeMap<String, Vec<Access
 pub fn logged_io(line: &str, distance: u64) -> Option<Access> {
     let mut words = line.split(' ').skip(1);
     let number = words.next()?.rsplit('.').next()?.parse().unwrap_or(0u64);
-    let what = match words.next()? {
+    let kind = match words.next()? {
         "read" => 'r',
         "write" => 'w',
         "trim" => 't',
@@ -108,7 +108,7 @@ pub fn logged_io(line: &str, distance: u64) -> Option<Access> {
         _ => return None,
     };
     let place = words.next()?.parse::<u64>().ok()? + number * distance;
-    let access = (what, place, words.next()?.parse().ok()?);
+    let access = (kind, place, words.next()?.parse().ok()?);
     // A cpuio job logs a read of nothing.
     (access.2 > 0).then_some(access)
 }
@@ -132,13 +132,13 @@ pub fn each_io(
             }
             (next, _) => {
                 let Some(io) = load.take().map_err(|error| error.to_string())? else { continue };
-                let what = match io.command.operation {
+                let kind = match io.command.operation {
                     Operation::Read => 'r',
                     Operation::Write => 'w',
                     Operation::Discard => 't',
                     _ => 'f',
                 };
-                on(usize::from(io.thread), (what, io.command.offset, io.command.length));
+                on(usize::from(io.thread), (kind, io.command.offset, io.command.length));
                 flying.push_back((next.unwrap() + latency, io));
                 count += 1;
             }
@@ -168,8 +168,8 @@ pub fn same_shares(theirs: &Counts, ours: &Counts) -> bool {
     let total = |counts: &Counts| counts.values().sum::<u64>() as f64;
     let (n, m) = (total(theirs), total(ours));
     theirs.keys().chain(ours.keys()).all(|key| {
-        let of = |counts: &Counts, all| counts.get(key).copied().unwrap_or(0) as f64 / all;
-        let (p, q) = (of(theirs, n), of(ours, m));
+        let share_of = |counts: &Counts, all| counts.get(key).copied().unwrap_or(0) as f64 / all;
+        let (p, q) = (share_of(theirs, n), share_of(ours, m));
         let share = (p + q) / 2.0;
         // Five deviations of a difference of shares.
         (p - q).abs() <= 5.0 * (share * (1.0 - share) * (1.0 / n + 1.0 / m)).sqrt() + 2.0 / n
@@ -180,7 +180,7 @@ pub fn same_shares(theirs: &Counts, ours: &Counts) -> bool {
 pub fn differ(theirs: &[Access], ours: &[Access], agree: Agree) -> Option<String> {
     let count = |all: &[Access]| {
         let mut counts = Counts::new();
-        all.iter().for_each(|(what, _, length)| *counts.entry((*what, *length)).or_default() += 1);
+        all.iter().for_each(|(kind, _, length)| *counts.entry((*kind, *length)).or_default() += 1);
         counts
     };
     let bounds = |all: &[Access]| {

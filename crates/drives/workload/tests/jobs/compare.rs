@@ -35,8 +35,8 @@ pub fn differ(theirs: &[Logged], ours: &[Access], job: &PreparedJob) -> Option<S
     let theirs: Vec<Access> = theirs
         .iter()
         .map(|logged| {
-            let (what, place, length) = logged.io;
-            (what, place + if what == 'f' { 0 } else { logged.file * distance }, length)
+            let (difference, place, length) = logged.io;
+            (difference, place + if difference == 'f' { 0 } else { logged.file * distance }, length)
         })
         .collect();
     let lengths: BTreeSet<_> =
@@ -48,12 +48,12 @@ pub fn differ(theirs: &[Logged], ours: &[Access], job: &PreparedJob) -> Option<S
         ours.sort_unstable();
     }
     let in_order = !job.by_latency || !job.timed;
-    let what = match job.drawn {
+    let difference = match job.drawn {
         false if lengths.len() <= 2 && in_order => (theirs != ours).then(|| at(&theirs, &ours))?,
         _ => drawn(&theirs, &ours, job)?,
     };
     let head = |all: &[Access]| format!("{} {:?}", all.len(), &all[..all.len().min(8)]);
-    Some(format!("{what}\nfio: {}\nhere: {}", head(&theirs), head(&ours)))
+    Some(format!("{difference}\nfio: {}\nhere: {}", head(&theirs), head(&ours)))
 }
 
 /// The first place in which two sequences differ.
@@ -95,8 +95,8 @@ fn drawn(theirs: &[Access], ours: &[Access], job: &PreparedJob) -> Option<String
     if job.uniform && !job.several {
         parts.push(("places", &a.places, &b.places));
     }
-    if let Some((what, a, b)) = parts.into_iter().find(|(_, a, b)| !alike(a, b)) {
-        return Some(format!("{what}: fio {a:?}, here {b:?}"));
+    if let Some((aspect, a, b)) = parts.into_iter().find(|(_, a, b)| !alike(a, b)) {
+        return Some(format!("{aspect}: fio {a:?}, here {b:?}"));
     }
     // At the end of a pass fio's map gives the next free block, which may be the one behind.
     let part = |shares: &Shares| shares.behind as f64 / shares.total.max(1) as f64;
@@ -118,8 +118,8 @@ fn alike(theirs: &Counts, ours: &Counts) -> bool {
     let total = |counts: &Counts| (counts.values().sum::<u64>() as f64).max(1.0);
     let (n, m) = (total(theirs), total(ours));
     theirs.keys().chain(ours.keys()).all(|key| {
-        let of = |counts: &Counts, all| counts.get(key).copied().unwrap_or(0) as f64 / all;
-        let (p, q) = (of(theirs, n), of(ours, m));
+        let share_of = |counts: &Counts, all| counts.get(key).copied().unwrap_or(0) as f64 / all;
+        let (p, q) = (share_of(theirs, n), share_of(ours, m));
         let share = (p + q) / 2.0;
         // Five deviations of a difference of shares, and three I/Os.
         let spread = (share * (1.0 - share) * (1.0 / n + 1.0 / m)).sqrt();
@@ -152,20 +152,20 @@ impl Shares {
         // A range of a power of two is the same for both.
         let end = all.iter().map(|io| io.1 + io.2).max().unwrap_or(0);
         let range = end.next_power_of_two().max(PARTS);
-        for &(what, place, length) in all {
-            *shares.kinds.entry((what, length)).or_default() += 1;
-            if what == 'f' {
+        for &(kind, place, length) in all {
+            *shares.kinds.entry((kind, length)).or_default() += 1;
+            if kind == 'f' {
                 continue;
             }
             shares.total += 1;
             shares.bytes += length;
-            let before = last.insert(what, place + length);
+            let before = last.insert(kind, place + length);
             shares.behind += u64::from(before == Some(place));
             *shares
                 .repetitions
-                .entry((what, u64::from(!met.insert((what, place)))))
+                .entry((kind, u64::from(!met.insert((kind, place)))))
                 .or_default() += 1;
-            *shares.places.entry((what, place / (range / PARTS))).or_default() += 1;
+            *shares.places.entry((kind, place / (range / PARTS))).or_default() += 1;
         }
         shares.end = end;
         shares.distinct = met.len() as u64;

@@ -78,16 +78,16 @@ fn both(ours: &Prepared, theirs: &str) -> Outcome {
         }
         Err(peer::Failure::NotRun(message)) => return Outcome::NotRun(message + "\n" + &ours.text),
     };
-    let mut told = String::new();
+    let mut differences = String::new();
     for (thread, (ours_io, theirs_io)) in here.threads.iter().zip(&there).enumerate() {
         let job = &ours.jobs[here.job_of[thread]];
         if let Some(difference) = compare::differ(theirs_io, ours_io, job) {
-            let _ = writeln!(told, "thread {thread} ({}): {difference}", job.name);
+            let _ = writeln!(differences, "thread {thread} ({}): {difference}", job.name);
         }
     }
-    match told.is_empty() {
+    match differences.is_empty() {
         true => Outcome::Agrees,
-        false => Outcome::Differs(told + "\n" + &ours.text),
+        false => Outcome::Differs(differences + "\n" + &ours.text),
     }
 }
 
@@ -131,22 +131,22 @@ fn job_files_of_others_mean_the_same() {
     let mut differences = Vec::new();
     for path in files(&folder) {
         let shown = path.strip_prefix(&folder).unwrap_or(&path).display().to_string();
-        let (word, told) = match read(&path).map_or_else(Outcome::Refused, |text| run(&text)) {
+        let (word, details) = match read(&path).map_or_else(Outcome::Refused, |text| run(&text)) {
             Outcome::Agrees => ("agrees", String::new()),
-            Outcome::Differs(told) => ("differs", told),
-            Outcome::Refused(told) => ("refused", told),
-            Outcome::RefusedByFio(told) => ("refused by fio", told),
-            Outcome::NotRun(told) => ("not run", told),
+            Outcome::Differs(details) => ("differs", details),
+            Outcome::Refused(details) => ("refused", details),
+            Outcome::RefusedByFio(details) => ("refused by fio", details),
+            Outcome::NotRun(details) => ("not run", details),
         };
         *counts.entry(word).or_default() += 1;
-        let line = told.lines().next().unwrap_or_default();
+        let line = details.lines().next().unwrap_or_default();
         let _ = writeln!(report, "{word}\t{shown}\t{line}");
         println!("{word}: {shown} {line}");
         match word {
             "agrees" => {}
-            "differs" => differences.push(format!("== {shown}\n{told}")),
+            "differs" => differences.push(format!("== {shown}\n{details}")),
             _ => {
-                let all = reasons.entry((word, kind(&told))).or_insert((0, shown));
+                let all = reasons.entry((word, kind(&details))).or_insert((0, shown));
                 all.0 += 1;
             }
         }
@@ -186,7 +186,9 @@ fn a_difference_is_found() {
         let other = prepared.text.replace(from, to);
         assert_ne!(other, prepared.text);
         match both(&prepared, &other) {
-            Outcome::Differs(told) => assert!(told.contains(at), "{from}: {told}"),
+            Outcome::Differs(differences) => {
+                assert!(differences.contains(at), "{from}: {differences}")
+            }
             outcome => panic!("{from} for {to}: {outcome:?}"),
         }
     }

@@ -59,11 +59,12 @@ pub fn run(text: &str, prepared: &Prepared) -> Result<Vec<Vec<Logged>>, Failure>
         .current_dir(folder.path())
         .output()
         .expect("timeout");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned()
+    let output_text = String::from_utf8_lossy(&output.stderr).into_owned()
         + &String::from_utf8_lossy(&output.stdout);
-    let line = told.lines().find(|line| line.starts_with("fio: ")).or(told.lines().next());
+    let line =
+        output_text.lines().find(|line| line.starts_with("fio: ")).or(output_text.lines().next());
     let message = line.unwrap_or_default().to_owned();
-    if told.contains("dropped") || told.contains("failed parsing") {
+    if output_text.contains("dropped") || output_text.contains("failed parsing") {
         return Err(Failure::Refused(message));
     }
     let mut threads = Vec::new();
@@ -106,7 +107,7 @@ fn iolog(text: &str) -> Vec<Logged> {
     for line in text.lines() {
         let words: Vec<_> = line.split(' ').collect();
         let [_, name, action, ref rest @ ..] = words[..] else { continue };
-        let what = match action {
+        let kind = match action {
             "add" => {
                 files.push(name.to_owned());
                 continue;
@@ -120,9 +121,9 @@ fn iolog(text: &str) -> Vec<Logged> {
         let file = files.iter().position(|file| file == name).unwrap_or(0) as u64;
         let number = |index: usize| rest.get(index).and_then(|word: &&str| word.parse().ok());
         let (place, length) = (number(0).unwrap_or(0), number(1).unwrap_or(0));
-        let io = if what == 'f' { ('f', 0, 0) } else { (what, place, length) };
+        let io = if kind == 'f' { ('f', 0, 0) } else { (kind, place, length) };
         // A cpuio job logs a read of nothing.
-        if what == 'f' || length > 0 {
+        if kind == 'f' || length > 0 {
             ios.push(Logged { file, io });
         }
     }
@@ -132,7 +133,7 @@ fn iolog(text: &str) -> Vec<Logged> {
 /// A line of fio's log of latencies: time, latency, direction, length, place.
 fn latency(line: &str) -> Option<Logged> {
     let mut words = line.split(',').map(str::trim).skip(2);
-    let what = match words.next()? {
+    let kind = match words.next()? {
         "0" => 'r',
         "1" => 'w',
         "2" => 't',
@@ -144,5 +145,5 @@ fn latency(line: &str) -> Option<Logged> {
         Some(digits) => u64::from_str_radix(digits, 16).ok()?,
         None => place.parse().ok()?,
     };
-    Some(Logged { file: 0, io: (what, place, length) })
+    Some(Logged { file: 0, io: (kind, place, length) })
 }

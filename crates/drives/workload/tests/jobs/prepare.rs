@@ -159,8 +159,8 @@ pub fn capacity(file: &JobFile) -> u64 {
     while file.least_capacity().is_none()
         && capacity < 1 << 50
         && stasis_workload::Load::new(file, capacity, 1, 0).is_err_and(|error| {
-            let told = error.to_string();
-            told.contains("beyond the drive") || told.contains("smaller than a block")
+            let message = error.to_string();
+            message.contains("beyond the drive") || message.contains("smaller than a block")
         })
     {
         capacity *= 2;
@@ -361,26 +361,34 @@ impl Prepared {
                 continue;
             }
             let job = &file.jobs[jobs.len()];
-            let of = |key: &str| options.get(key).map_or("", String::as_str);
+            let option_text = |key: &str| options.get(key).map_or("", String::as_str);
             let trims = is_trim(job);
-            let engine =
-                engine(if of("ioengine").is_empty() { fio::ENGINE } else { of("ioengine") }, trims);
-            let names: Vec<_> = of("filename").split(':').collect();
+            let engine = engine(
+                if option_text("ioengine").is_empty() {
+                    fio::ENGINE
+                } else {
+                    option_text("ioengine")
+                },
+                trims,
+            );
+            let names: Vec<_> = option_text("filename").split(':').collect();
             let repeated = names.len() > 1 && names.iter().all(|name| *name == names[0]);
-            let several = !repeated && (names.len() > 1 || !["", "1"].contains(&of("nrfiles")));
+            let several =
+                !repeated && (names.len() > 1 || !["", "1"].contains(&option_text("nrfiles")));
             let threads = job.numjobs.min(THREADS);
-            let paced =
-                ["rate", "rate_iops", "thinktime"].iter().any(|key| !["", "0"].contains(&of(key)));
+            let paced = ["rate", "rate_iops", "thinktime"]
+                .iter()
+                .any(|key| !["", "0"].contains(&option_text(key)));
             let timed = job.time_based || paced || exits || engine == "cpuio";
             let drawn = job.random
                 || job.direction == Direction::Mixed
                 || ["bssplit", "bsrange"].iter().any(|key| options.contains_key(*key))
-                || of("file_service_type").starts_with(['r', 'z', 'p', 'n', 'g'])
-                    && of("file_service_type").split(':').next() != Some("roundrobin");
-            let distribution = of("random_distribution").split(':').next().unwrap_or("");
+                || option_text("file_service_type").starts_with(['r', 'z', 'p', 'n', 'g'])
+                    && option_text("file_service_type").split(':').next() != Some("roundrobin");
+            let distribution = option_text("random_distribution").split(':').next().unwrap_or("");
             let uniform = job.random
                 && ["", "random", "zoned", "zoned_abs"].contains(&distribution)
-                && of("percentage_random").is_empty();
+                && option_text("percentage_random").is_empty();
             let mut set = |key: &str, value: &str| {
                 let _ = writeln!(out, "{key}={value}");
             };
@@ -395,28 +403,33 @@ impl Prepared {
             set("fallocate", "none");
             set("runtime", if timed { RUNTIME } else { "0" });
             // fio before 3.37 reads only once what a job that reads verifies.
-            let verifies = !["", "0", "none"].contains(&of("verify"));
+            let verifies = !["", "0", "none"].contains(&option_text("verify"));
             let once = verifies && job.direction == Direction::Read;
-            if !of("loops").is_empty() {
-                let loops = plain_bytes(of("loops")).unwrap_or(1).min(if once { 1 } else { 3 });
+            if !option_text("loops").is_empty() {
+                let loops =
+                    plain_bytes(option_text("loops")).unwrap_or(1).min(if once { 1 } else { 3 });
                 set("loops", &loops.to_string());
             }
             // Nor is there its size.
-            if engine == "null" && of("size").is_empty() && of("filesize").is_empty() {
+            if engine == "null"
+                && option_text("size").is_empty()
+                && option_text("filesize").is_empty()
+            {
                 set("size", &(whole / factor).to_string());
             }
             // fio before 3.38 leaves out flushes of a queue that is not full.
-            let flushes = ["fsync", "fdatasync"].iter().any(|key| !["", "0"].contains(&of(key)));
+            let flushes =
+                ["fsync", "fdatasync"].iter().any(|key| !["", "0"].contains(&option_text(key)));
             if flushes && job.iodepth > 1 {
                 set("iodepth", "1");
             }
-            if !["", "0"].contains(&of("thinktime")) {
+            if !["", "0"].contains(&option_text("thinktime")) {
                 set("thinktime", "20us");
             }
             let drive = format!("drive{}", jobs.len());
             match several {
-                true if of("filename").is_empty() => {}
-                true => set("filename", of("filename")),
+                true if option_text("filename").is_empty() => {}
+                true => set("filename", option_text("filename")),
                 false => set("filename", &vec![drive; names.len()].join(":")),
             }
             jobs.push(PreparedJob {
@@ -427,9 +440,12 @@ impl Prepared {
                 drawn,
                 uniform,
                 several,
-                runs: job.random && (!of("percentage_random").is_empty() || of("rw").contains(':')),
+                runs: job.random
+                    && (!option_text("percentage_random").is_empty()
+                        || option_text("rw").contains(':')),
                 repeated,
-                by_latency: threads > 1 || engine == "null" && !["", "1"].contains(&of("iodepth")),
+                by_latency: threads > 1
+                    || engine == "null" && !["", "1"].contains(&option_text("iodepth")),
                 sum_is_drawn: verifies && drawn,
             });
         }

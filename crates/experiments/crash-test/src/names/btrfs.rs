@@ -35,8 +35,8 @@ struct Chunk {
 impl Btrfs {
     /// From a disk's first bytes; none where the superblock has impossible sizes.
     pub(super) fn read(start: &[u8]) -> Option<Self> {
-        let of = |at: usize, length: usize| little(start, (64 << 10) + at, length);
-        let found = Self { sector: of(144, 4)?, node: of(148, 4)?, devices: of(136, 8)? };
+        let field = |at: usize, length: usize| little(start, (64 << 10) + at, length);
+        let found = Self { sector: field(144, 4)?, node: field(148, 4)?, devices: field(136, 8)? };
         let size = |size: u64| size.is_power_of_two() && (512..=64 << 10).contains(&size);
         (size(found.sector) && size(found.node)).then_some(found)
     }
@@ -63,7 +63,7 @@ impl Btrfs {
         {
             if is_data { &mut data } else { &mut trees }.insert(logical);
         }
-        let told = match data.is_empty() && trees.is_empty() {
+        let names = match data.is_empty() && trees.is_empty() {
             true => String::new(),
             false => answer(ask(&names_script(device, &data, &trees))?, PACKAGE)?,
         };
@@ -73,8 +73,8 @@ impl Btrfs {
             let holder = match self.logical(&chunks, *offset) {
                 _ if superblock(*offset) => Holder::of("superblock"),
                 None => Holder::of("nothing: outside of all chunks"),
-                Some((logical, true)) => file(&told, logical),
-                Some((logical, false)) => tree(&told, logical),
+                Some((logical, true)) => file(&names, logical),
+                Some((logical, false)) => tree(&names, logical),
             };
             (*offset, holder)
         };

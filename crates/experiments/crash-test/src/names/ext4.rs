@@ -69,17 +69,17 @@ struct Blocks {
 impl Ext4 {
     /// From a disk's first bytes; none where the superblock has impossible sizes.
     pub(super) fn read(start: &[u8]) -> Option<Self> {
-        let of = |at: usize, length: usize| little(start, 1024 + at, length);
-        let block = 1024u64.checked_shl(u32::try_from(of(0x18, 4)?).ok()?)?;
-        let revision = of(0x4c, 4)?;
+        let field = |at: usize, length: usize| little(start, 1024 + at, length);
+        let block = 1024u64.checked_shl(u32::try_from(field(0x18, 4)?).ok()?)?;
+        let revision = field(0x4c, 4)?;
         let found = Self {
             block,
-            first: of(0x14, 4)?,
-            blocks_per_group: of(0x20, 4)?,
-            inodes_per_group: of(0x28, 4)?,
-            inode_size: if revision == 0 { 128 } else { of(0x58, 2)? },
-            flex: 1 << of(0x174, 1)?.min(20),
-            has_journal: of(0x5c, 4)? & 4 != 0 && of(0xe0, 4)? == JOURNAL,
+            first: field(0x14, 4)?,
+            blocks_per_group: field(0x20, 4)?,
+            inodes_per_group: field(0x28, 4)?,
+            inode_size: if revision == 0 { 128 } else { field(0x58, 2)? },
+            flex: 1 << field(0x174, 1)?.min(20),
+            has_journal: field(0x5c, 4)? & 4 != 0 && field(0xe0, 4)? == JOURNAL,
         };
         let possible = found.block <= 64 << 10
             && found.blocks_per_group > 0
@@ -165,13 +165,13 @@ impl Ext4 {
             return Holder::of("boot block");
         }
         let found = blocks.groups.iter().find(|(range, ..)| range.contains(&block));
-        let Some((_, what, _)) = found else { return Holder::of("nothing: a free block") };
+        let Some((_, region, _)) = found else { return Holder::of("nothing: a free block") };
         match self.inodes_at(blocks, block) {
-            None => Holder::of(what.as_str()),
+            None => Holder::of(region.as_str()),
             Some(inodes) => {
-                let what = format!("{what}, inodes {} to {}", inodes.start(), inodes.end());
+                let region = format!("{region}, inodes {} to {}", inodes.start(), inodes.end());
                 let named = |inode: &u64| *inode == ROOT || paths.contains_key(inode);
-                Holder { what, files: inodes.filter(named).map(file).collect() }
+                Holder { what: region, files: inodes.filter(named).map(file).collect() }
             }
         }
     }
@@ -191,24 +191,24 @@ impl Ext4 {
             }
             files.into_iter().collect()
         };
-        let what = |what: String| format!("journal, block {place}: {what}");
+        let in_journal = |description: String| format!("journal, block {place}: {description}");
         match journal.logged.get(&place) {
-            None if place == 0 => Holder::of(what("its superblock".into())),
+            None if place == 0 => Holder::of(in_journal("its superblock".into())),
             None => Holder::of("journal: no part of a transaction that is to be replayed"),
             Some(Logged::Revoke(number)) => {
-                Holder::of(what(format!("revoked blocks of transaction {number}")))
+                Holder::of(in_journal(format!("revoked blocks of transaction {number}")))
             }
             Some(Logged::Copy(number, block)) => {
                 let Holder { what: copied, files } = self.holder(blocks, paths, *block);
                 let copied = format!("copy of block {block} ({copied}), transaction {number}");
-                Holder { what: what(copied), files }
+                Holder { what: in_journal(copied), files }
             }
             Some(Logged::Descriptor(number)) => Holder {
-                what: what(format!("descriptor of transaction {number}, with blocks of")),
+                what: in_journal(format!("descriptor of transaction {number}, with blocks of")),
                 files: changed(),
             },
             Some(Logged::Commit(number)) => Holder {
-                what: what(format!("commit of transaction {number}, with blocks of")),
+                what: in_journal(format!("commit of transaction {number}, with blocks of")),
                 files: changed(),
             },
         }
@@ -361,13 +361,13 @@ impl Blocks {
                 continue;
             }
             for part in line.trim().split(", ") {
-                let Some((what, places)) = part.split_once(" at ") else { continue };
+                let Some((region, places)) = part.split_once(" at ") else { continue };
                 let Some(range) = range(places) else { continue };
-                let table = what == "Inode table";
-                let what = what.to_lowercase();
+                let table = region == "Inode table";
+                let region = region.to_lowercase();
                 found.groups.push((
                     range,
-                    format!("{what} of group {group}"),
+                    format!("{region} of group {group}"),
                     table.then_some(group),
                 ));
             }

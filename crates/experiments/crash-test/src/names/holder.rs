@@ -33,8 +33,8 @@ const PATH: usize = 200;
 
 impl Holder {
     /// Something without files.
-    pub(super) fn of(what: impl Into<String>) -> Self {
-        Self { what: what.into(), files: Vec::new() }
+    pub(super) fn of(description: impl Into<String>) -> Self {
+        Self { what: description.into(), files: Vec::new() }
     }
 
     /// An image's own tables, or what it does not use.

@@ -104,17 +104,17 @@ mod tests {
     #[test]
     fn what_is_not_looked_into_is_told() {
         let mut disk = vec![0; 128 << 10];
-        let said = |disk: &[u8]| probed(disk).unwrap_err();
-        assert!(said(&disk).contains("no file system that is known here: only ext4, XFS"));
+        let refusal = |disk: &[u8]| probed(disk).unwrap_err();
+        assert!(refusal(&disk).contains("no file system that is known here: only ext4, XFS"));
         disk[510..512].copy_from_slice(b"\x55\xaa");
-        assert!(said(&disk).contains("a partition table or a boot sector"));
+        assert!(refusal(&disk).contains("a partition table or a boot sector"));
         disk[512..520].copy_from_slice(b"EFI PART");
-        assert!(said(&disk).contains("a partition table (GPT)"));
+        assert!(refusal(&disk).contains("a partition table (GPT)"));
         disk[..6].copy_from_slice(b"LUKS\xba\xbe");
-        assert!(said(&disk).contains("an encrypted disk (LUKS)"));
+        assert!(refusal(&disk).contains("an encrypted disk (LUKS)"));
         disk[..4].copy_from_slice(b"XFSB");
-        assert!(said(&disk).contains("the superblock of XFS has impossible sizes"));
-        assert!(said(&[0; 512]).contains("the disk ends"), "shorter than any superblock");
-        assert!(said(&[0; 9000]).contains("no file system"));
+        assert!(refusal(&disk).contains("the superblock of XFS has impossible sizes"));
+        assert!(refusal(&[0; 512]).contains("the disk ends"), "shorter than any superblock");
+        assert!(refusal(&[0; 9000]).contains("no file system"));
     }
 }

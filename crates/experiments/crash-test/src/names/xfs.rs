@@ -38,16 +38,16 @@ type Place = (u64, u64);
 impl Xfs {
     /// From a disk's first bytes; none where the superblock has impossible sizes.
     pub(super) fn read(start: &[u8]) -> Option<Self> {
-        let of = |at: usize, length: usize| big(start, at, length);
-        let bits = |at: usize| of(at, 1).filter(|bits| *bits <= 32).map(|bits| bits as u32);
-        let (log_start, group_bits) = (of(48, 8)?, bits(124)?);
-        let log = (log_start >> group_bits, log_start & ((1 << group_bits) - 1), of(96, 4)?);
+        let field = |at: usize, length: usize| big(start, at, length);
+        let bits = |at: usize| field(at, 1).filter(|bits| *bits <= 32).map(|bits| bits as u32);
+        let (log_start, group_bits) = (field(48, 8)?, bits(124)?);
+        let log = (log_start >> group_bits, log_start & ((1 << group_bits) - 1), field(96, 4)?);
         let found = Self {
-            block: of(4, 4)?,
-            group_blocks: of(84, 4)?,
+            block: field(4, 4)?,
+            group_blocks: field(84, 4)?,
             group_bits,
             inode_bits: bits(123)?,
-            root: of(56, 8)?,
+            root: field(56, 8)?,
             log: (log_start > 0).then_some(log),
         };
         let possible = found.block.is_power_of_two()
@@ -119,21 +119,21 @@ impl Xfs {
     }
 
     fn holder(&self, place: Place, used: &Used, paths: &BTreeMap<u64, NamedFile>) -> Holder {
-        let what = match (used.kind.as_str(), used.inode) {
+        let description = match (used.kind.as_str(), used.inode) {
             ("free1" | "free2", _) => return Holder::of("nothing: a free block"),
             ("sb", _) => format!("superblock and headers of group {}", place.0),
             ("inode", None) => {
                 let inodes = self.inodes_at(place);
                 let files = inodes.clone().filter_map(|inode| paths.get(&inode).cloned());
-                let what = format!("inodes {} to {}", inodes.start(), inodes.end());
-                return Holder { what, files: files.collect() };
+                let description = format!("inodes {} to {}", inodes.start(), inodes.end());
+                return Holder { what: description, files: files.collect() };
             }
             ("data" | "dir", Some(inode)) => format!("inode {inode}"),
             (kind, Some(inode)) => format!("block map or attributes ({kind}) of inode {inode}"),
             (kind, None) => format!("{kind} of group {}", place.0),
         };
         let file = used.inode.map(|inode| NamedFile { inode, path: used.path.clone() });
-        Holder { what, files: file.into_iter().collect() }
+        Holder { what: description, files: file.into_iter().collect() }
     }
 
     /// The inodes of a block of them.
@@ -193,8 +193,8 @@ impl Record {
         let file = |inode: &u64| {
             paths.get(inode).cloned().unwrap_or(NamedFile { inode: *inode, path: None })
         };
-        let what = format!("log, record at block {}", self.blocks.start);
-        Holder { what, files: self.inodes.iter().map(file).collect() }
+        let description = format!("log, record at block {}", self.blocks.start);
+        Holder { what: description, files: self.inodes.iter().map(file).collect() }
     }
 }
 
@@ -250,11 +250,11 @@ fn blocks(output: &str) -> HashMap<Place, Used> {
             Some((group.parse().ok()?, block.parse().ok()?))
         };
         let (Some(place), Some((_, rest))) = (place(), line.split_once(" type ")) else { continue };
-        let (kind, of) = match rest.split_once(" inode ") {
-            Some((kind, of)) => (kind, Some(of)),
+        let (kind, owner) = match rest.split_once(" inode ") {
+            Some((kind, owner)) => (kind, Some(owner)),
             None => (rest, None),
         };
-        let (inode, name) = match of.map(|of| of.split_once(' ').unwrap_or((of, ""))) {
+        let (inode, name) = match owner.map(|owner| owner.split_once(' ').unwrap_or((owner, ""))) {
             Some((inode, name)) => (inode.parse().ok(), Some(name).filter(|name| !name.is_empty())),
             None => (None, None),
         };

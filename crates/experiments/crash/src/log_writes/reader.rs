@@ -72,20 +72,20 @@ pub enum LogReadError {
     #[error("it says that it has {0} entries, more than the {MAX_ENTRIES} that are read")]
     Long(u64),
     /// It ends too early.
-    #[error("it is cut off in entry {entry} of {of}: copy the log's whole device")]
+    #[error("it is cut off in entry {entry} of {total}: copy the log's whole device")]
     Cut {
         /// The entry, from 0.
         entry: u64,
         /// Number of entries that its beginning promises.
-        of: u64,
+        total: u64,
     },
     /// An entry that the kernel does not write, or that does not fit the drive.
-    #[error("entry {entry} {what}")]
+    #[error("entry {entry} {fault}")]
     Entry {
         /// The entry, from 0.
         entry: u64,
         /// The fault.
-        what: String,
+        fault: String,
     },
 }
 
@@ -109,41 +109,41 @@ pub fn read_log_writes(
     if number(&head, 8) != VERSION {
         return Err(LogReadError::Version(number(&head, 8)));
     }
-    let of = number(&head, 16);
-    if of > MAX_ENTRIES {
-        return Err(LogReadError::Long(of));
+    let total = number(&head, 16);
+    if total > MAX_ENTRIES {
+        return Err(LogReadError::Long(total));
     }
     let sector = number(&head, 24) as u32;
     check_sector(sector, device)?;
     let mut rest = vec![0; sector as usize - SECTOR];
     if !whole(&mut from, &mut rest)? {
-        return Err(LogReadError::Cut { entry: 0, of });
+        return Err(LogReadError::Cut { entry: 0, total });
     }
     let (drive, level) = (0, Level::Guest);
     let LoggedDevice { capacity, discard_zeroes, power_loss, .. } = *device;
     take(&Frame::Drive { drive, level, capacity, discard_zeroes, power_loss })?;
     let sector = u64::from(sector);
     let mut reader = Reader { device, sector, take, place: 0, at: 0, durable: HashSet::new() };
-    let mut read = ReadLog { entries: of, ..ReadLog::default() };
+    let mut read = ReadLog { entries: total, ..ReadLog::default() };
     let mut head = vec![0; sector as usize];
     let mut data = Vec::new();
     (reader.take)(&Frame::Began { at: 0 })?;
-    for entry in 0..of {
+    for entry in 0..total {
         if !whole(&mut from, &mut head)? {
-            return Err(LogReadError::Cut { entry, of });
+            return Err(LogReadError::Cut { entry, total });
         }
         reader.at = (entry + 1) * STEP;
-        let wrong = |what| LogReadError::Entry { entry, what };
+        let wrong = |fault| LogReadError::Entry { entry, fault };
         let found = Found::of(&head, reader.sector, device).map_err(wrong)?;
         data.clear();
         if let Found::Request { operation: Some(Operation::Write), length, .. } = found {
             // By as much as there is, so that a false length asks for no memory.
             if from.by_ref().take(length).read_to_end(&mut data)? as u64 != length {
-                return Err(LogReadError::Cut { entry, of });
+                return Err(LogReadError::Cut { entry, total });
             }
         }
         match found {
-            Found::Mark(text) if text == END && entry + 1 == of => {}
+            Found::Mark(text) if text == END && entry + 1 == total => {}
             Found::Mark(text) => {
                 read.marks += 1;
                 let at = reader.at;
@@ -162,7 +162,7 @@ pub fn read_log_writes(
             }
         }
     }
-    (reader.take)(&Frame::Over { at: (of + 1) * STEP })?;
+    (reader.take)(&Frame::Over { at: (total + 1) * STEP })?;
     Ok(read)
 }
 
@@ -516,7 +516,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_does_not_write_is_refused_by_name() {
-        let one = |of: Vec<u8>| log(&[of]);
+        let one = |entry_bytes: Vec<u8>| log(&[entry_bytes]);
         let data = [1; 512];
         let whole = one(entry(0, 1, 0, &data));
         let with = |at: usize, bytes: &[u8]| {

@@ -56,7 +56,7 @@ impl<'a> Loader<'a> {
                 }
             }
             Frame::Request { drive, level, place, at, command, data } => {
-                let wrong = |what: &str| TraceError::Command { drive, what: what.into() };
+                let wrong = |reason: &str| TraceError::Command { drive, reason: reason.into() };
                 if self.log(drive, level).requests.len() as u64 != place {
                     return Err(wrong("a command is missing"));
                 }
@@ -76,8 +76,8 @@ impl<'a> Loader<'a> {
             Frame::Completion { drive, level, place, at, status } => {
                 let log = self.log(drive, level);
                 let Some(request) = log.requests.get_mut(place as usize) else {
-                    let what = "a command ended that never began".into();
-                    return Err(TraceError::Command { drive, what });
+                    let reason = "a command ended that never began".into();
+                    return Err(TraceError::Command { drive, reason });
                 };
                 request.end = Some((at, 0, status == Status::Ok));
                 let kind = EventKind::Completion(drive, level, place as u32);

@@ -599,7 +599,9 @@ impl Experiment {
             None => Begins::InTime,
             Some(Trigger::Asked { .. }) if alone => Begins::AsAsked,
             Some(Trigger::Output { .. }) if alone => Begins::AtOutput,
-            Some(Trigger::Output { machine: of, .. }) if of.is_some() && of == machine.name => {
+            Some(Trigger::Output { machine: speaker, .. })
+                if speaker.is_some() && speaker == machine.name =>
+            {
                 Begins::AtOutput
             }
             Some(_) => Begins::Elsewhere,

@@ -86,10 +86,10 @@ impl FaultSpace {
         }
         let mut candidates = Vec::new();
         for (number, fault) in self.faults.iter().enumerate() {
-            let of = |mistake: Mistake| mistake.said_of(format_args!("fault {number}"));
-            self.check_lengths(fault).map_err(of)?;
+            let with_number = |mistake: Mistake| mistake.said_of(format_args!("fault {number}"));
+            self.check_lengths(fault).map_err(with_number)?;
             let targets = self.targets(parts, fault, within, take);
-            let inside = |mistake| of(mistake).inside(number).inside("fault");
+            let inside = |mistake| with_number(mistake).inside(number).inside("fault");
             candidates.push(targets.map_err(inside)?);
         }
         let mut random = Random::new(splitmix::nth(seed ^ SPACE, 1));
@@ -219,13 +219,13 @@ pub(super) enum Keep {
 
 /// Checks the names of the list `key`.
 fn check_names<'a>(
-    (key, what): (&str, &str),
+    (key, noun): (&str, &str),
     names: &[String],
     known: impl Iterator<Item = &'a str> + Clone,
 ) -> Result<(), Mistake> {
     let is_known = |name: &String| known.clone().any(|other| other == name.as_str());
     match names.iter().position(|name| !is_known(name)) {
-        Some(at) => Err(Mistake::at(at, missing(what, &names[at], known)).inside(key)),
+        Some(at) => Err(Mistake::at(at, missing(noun, &names[at], known)).inside(key)),
         None => Ok(()),
     }
 }

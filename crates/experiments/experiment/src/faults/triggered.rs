@@ -39,15 +39,15 @@ impl ScheduledFault {
         if self.times == Some(0) {
             return Err(Mistake::at("times", "times is 0, but must be at least 1"));
         }
-        let of = |key: &'static str| move |message: String| Mistake::at(key, message);
+        let mistake_at = |key: &'static str| move |message: String| Mistake::at(key, message);
         let (trigger, times) = if let Some(text) = &self.at_io {
-            (triggers::io(text).map_err(of("at-io"))?, 1)
+            (triggers::io(text).map_err(mistake_at("at-io"))?, 1)
         } else if let Some(text) = &self.at_packet {
-            (triggers::packet(text).map_err(of("at-packet"))?, 1)
+            (triggers::packet(text).map_err(mistake_at("at-packet"))?, 1)
         } else if let Some(pattern) = &self.at_output {
             let times = self.times.filter(|_| !self.is_of_drive()).unwrap_or(1);
             let output = triggers::output(pattern, self.output_of.clone());
-            (output.map_err(of("at-output"))?, times)
+            (output.map_err(mistake_at("at-output"))?, times)
         } else if let Some(when) = &self.when {
             if when != ASKED {
                 let message = format!("when is `{when}`, but must be `{ASKED}`");
@@ -55,7 +55,7 @@ impl ScheduledFault {
             }
             let target = Some(self.named_target()).filter(|target| !target.is_empty());
             let asked = triggers::asked(self.name.as_deref(), &self.kind, target.as_deref());
-            (asked.map_err(of("name"))?, u64::MAX)
+            (asked.map_err(mistake_at("name"))?, u64::MAX)
         } else {
             return Ok(None);
         };

@@ -84,8 +84,8 @@ fn trials(settings: &Settings) -> Result<Vec<Trial>> {
                 drives: drives.collect::<Result<_>>()?,
                 ..Experiment::default()
             };
-            let what = format!("section 5: {name}, five workloads on ext4");
-            Ok(Trial { id, what, experiment, disk_size: Some(sizes.disk), timed: None })
+            let description = format!("section 5: {name}, five workloads on ext4");
+            Ok(Trial { id, description, experiment, disk_size: Some(sizes.disk), timed: None })
         })
         .collect()
 }
@@ -190,8 +190,8 @@ fn flushes(get: &Get, sizes: &Sizes) -> (Section, Vec<Figure>) {
     )];
     for (index, (id, name, _)) in CONFIGURATIONS.iter().enumerate() {
         let host = get(index, DD_APPEND).map(|measured| each(measured.host_flushes));
-        let what = format!("{name}: flushes of the host for an append that it waits for");
-        figures.push(figure("3.1.2", what, "", PUBLISHED.flushes.host.get(*id).copied(), host));
+        let title = format!("{name}: flushes of the host for an append that it waits for");
+        figures.push(figure("3.1.2", title, "", PUBLISHED.flushes.host.get(*id).copied(), host));
     }
     let mut columns = vec![Column::left("workload")];
     for name in ["flush", "barrier", "ordered"] {
@@ -269,12 +269,12 @@ fn shares(get: &Get) -> (Section, Vec<Figure>) {
 fn losses(get: &Get) -> (Section, Vec<Figure>) {
     let mut figures = Vec::new();
     for (configuration, (_, name, _)) in CONFIGURATIONS.iter().enumerate() {
-        let most = |of: fn(&Measured) -> u64| {
+        let most = |count: fn(&Measured) -> u64| {
             let all: Option<Vec<u64>> =
-                (0..WORKLOADS.len()).map(|index| get(configuration, index).map(of)).collect();
+                (0..WORKLOADS.len()).map(|index| get(configuration, index).map(count)).collect();
             all?.into_iter().max().map(|most| most as f64)
         };
-        for (what, unit, value) in [
+        for (loss, unit, value) in [
             ("flushes that had ended", "", most(|measured| measured.lag_most_flushes)),
             (
                 "bytes before them",
@@ -283,8 +283,8 @@ fn losses(get: &Get) -> (Section, Vec<Figure>) {
             ),
             ("for so long", "ms", most(|measured| measured.lag_longest).map(|ns| ns / 1e6)),
         ] {
-            let what = format!("{name}: a crash undoes at most: {what}");
-            figures.push(figure("crash", what, unit, None, value));
+            let title = format!("{name}: a crash undoes at most: {loss}");
+            figures.push(figure("crash", title, unit, None, value));
         }
     }
     let section = Section::new("What a crash loses").with(Block::Prose(

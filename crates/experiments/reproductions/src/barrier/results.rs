@@ -53,7 +53,7 @@ impl Measured {
         };
         let (busy, idle) = (drive(workload.name)?, drive(workload.idle)?);
         let (counts, other) = (counters(busy)?, counters(idle)?);
-        let less = |of: fn(&Counters) -> u64| of(&counts).saturating_sub(of(&other));
+        let less = |count: fn(&Counters) -> u64| count(&counts).saturating_sub(count(&other));
         let lag_flushes = less(|counters| counters.lag_flushes);
         let (flush_ns, write_ns) = match workload.one_at_a_time {
             true => waits(&run.ios()?, workload.name, operations, ns),

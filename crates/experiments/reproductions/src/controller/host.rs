@@ -55,9 +55,9 @@ pub fn measure(
     let mut job = Job::new(vec!["sh".into(), "-c".into(), script]);
     job.send_results = false;
     job.limit_ms = MAX_TIME.as_millis() as u64;
-    let (mut said, mut errors) = (Vec::new(), Vec::new());
+    let (mut output, mut errors) = (Vec::new(), Vec::new());
     let outcome = vm.run(&job, &mut std::io::empty(), &mut |piece| match piece {
-        Piece::Output(Stream::Output, bytes) => said.extend_from_slice(bytes),
+        Piece::Output(Stream::Output, bytes) => output.extend_from_slice(bytes),
         Piece::Output(_, bytes) => {
             eprint!("{}", String::from_utf8_lossy(bytes));
             errors.extend_from_slice(bytes);
@@ -68,7 +68,7 @@ pub fn measure(
         let errors = String::from_utf8_lossy(&errors).into_owned();
         bail!("the measurement ended with status {}: {} {errors}", outcome.status, outcome.message);
     }
-    let text = String::from_utf8_lossy(&said).into_owned();
+    let text = String::from_utf8_lossy(&output).into_owned();
     let line = text.lines().rev().find(|line| line.starts_with('{'));
     let line = line.context("nothing was measured")?;
     let mut measured: Measured =

@@ -146,23 +146,23 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// Does a part, and notes its failure. A virtual machine that ends by itself or
     /// hangs, as some do where the processor that runs it is emulated, is started again.
-    fn run(&mut self, what: &str, part: fn(&mut Self) -> Result<()>) {
-        for left in (0..TRIES).rev() {
+    fn run(&mut self, title: &str, part: fn(&mut Self) -> Result<()>) {
+        for tries_after in (0..TRIES).rev() {
             let begun = Instant::now();
             let Err(error) = part(self) else {
-                eprintln!("{what}: measured in {:.0} s", begun.elapsed().as_secs_f64());
+                eprintln!("{title}: measured in {:.0} s", begun.elapsed().as_secs_f64());
                 return;
             };
-            eprintln!("{what}: {}", failure::told(&error));
+            eprintln!("{title}: {}", failure::told(&error));
             let ended = error.chain().filter_map(|cause| cause.downcast_ref()).any(|cause| {
                 use stasis_qemu_vm::Error::{Boot, Ended, Silent};
                 matches!(cause, Ended { .. } | Boot { .. } | Silent { .. })
             });
-            if !ended || left == 0 {
-                self.measured.failed.push(format!("{what}: {}", failure::told(&error)));
+            if !ended || tries_after == 0 {
+                self.measured.failed.push(format!("{title}: {}", failure::told(&error)));
                 return;
             }
-            self.measured.again.push(what.into());
+            self.measured.again.push(title.into());
         }
     }
 

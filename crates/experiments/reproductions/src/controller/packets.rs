@@ -26,7 +26,8 @@ pub struct Serve {
 #[derive(Debug, clap::Args)]
 pub struct Send {
     /// `rr` (transactions a second), `send` or `receive` (Mbit a second)
-    pub what: String,
+    #[arg(value_name = "WHAT")]
+    pub measurement: String,
     /// Address of the answerer
     pub address: String,
     /// Time of the measurement (s)
@@ -80,7 +81,7 @@ pub fn send(arguments: &Send) -> Result<ExitCode> {
     let stream = connect(&arguments.address)
         .with_context(|| format!("cannot connect to {}", arguments.address))?;
     let time = Duration::try_from_secs_f64(arguments.seconds).context("that is no time")?;
-    let figure = match arguments.what.as_str() {
+    let figure = match arguments.measurement.as_str() {
         "rr" => requests(stream, time),
         "send" => sending(stream, time),
         "receive" => receiving(stream, time),

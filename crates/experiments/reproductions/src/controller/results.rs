@@ -85,19 +85,22 @@ fn latency(measured: &Measured) -> (&'static str, Vec<Figure>) {
             ("optimized", &measured.polled, Some(1)),
             ("optimized, the server's memory", &measured.own, None),
         ] {
-            let of = |figures: [f64; 2]| place.filter(|_| is_mean).map(|place| figures[place]);
-            let total = of(PUBLISHED.write_total);
+            let published_at =
+                |figures: [f64; 2]| place.filter(|_| is_mean).map(|place| figures[place]);
+            let total = published_at(PUBLISHED.write_total);
             all.push(figure(id, format!("{name}: total"), "us", total, time(way)).incomparable());
             let more = added(measured, way, time);
-            let what = format!("{name}: added");
-            all.push(figure(id, what, "us", of(PUBLISHED.write_added), more).incomparable());
+            let title = format!("{name}: added");
+            all.push(
+                figure(id, title, "us", published_at(PUBLISHED.write_added), more).incomparable(),
+            );
         }
         let times = |way| ratio(added(measured, &measured.trap, time), added(measured, way, time));
         let published = is_mean.then_some(initial / optimized);
-        let what = "added: initial against optimized";
-        all.push(figure(id, what, "times", published, times(&measured.polled)));
-        let what = "the same, the server's memory";
-        all.push(figure(id, what, "times", None, times(&measured.own)));
+        let title = "added: initial against optimized";
+        all.push(figure(id, title, "times", published, times(&measured.polled)));
+        let title = "the same, the server's memory";
+        all.push(figure(id, title, "times", None, times(&measured.own)));
     }
     ("Block latency: 4 KiB synchronous writes", all)
 }
@@ -112,8 +115,8 @@ fn exits(measured: &Measured) -> (&'static str, Vec<Figure>) {
     let mut all =
         Vec::from(ways.map(|(name, way)| figure("Exits", name, "a write", None, way.exits)));
     for (name, way) in &ways[..2] {
-        let what = format!("file server, {name}");
-        all.push(figure("Exits", what, "a read", None, way.read_exits));
+        let title = format!("file server, {name}");
+        all.push(figure("Exits", title, "a read", None, way.read_exits));
     }
     ("Exits from guest mode, for a 4 KiB synchronous write and a read of the file server", all)
 }
@@ -219,13 +222,13 @@ mod tests {
         };
         let Findings { sections, figures, .. } = findings(&measured, true);
         let page = Page { sections, ..Page::default() };
-        let of = |what: &str| figures.iter().find(|f| f.what == what).unwrap().clone();
-        assert_eq!(of("added: initial against optimized").measured, Some(7.0));
-        assert_eq!(of("optimized: added").measured, Some(7.0));
-        assert_eq!(of("optimized: added").published, Some(6.6));
-        assert_eq!(of("optimized: added").deviation_percent(), None);
-        assert_eq!(of("read: optimized against initial").measured, Some(7.3));
-        assert_eq!(of("optimized against bare").measured, None);
+        let figure_of = |title: &str| figures.iter().find(|f| f.what == title).unwrap().clone();
+        assert_eq!(figure_of("added: initial against optimized").measured, Some(7.0));
+        assert_eq!(figure_of("optimized: added").measured, Some(7.0));
+        assert_eq!(figure_of("optimized: added").published, Some(6.6));
+        assert_eq!(figure_of("optimized: added").deviation_percent(), None);
+        assert_eq!(figure_of("read: optimized against initial").measured, Some(7.3));
+        assert_eq!(figure_of("optimized against bare").measured, None);
         assert!(page.to_html().contains("Not measured: x: y"));
     }
 }

@@ -11,12 +11,12 @@ const MAX_MS: u64 = 300_000;
 /// Runs a script here; returns its standard output.
 pub fn here(script: &str) -> Result<String> {
     let output = Command::new("sh").args(["-c", script]).output().context("cannot start sh")?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        bail!("`{}` failed ({}): {} {}", first(script), output.status, said.trim(), error.trim());
+        bail!("`{}` failed ({}): {} {}", first(script), output.status, stdout.trim(), error.trim());
     }
-    Ok(said)
+    Ok(stdout)
 }
 
 /// Number of exits from guest mode on this machine so far, if the kernel counts them
@@ -34,13 +34,13 @@ pub fn inside(vm: &mut Vm, script: &str) -> Result<String> {
     job.keep_processes = true;
     job.send_results = false;
     job.limit_ms = MAX_MS;
-    let (mut said, mut errors) = (Vec::new(), Vec::new());
+    let (mut output, mut errors) = (Vec::new(), Vec::new());
     let outcome = vm.run(&job, &mut std::io::empty(), &mut |piece| match piece {
-        Piece::Output(stasis_qemu_vm::Stream::Output, bytes) => said.extend_from_slice(bytes),
+        Piece::Output(stasis_qemu_vm::Stream::Output, bytes) => output.extend_from_slice(bytes),
         Piece::Output(_, bytes) => errors.extend_from_slice(bytes),
         Piece::Results(_) => {}
     })?;
-    let said = String::from_utf8_lossy(&said).into_owned();
+    let output = String::from_utf8_lossy(&output).into_owned();
     if outcome.status != 0 {
         let errors = String::from_utf8_lossy(&errors).into_owned();
         bail!(
@@ -48,11 +48,11 @@ pub fn inside(vm: &mut Vm, script: &str) -> Result<String> {
             first(script),
             outcome.status,
             outcome.message.trim(),
-            said.trim(),
+            output.trim(),
             errors.trim()
         );
     }
-    Ok(said)
+    Ok(output)
 }
 
 /// The first line of a script that is not empty.

@@ -110,26 +110,29 @@ impl<'a> Results<'a> {
             Some(self.seconds(device, application, above, workloads)? / idle?)
         };
         let name = &device.name;
-        let of = format!("{name}, {application}");
+        let subject = format!("{name}, {application}");
         let hard_disk = (name == "mk6006gah" && application == "xterm").then_some(());
         let seconds = hard_disk.map(|()| PUBLISHED.idle_xterm);
-        figures.push(figure("8.3", format!("{of}: idle"), "s", seconds, idle));
+        figures.push(figure("8.3", format!("{subject}: idle"), "s", seconds, idle));
         for guest in &self.extent.guest_workloads {
             let none = against_idle(&plain, [Pattern::NONE, *guest]);
-            let what = format!("{of}: {guest}, no host workload, against idle");
-            figures.push(figure("8.3", what, "times", PUBLISHED.same, none));
+            let title = format!("{subject}: {guest}, no host workload, against idle");
+            figures.push(figure("8.3", title, "times", PUBLISHED.same, none));
             for host in &HOST[1..] {
                 let one = against_idle(&plain, [*host, *guest]);
-                let what = format!("{of}: {guest}, {host} on host, not coordinated, against idle");
-                figures.push(figure("8.3", what, "times", None, one));
+                let title =
+                    format!("{subject}: {guest}, {host} on host, not coordinated, against idle");
+                figures.push(figure("8.3", title, "times", None, one));
                 let with = against_idle(&coordinated, [*host, *guest]);
-                let what = format!("{of}: {guest}, {host} on host, coordinated, against idle");
+                let title =
+                    format!("{subject}: {guest}, {host} on host, coordinated, against idle");
                 let same = (*guest != READERS[3]).then_some(PUBLISHED.same);
-                figures.push(figure("10", what, "times", same, with));
-                let what =
-                    format!("{of}: {guest}, {host} on host, coordinated, against no host workload");
+                figures.push(figure("10", title, "times", same, with));
+                let title = format!(
+                    "{subject}: {guest}, {host} on host, coordinated, against no host workload"
+                );
                 let added = with.zip(none).map(|(with, none)| with / none);
-                figures.push(figure("10", what, "times", None, added));
+                figures.push(figure("10", title, "times", None, added));
             }
         }
         let one_reader = self.extent.guest_workloads.iter();
@@ -142,8 +145,8 @@ impl<'a> Results<'a> {
         for (word, published, found) in
             [("least", least, range.map(|r| r.0)), ("greatest", most, range.map(|r| r.1))]
         {
-            let what = format!("{of}: one reader on the host, not coordinated, {word}");
-            figures.push(figure("8.3", what, "times", published, found));
+            let title = format!("{subject}: one reader on the host, not coordinated, {word}");
+            figures.push(figure("8.3", title, "times", published, found));
         }
         for scheduler in self.extent.guest_schedulers.iter().filter(|name| *name != BFQ) {
             for (guest, times) in &PUBLISHED.cfq {
@@ -151,11 +154,11 @@ impl<'a> Results<'a> {
                     continue;
                 };
                 let found = against_idle(&Above::plain(scheduler), [Pattern::NONE, *guest]);
-                let what = format!(
-                    "{of}: {guest}, {scheduler} in the guest (published: cfq), against idle"
+                let title = format!(
+                    "{subject}: {guest}, {scheduler} in the guest (published: cfq), against idle"
                 );
                 let times = hard_disk.map(|()| *times);
-                figures.push(figure("8.3", what, "times", times, found));
+                figures.push(figure("8.3", title, "times", times, found));
             }
         }
     }
@@ -173,13 +176,13 @@ impl<'a> Results<'a> {
                         self.get(device, BFQ, above, [*host, *guest], benchmark.clone())?.together
                     };
                     let with = moved(&coordinated).zip(moved(&Above::plain(BFQ)));
-                    let what = format!(
+                    let title = format!(
                         "{}: {guest}, {host} on host, together {when}, with coordination against \
                          without",
                         device.name
                     );
                     let times = with.map(|(with, without)| with / without);
-                    figures.push(figure("10", what, "times", PUBLISHED.throughput, times));
+                    figures.push(figure("10", title, "times", PUBLISHED.throughput, times));
                 }
             }
         }

@@ -30,8 +30,9 @@ pub fn sections(results: &Results) -> Vec<Section> {
         for application in &results.extent.applications {
             for host_scheduler in &results.extent.host_schedulers {
                 let title = |number: &str| {
-                    let what = format!("start-up of {application}, {host_scheduler} on the host");
-                    titled(number, &what)
+                    let subject =
+                        format!("start-up of {application}, {host_scheduler} on the host");
+                    titled(number, &subject)
                 };
                 let on = (device, application.to_owned(), &**host_scheduler);
                 plots.push(startups(results, on, &today, guests, &title(startup)));
@@ -51,11 +52,11 @@ pub fn sections(results: &Results) -> Vec<Section> {
     sections
 }
 
-fn titled(number: &str, what: &str) -> String {
+fn titled(number: &str, subject: &str) -> String {
     if number.is_empty() {
-        what.to_owned()
+        subject.to_owned()
     } else {
-        format!("Fig. {number}: {what}")
+        format!("Fig. {number}: {subject}")
     }
 }
 

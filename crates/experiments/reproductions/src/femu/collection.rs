@@ -40,7 +40,7 @@ pub fn points(settings: &Settings) -> Vec<Point> {
     );
     let point = |blocking| Point {
         id: id(blocking),
-        what: format!("Fig. 6a: a collection that is {blocking}-blocking"),
+        description: format!("Fig. 6a: a collection that is {blocking}-blocking"),
         model: drive(blocking),
         capacity: SIZE,
         job: job.clone(),
@@ -63,9 +63,9 @@ pub fn findings(simulations: &Simulations) -> (Section, Vec<Figure>) {
         let cells = [mean, at(50.0), at(90.0), at(99.0), at(99.9)];
         let cells = cells.map(|ns| ns.map_or_else(String::new, duration));
         table.push(std::iter::once(blocking.to_owned()).chain(cells).collect());
-        let what = |which: &str| format!("reads, {blocking}-blocking: {which}");
+        let title = |which: &str| format!("reads, {blocking}-blocking: {which}");
         for (which, ns) in [("mean", mean), ("p99", at(99.0))] {
-            figures.push(figure("Fig. 6a", what(which), "us", None, ns.map(|ns| ns / 1e3)));
+            figures.push(figure("Fig. 6a", title(which), "us", None, ns.map(|ns| ns / 1e3)));
         }
         series.extend(reads.map(|reads| CdfSeries {
             name: blocking.to_owned(),

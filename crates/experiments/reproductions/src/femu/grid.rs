@@ -32,7 +32,7 @@ pub fn points(settings: &Settings) -> Vec<Point> {
     );
     let point = |(model, advanced), channels, planes| Point {
         id: id(model, channels, planes),
-        what: format!("Fig. 4: {channels} channels of {planes} planes, the {model} model"),
+        description: format!("Fig. 4: {channels} channels of {planes} planes, the {model} model"),
         model: ssd(channels, planes, advanced),
         capacity: SIZE,
         job: job.clone(),
@@ -54,18 +54,18 @@ pub fn findings(simulations: &Simulations) -> (Section, Vec<Figure>) {
     let threads = f64::from(THREADS);
     let mut figures = Vec::new();
     for (name, grid) in [("one register", &basic), ("two registers", &advanced)] {
-        let what = format!("1 channel x 1 plane, {name}");
-        figures.push(figure("Fig. 4", what, "us", PUBLISHED.grid_slowest, grid[0][0]).at_least());
-        let what = format!("16 channels x 1 plane, {name}");
-        figures.push(figure("Fig. 4", what, "us", PUBLISHED.grid_fastest, grid[4][0]).at_most());
+        let title = format!("1 channel x 1 plane, {name}");
+        figures.push(figure("Fig. 4", title, "us", PUBLISHED.grid_slowest, grid[0][0]).at_least());
+        let title = format!("16 channels x 1 plane, {name}");
+        figures.push(figure("Fig. 4", title, "us", PUBLISHED.grid_fastest, grid[4][0]).at_most());
     }
     // The results of queueing theory, where it has a closed form.
     let closed = [
         ("1 x 1, one register: n (tR + tX)", threads * (CELL + TRANSFER), basic[0][0]),
         ("1 x 16, two registers: n tX, the channel's", threads * TRANSFER, advanced[0][4]),
     ];
-    for (what, form, measured) in closed {
-        let row = figure("Fig. 4", what, "us", None, measured);
+    for (title, form, measured) in closed {
+        let row = figure("Fig. 4", title, "us", None, measured);
         figures.push(Figure { closed_form: Some(form), ..row });
     }
     let mut tables = Vec::new();

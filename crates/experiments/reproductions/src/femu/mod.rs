@@ -74,8 +74,8 @@ fn trials(settings: &Settings) -> Result<Vec<Trial>> {
 fn points(settings: &Settings) -> Vec<Point> {
     let parts = [grid::points, personalities::points, collection::points];
     let mut points: Vec<Point> = parts.iter().flat_map(|part| part(settings)).collect();
-    let mut seen = BTreeSet::new();
-    points.retain(|point| seen.insert(point.id.clone()));
+    let mut known = BTreeSet::new();
+    points.retain(|point| known.insert(point.id.clone()));
     points
 }
 

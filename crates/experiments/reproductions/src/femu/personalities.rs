@@ -82,7 +82,7 @@ pub fn points(settings: &Settings) -> Vec<Point> {
         );
         [("basic", false), ("advanced", true)].map(|(model, advanced)| Point {
             id: id(case, model),
-            what: format!("Fig. 5: {name}, {threads} threads, {channels} channels of {planes} planes, the {model} model"),
+            description: format!("Fig. 5: {name}, {threads} threads, {channels} channels of {planes} planes, the {model} model"),
             model: ssd(channels, planes, advanced),
             capacity: SIZE,
             job: job.clone(),
@@ -119,9 +119,9 @@ pub fn findings(simulations: &Simulations) -> (Section, Vec<Figure>) {
     let mut errors = Vec::new();
     for (personality, outcome) in PERSONALITIES.iter().zip(kinds) {
         row(personality.name.to_owned(), outcome);
-        let what = format!("{}: basic model against the advanced", personality.name);
+        let title = format!("{}: basic model against the advanced", personality.name);
         let error = outcome.map(|outcome| outcome.error());
-        figures.push(figure("Fig. 5a", what, "%", None, error));
+        figures.push(figure("Fig. 5a", title, "%", None, error));
         errors.extend(error.map(f64::abs));
     }
     let least = errors.iter().copied().reduce(f64::min);

@@ -41,7 +41,7 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
     let drives: Vec<DriveSpec> = drives.into_iter().collect::<Result<_, _>>()?;
     let trials = RUNS.map(|(vcpus, id)| Trial {
         id,
-        what: format!("Fig. 2: 1 to 64 threads, {vcpus} vCPUs"),
+        description: format!("Fig. 2: 1 to 64 threads, {vcpus} vCPUs"),
         experiment: experiment(settings, vcpus, MEMORY, drives.clone(), &script),
         disk_size: None,
         timed: None,
@@ -57,9 +57,9 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
             runs.job(id, &format!("{name}-{threads}")).map(|job| job.mean / 1e3)
         };
         for Latency { threads, who, us } in &PUBLISHED.threads {
-            let what =
+            let title =
                 format!("{threads} threads, {vcpus} vCPUs, no delay: mean; published: {who}");
-            let one = figure("Fig. 2a", what, "us", *us, mean("raw", *threads));
+            let one = figure("Fig. 2a", title, "us", *us, mean("raw", *threads));
             // Others' emulators say nothing of this one.
             figures.push(match who.starts_with("FEMU") {
                 true => one.at_most(),
@@ -67,17 +67,17 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
             });
         }
         let late = runs.job(id, "50us-1").and_then(|job| job.percentile(99.0)).map(|ns| ns / 1e3);
-        let what = format!("1 thread, {vcpus} vCPUs, 50 µs: p99");
-        figures.push(figure("Fig. 2b", what, "us", PUBLISHED.raw_50us, late));
+        let title = format!("1 thread, {vcpus} vCPUs, 50 µs: p99");
+        figures.push(figure("Fig. 2b", title, "us", PUBLISHED.raw_50us, late));
         for threads in COUNTS {
-            let what = format!("{threads} threads, {vcpus} vCPUs, 50 µs: mean");
-            figures.push(figure("Fig. 2b", what, "us", None, mean("50us", threads)));
+            let title = format!("{threads} threads, {vcpus} vCPUs, 50 µs: mean");
+            figures.push(figure("Fig. 2b", title, "us", None, mean("50us", threads)));
         }
         if let Some(run) = runs.get(id) {
             for (index, (name, model)) in DRIVES.iter().enumerate() {
                 let p50 = run.summary.drives[index].read.delivered_ns.p50 as f64;
-                let what = format!("{name} ({model}), {vcpus} vCPUs: as delivered, p50");
-                figures.push(figure("Fig. 2", what, "us", None, Some(p50 / 1e3)));
+                let title = format!("{name} ({model}), {vcpus} vCPUs: as delivered, p50");
+                figures.push(figure("Fig. 2", title, "us", None, Some(p50 / 1e3)));
             }
         }
         let lines = DRIVES.iter().enumerate().map(|(colour, (name, _))| Line {

@@ -55,8 +55,8 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
             });
             let drives = drives.collect::<Result<_>>()?;
             let experiment = experiment(settings, 4, MEMORY, drives, &script);
-            let what = format!("Fig. 6b: word count over 4 drives, {blocking}-blocking");
-            Ok(Trial { id, what, experiment, disk_size: None, timed: None })
+            let description = format!("Fig. 6b: word count over 4 drives, {blocking}-blocking");
+            Ok(Trial { id, description, experiment, disk_size: None, timed: None })
         })
         .collect()
 }
@@ -74,11 +74,11 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
     for (id, blocking) in RUNS {
         let run = read(runs, id);
         let rate = run.map(|(words, time)| words / (time / 1e9) / 1e6);
-        let what = format!("{blocking}-blocking: words counted");
-        figures.push(figure("Fig. 6b", what, "million/s", None, rate));
+        let title = format!("{blocking}-blocking: words counted");
+        figures.push(figure("Fig. 6b", title, "million/s", None, rate));
         let slower = run.zip(fastest).map(|((_, time), fastest)| time / fastest);
-        let what = format!("{blocking}-blocking: time against plane-blocking");
-        figures.push(figure("Fig. 6b", what, "times", None, slower));
+        let title = format!("{blocking}-blocking: time against plane-blocking");
+        figures.push(figure("Fig. 6b", title, "times", None, slower));
     }
     let section = Section::new("Fig. 6b Word count over several drives").with(Block::Prose(
         "A text striped over four drives (Linux md, RAID 0) in one guest, its words counted while \

@@ -32,11 +32,12 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
     // Enough for p99.9 to be more than one value.
     let count = if settings.quick { 1000 } else { 10_000 };
     let naive_count = if settings.quick { 300 } else { 2000 };
-    let what = "5.3: the DCPMM, without rewind";
+    let description = "5.3: the DCPMM, without rewind";
     let drive = on_ram("fixed:2192ns")?;
-    let naive = fio_trial(settings, (NAIVE, what), MANY, drive, (&[JOB], naive_count));
-    let what = "5.3: the DCPMM, with rewind";
-    let mut rewind = fio_trial(settings, (REWIND, what), MANY, on_ram("dcpmm")?, (&[JOB], count));
+    let naive = fio_trial(settings, (NAIVE, description), MANY, drive, (&[JOB], naive_count));
+    let description = "5.3: the DCPMM, with rewind";
+    let mut rewind =
+        fio_trial(settings, (REWIND, description), MANY, on_ram("dcpmm")?, (&[JOB], count));
     rewind.experiment.machine.rewind = true;
     if settings.engine == Engine::Exact {
         rewind.experiment.machine.cpu_speed = Some(CpuSpeed::Times(FAST));
@@ -62,8 +63,8 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
         });
         mean(&alike.collect::<Vec<_>>())
     });
-    let what = "likeness to the DCPMM, mean of p1 to p99";
-    figures.push(figure("Table 3", what, "%", PUBLISHED.rewind_agreement, agreement).at_least());
+    let title = "likeness to the DCPMM, mean of p1 to p99";
+    figures.push(figure("Table 3", title, "%", PUBLISHED.rewind_agreement, agreement).at_least());
     let section = Section::new("5.3 A drive faster than the guest: DCPMM")
         .with(Block::Prose(
             "Without rewind, the guest's own way to an NVMe drive and back comes on top of the \
@@ -82,9 +83,9 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
 
 /// A table's figures beside fio's.
 fn rows(table: &LatencyTable, job: Option<&Latencies>) -> Vec<Figure> {
-    let row = |what: &str, published: f64, measured: Option<f64>| {
-        let what = format!("{}, {what}", table.what);
-        figure(&table.id, what, &table.unit, published, measured.map(|ns| ns / table.scale))
+    let row = |measure: &str, published: f64, measured: Option<f64>| {
+        let title = format!("{}, {measure}", table.what);
+        figure(&table.id, title, &table.unit, published, measured.map(|ns| ns / table.scale))
     };
     let mut figures = vec![
         row("min", table.min, job.map(|job| job.min)),

@@ -15,9 +15,9 @@ use crate::published_data::figure;
 pub const RUN: &str = "fastest-1";
 
 pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
-    let what = "5.1: the fastest possible I/O, 1 vCPU";
+    let description = "5.1: the fastest possible I/O, 1 vCPU";
     let jobs = (&READ_AND_WRITE[..], count(settings));
-    Ok(vec![fio_trial(settings, (RUN, what), 1, on_ram("null")?, jobs)])
+    Ok(vec![fio_trial(settings, (RUN, description), 1, on_ram("null")?, jobs)])
 }
 
 pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {

@@ -24,11 +24,11 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
             if settings.quick {
                 continue;
             }
-            let what = "5.5: a drive without latency, in memory, 4 vCPUs";
-            trials.push(fio_trial(settings, (ram, what), vcpus, on_ram("null")?, jobs));
+            let description = "5.5: a drive without latency, in memory, 4 vCPUs";
+            trials.push(fio_trial(settings, (ram, description), vcpus, on_ram("null")?, jobs));
         }
-        let what = label("5.5: a drive without latency on the slow disk", vcpus);
-        trials.push(fio_trial(settings, (slow, &what), vcpus, on_slow("null")?, jobs));
+        let description = label("5.5: a drive without latency on the slow disk", vcpus);
+        trials.push(fio_trial(settings, (slow, &description), vcpus, on_slow("null")?, jobs));
     }
     Ok(trials)
 }
@@ -69,8 +69,8 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
     ];
     for (vcpus, ram, slow) in RUNS {
         let more = wall(slow).zip(wall(ram)).map(|(slow, ram)| (slow - ram) / ram * 100.0);
-        let what = label("wall-clock time above that in memory, no latency", vcpus);
-        figures.push(figure("Section 5.5", what, "%", PUBLISHED.emulation_time, more).at_most());
+        let title = label("wall-clock time above that in memory, no latency", vcpus);
+        figures.push(figure("Section 5.5", title, "%", PUBLISHED.emulation_time, more).at_most());
     }
     let plot = Boxes {
         title: "Fig. 11: a drive without latency, in memory and on the slow disk".into(),

@@ -30,9 +30,9 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
         return Ok(Vec::new());
     }
     let drives = [on_image("jpt39c")?, on_ram("null")?, on_slow("null")?];
-    let whats = ["the disk", "RAM", "RAM played by the slow disk"];
+    let media = ["the disk", "RAM", "RAM played by the slow disk"];
     let mut trials = Vec::new();
-    for ((id, drive), what) in RUNS.into_iter().zip(drives).zip(whats) {
+    for ((id, drive), medium) in RUNS.into_iter().zip(drives).zip(media) {
         let words =
             ["env", &format!("FRAMES={FRAMES}"), &format!("RUNS={TIMES}"), "bash", "-c", SCRIPT]
                 .map(str::to_owned);
@@ -40,7 +40,7 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
         experiment.guest.packages = PACKAGES.map(str::to_owned).to_vec();
         trials.push(Trial {
             id,
-            what: format!("5.4: ffmpeg on {what}"),
+            description: format!("5.4: ffmpeg on {medium}"),
             experiment,
             disk_size: None,
             timed: Some("ffmpeg"),
@@ -106,12 +106,12 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
     let accuracy = ram
         .zip(played)
         .map(|(ram, played)| 100.0 - (played.average() / ram.average() - 1.0).abs() * 100.0);
-    let what = "run time on the emulated RAM drive, likeness to RAM";
-    figures.push(figure("Table 4", what, "%", PUBLISHED.program_accuracy, accuracy).at_least());
+    let title = "run time on the emulated RAM drive, likeness to RAM";
+    figures.push(figure("Table 4", title, "%", PUBLISHED.program_accuracy, accuracy).at_least());
     let more =
         disk.zip(played).map(|(disk, played)| (played.wall - disk.wall) / played.wall * 100.0);
-    let what = "more wall-clock time than on the disk, share of the emulation's";
-    figures.push(figure("Section 5.4", what, "%", PUBLISHED.emulation_time, more).at_most());
+    let title = "more wall-clock time than on the disk, share of the emulation's";
+    figures.push(figure("Section 5.4", title, "%", PUBLISHED.emulation_time, more).at_most());
 
     let mut section = Section::new("5.4 A user program: ffmpeg").with(Block::Prose(format!(
         "ffmpeg reads a clip of {FRAMES} frames (160 x 120, MPEG-4) from a file system on the drive, and \
@@ -131,9 +131,15 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
 }
 
 fn rows(column: &ProgramColumn, measured: Option<&Measured>) -> Vec<Figure> {
-    let row = |what: &str, unit: &str, published: f64, pick: fn(&Measured) -> f64| {
-        figure("Table 4", format!("{}, {what}", column.what), unit, published, measured.map(pick))
-            .incomparable()
+    let row = |measure: &str, unit: &str, published: f64, pick: fn(&Measured) -> f64| {
+        figure(
+            "Table 4",
+            format!("{}, {measure}", column.what),
+            unit,
+            published,
+            measured.map(pick),
+        )
+        .incomparable()
     };
     vec![
         row("average time", "s", column.seconds, Measured::average),
@@ -158,12 +164,12 @@ fn table(measured: &[Option<Measured>]) -> Table {
     let all: Vec<Vec<Figure>> = all.collect();
     for index in 0..all[0].len() {
         let first = &all[0][index];
-        let what = first.what.split_once(", ").map_or("", |(_, what)| what);
+        let measure = first.what.split_once(", ").map_or("", |(_, measure)| measure);
         let unit = match first.shown_unit() {
             "" => String::new(),
             unit => format!(" ({unit})"),
         };
-        let mut row = vec![format!("{what}{unit}")];
+        let mut row = vec![format!("{measure}{unit}")];
         row.extend(all.iter().map(|column| column[index].show(column[index].published)));
         row.extend(all.iter().map(|column| column[index].show(column[index].measured)));
         table.push(row);

@@ -25,7 +25,7 @@ pub const MANY: u32 = 4;
 /// An experiment of fio's `jobs` (name, operation), `count` I/Os each.
 pub fn fio_trial(
     settings: &Settings,
-    (id, what): (&'static str, &str),
+    (id, description): (&'static str, &str),
     vcpus: u32,
     drive: DriveSpec,
     (jobs, count): (&[(&str, &str)], u64),
@@ -33,7 +33,7 @@ pub fn fio_trial(
     let command = fio::command(jobs, count);
     Trial {
         id,
-        what: what.to_owned(),
+        description: description.to_owned(),
         experiment: experiment(settings, vcpus, drive, command),
         disk_size: None,
         timed: None,
@@ -90,7 +90,7 @@ pub fn count(settings: &Settings) -> u64 {
 }
 
 /// Label of I/Os or a run, with the number of processors.
-pub fn label(what: &str, vcpus: u32) -> String {
+pub fn label(subject: &str, vcpus: u32) -> String {
     let plural = if vcpus == 1 { "" } else { "s" };
-    format!("{what}, {vcpus} vCPU{plural}")
+    format!("{subject}, {vcpus} vCPU{plural}")
 }

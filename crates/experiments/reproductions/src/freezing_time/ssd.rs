@@ -33,10 +33,10 @@ pub fn trials(settings: &Settings) -> Result<Vec<Trial>> {
         if vcpus > 1 && settings.quick {
             continue;
         }
-        let what = label("5.2: the SSD alone", vcpus);
-        trials.push(fio_trial(settings, (alone, &what), vcpus, on_ram(SSD_MODEL)?, jobs));
-        let what = label("5.2: the SSD played by a slow disk", vcpus);
-        trials.push(fio_trial(settings, (played, &what), vcpus, on_slow(SSD_MODEL)?, jobs));
+        let description = label("5.2: the SSD alone", vcpus);
+        trials.push(fio_trial(settings, (alone, &description), vcpus, on_ram(SSD_MODEL)?, jobs));
+        let description = label("5.2: the SSD played by a slow disk", vcpus);
+        trials.push(fio_trial(settings, (played, &description), vcpus, on_slow(SSD_MODEL)?, jobs));
     }
     Ok(trials)
 }
@@ -50,8 +50,8 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
         let wall = |id: &str| runs.get(id).map(|run| run.command_wall);
         let more =
             wall(played).zip(wall(alone)).map(|(played, alone)| (played / alone - 1.0) * 100.0);
-        let what = label("wall-clock time above that of the SSD alone", vcpus);
-        figures.push(figure("Section 5.5", what, "%", PUBLISHED.emulation_time, more).at_most());
+        let title = label("wall-clock time above that of the SSD alone", vcpus);
+        figures.push(figure("Section 5.5", title, "%", PUBLISHED.emulation_time, more).at_most());
     }
     let section = Section::new("5.2 An SSD played by a slow disk; 5.5 its single requests")
         .with(Block::Prose(
@@ -79,7 +79,8 @@ pub fn findings(runs: &Runs) -> Result<(Section, Vec<Figure>)> {
 fn alone(runs: &Runs) -> Vec<Figure> {
     let ms = |ns: f64| ns / 1e6;
     let us = |ns: f64| ns / 1e3;
-    let of = |id: &str, name: &str, pick: fn(&Latencies) -> f64| runs.job(id, name).map(pick);
+    let figure_of =
+        |id: &str, name: &str, pick: fn(&Latencies) -> f64| runs.job(id, name).map(pick);
     let early = |job: &Latencies| job.share_below(2e6) * 100.0;
     let written = |job: &Latencies| job.share_below(PUBLISHED.disk_writes_below * 1e6) * 100.0;
     let within = |job: &Latencies| {
@@ -95,18 +96,24 @@ fn alone(runs: &Runs) -> Vec<Figure> {
             "disk: writes below 2 ms",
             "%",
             PUBLISHED.buffered_writes,
-            of(disk, "write", early),
+            figure_of(disk, "write", early),
         ),
-        figure("Fig. 6", "disk: writes below 5 ms", "%", 100.0, of(disk, "write", written))
+        figure("Fig. 6", "disk: writes below 5 ms", "%", 100.0, figure_of(disk, "write", written))
             .at_least(),
-        figure("Fig. 6", "disk: reads of 2.5 to 10 ms", "%", 100.0, of(disk, "read", within))
-            .at_least(),
+        figure(
+            "Fig. 6",
+            "disk: reads of 2.5 to 10 ms",
+            "%",
+            100.0,
+            figure_of(disk, "read", within),
+        )
+        .at_least(),
         figure(
             "Fig. 6",
             "disk: reads, from",
             "ms",
             PUBLISHED.disk_reads[0],
-            of(disk, "read", min).map(ms),
+            figure_of(disk, "read", min).map(ms),
         )
         .at_least(),
         figure(
@@ -114,7 +121,7 @@ fn alone(runs: &Runs) -> Vec<Figure> {
             "disk: reads, to",
             "ms",
             PUBLISHED.disk_reads[1],
-            of(disk, "read", max).map(ms),
+            figure_of(disk, "read", max).map(ms),
         )
         .at_most(),
         figure(
@@ -122,7 +129,7 @@ fn alone(runs: &Runs) -> Vec<Figure> {
             "SSD: writes, all below",
             "us",
             PUBLISHED.ssd_writes_below,
-            of(ssd, "write", max).map(us),
+            figure_of(ssd, "write", max).map(us),
         )
         .at_most(),
         figure(
@@ -130,7 +137,7 @@ fn alone(runs: &Runs) -> Vec<Figure> {
             "SSD: reads, from",
             "us",
             PUBLISHED.ssd_reads[0],
-            of(ssd, "read", min).map(us),
+            figure_of(ssd, "read", min).map(us),
         )
         .at_least(),
         figure(
@@ -138,7 +145,7 @@ fn alone(runs: &Runs) -> Vec<Figure> {
             "SSD: reads, to",
             "us",
             PUBLISHED.ssd_reads[1],
-            of(ssd, "read", max).map(us),
+            figure_of(ssd, "read", max).map(us),
         )
         .at_most(),
     ]
@@ -203,14 +210,14 @@ fn errors(comparisons: &[Comparison]) -> Vec<Figure> {
     for one in comparisons {
         let error = (one.played.mean / one.alone.mean - 1.0) * 100.0;
         all.push(error.abs());
-        let what = format!("mean latency against the SSD's: {}", one.label());
-        figures.push(figure("Fig. 8", what, "%", None, Some(error)));
+        let title = format!("mean latency against the SSD's: {}", one.label());
+        figures.push(figure("Fig. 8", title, "%", None, Some(error)));
         let range = one.alone.min..=one.alone.max;
         let values = one.played.values();
         let inside = values.iter().filter(|ns| range.contains(ns)).count();
         let share = inside as f64 / values.len().max(1) as f64 * 100.0;
-        let what = format!("requests within the SSD's own range: {}", one.label());
-        figures.push(figure("Fig. 8", what, "%", None, Some(share)));
+        let title = format!("requests within the SSD's own range: {}", one.label());
+        figures.push(figure("Fig. 8", title, "%", None, Some(share)));
     }
     let error = (!all.is_empty()).then(|| mean(&all));
     figures.push(
@@ -230,9 +237,9 @@ fn figure_number(operation: &str) -> &'static str {
 /// The contents of Figs. 9 and 10 in numbers.
 fn single_requests(comparisons: &[Comparison]) -> Vec<Figure> {
     let each = comparisons.iter().map(|one| {
-        let what = format!("precision of single requests: {}", one.label());
+        let title = format!("precision of single requests: {}", one.label());
         let precision = 100.0 - one.mean_difference();
-        figure(figure_number(one.operation), what, "%", PUBLISHED.precision, Some(precision))
+        figure(figure_number(one.operation), title, "%", PUBLISHED.precision, Some(precision))
             .at_least()
     });
     each.collect()
@@ -267,7 +274,7 @@ fn boxes(comparisons: &[Comparison]) -> Markup {
 const RATE_STEP: f64 = 5.0;
 
 fn rates(comparisons: &[Comparison]) -> Vec<Markup> {
-    let of = |operation: &str| {
+    let plot = |operation: &str| {
         let mut lines = Vec::new();
         for one in comparisons.iter().filter(|one| one.operation == operation) {
             let mut add = |name: &str, colour, stroke, latencies| {
@@ -295,7 +302,7 @@ fn rates(comparisons: &[Comparison]) -> Vec<Markup> {
         }
         .draw()
     };
-    vec![of("read"), of("write")]
+    vec![plot("read"), plot("write")]
 }
 
 fn intervals(comparisons: &[Comparison]) -> Table {

@@ -74,8 +74,8 @@ fn measurements(
             benchmark,
         };
         if phase.samples > 0 {
-            let of = |repetition: &Repetition| samples(repetition);
-            let rates = measured.repetitions.iter().map(of).collect();
+            let rates_of = |repetition: &Repetition| samples(repetition);
+            let rates = measured.repetitions.iter().map(rates_of).collect();
             let together = measured.repetitions.iter().map(|r| together_sampled(r, host));
             let together = mean_of(together);
             let throughput = scenario(Benchmark::Throughput);

@@ -171,7 +171,7 @@ pub struct Running<'a> {
     pub jobs: Option<usize>,
     /// Run nothing: boots that are not complete count as failed.
     pub gather: bool,
-    /// Whether other processes run other boots in this folder.
+    /// True if other processes run other boots in this folder.
     pub beside_others: bool,
 }
 

@@ -149,13 +149,13 @@ impl Runner {
         command.arg("run").arg(folder.join(EXPERIMENT)).arg("--quiet");
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let mut child = command.spawn().context("cannot start stasis run")?;
-        let mut told = false;
+        let mut signalled = false;
         let status: ExitStatus = loop {
             if let Some(status) = child.try_wait()? {
                 break status;
             }
-            if self.stop.load(Ordering::Relaxed) && !told {
-                told = true;
+            if self.stop.load(Ordering::Relaxed) && !signalled {
+                signalled = true;
                 // The process may have ended meanwhile.
                 let _ = kill_process(Pid::from_child(&child), Signal::TERM);
             }
@@ -171,40 +171,40 @@ impl Runner {
 /// Reports the finished boots, and an estimate of the time left.
 struct Progress {
     begun: Instant,
-    of: usize,
+    total: usize,
     ended: usize,
     /// Weights: of the remaining boots, and of those that were run.
-    left: f64,
+    remaining: f64,
     run: f64,
 }
 
 impl Progress {
     fn new(boots: &[Boot]) -> Self {
-        let left = boots.iter().map(Boot::weight).sum();
-        Self { begun: Instant::now(), of: boots.len(), ended: 0, left, run: 0.0 }
+        let remaining = boots.iter().map(Boot::weight).sum();
+        Self { begun: Instant::now(), total: boots.len(), ended: 0, remaining, run: 0.0 }
     }
 
     fn ended(&mut self, boot: &Boot, outcome: &Outcome<Measured>) {
         let was_done = outcome.as_ref().is_ok_and(|measured| measured.1);
         self.ended += 1;
-        self.left -= boot.weight();
+        self.remaining -= boot.weight();
         self.run += if was_done { 0.0 } else { boot.weight() };
         let mut words = match outcome {
             Ok(_) if was_done => ": done before".to_owned(),
             Ok(_) => String::new(),
             Err(message) => format!(": failed: {message}"),
         };
-        if let Some(left) = estimate(self.begun.elapsed(), self.run, self.left) {
-            words.push_str(&format!("; about {} min left", left.as_secs().div_ceil(60)));
+        if let Some(time) = estimate(self.begun.elapsed(), self.run, self.remaining) {
+            words.push_str(&format!("; about {} min left", time.as_secs().div_ceil(60)));
         }
-        eprintln!("[{}/{}] {}{words}", self.ended, self.of, boot.setup.name());
+        eprintln!("[{}/{}] {}{words}", self.ended, self.total, boot.setup.name());
     }
 }
 
-/// Estimates the time of the remaining weight `left` from the time `elapsed` for the weight `run`.
-fn estimate(elapsed: Duration, run: f64, left: f64) -> Option<Duration> {
+/// Estimates the time of the remaining weight `remaining` from the time `elapsed` for the weight `run`.
+fn estimate(elapsed: Duration, run: f64, remaining: f64) -> Option<Duration> {
     // Sums of weights that were taken off again.
-    (run > 0.0 && left > 1e-6).then(|| elapsed.mul_f64(left / run))
+    (run > 0.0 && remaining > 1e-6).then(|| elapsed.mul_f64(remaining / run))
 }
 
 #[cfg(test)]

@@ -79,11 +79,11 @@ pub fn plots(measurements: &[Measurement]) -> Vec<Markup> {
     let mut names: Vec<String> = Vec::new();
     for measurement in measurements {
         let Scenario { setup, guest_workload, benchmark } = &measurement.scenario;
-        let (what, label, unit, by) = match benchmark {
+        let (measure, label, unit, by) = match benchmark {
             Benchmark::Throughput => ("throughput of the guest".to_owned(), "MB/s", "MB/s", 1e6),
             Benchmark::Startup(name) => (format!("start-up of {name}"), "seconds", "s", 1.0),
         };
-        let title = format!("{}: {what}", setup.device.name);
+        let title = format!("{}: {measure}", setup.device.name);
         let name = match setup.coordinated {
             true => format!("{} on {}, coordinated", setup.guest_scheduler, setup.host_scheduler),
             false => format!("{} on {}", setup.guest_scheduler, setup.host_scheduler),

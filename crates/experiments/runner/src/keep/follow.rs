@@ -37,8 +37,8 @@ fn names(file: &Path) -> [PathBuf; 2] {
 /// they cannot be had.
 pub fn moment(medium: &Path) -> Option<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    let of = fs::metadata(medium).ok()?;
-    Some(format!("{} {:x}:{:x}", boot.trim(), of.dev(), of.ino()))
+    let metadata = fs::metadata(medium).ok()?;
+    Some(format!("{} {:x}:{:x}", boot.trim(), metadata.dev(), metadata.ino()))
 }
 
 impl Follow {

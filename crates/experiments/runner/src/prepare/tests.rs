@@ -214,8 +214,11 @@ fn pairs_are_where_the_last_run_left_them() {
     assert!(keep.state.is_as_made() && !keep.can_follow());
     keep.begin().unwrap();
     for cut in [text.clone(), format!("{text}state = \"last\"")] {
-        let told = refusal(&cut, folder.path());
-        assert!(told.contains("where its pairs lie is known at the end of a run only"), "{told}");
+        let message = refusal(&cut, folder.path());
+        assert!(
+            message.contains("where its pairs lie is known at the end of a run only"),
+            "{message}"
+        );
     }
     let mut state = keep.state.clone();
     let segments = state.namespaces[0].made.bytes() >> 20;
@@ -236,15 +239,18 @@ fn pairs_are_where_the_last_run_left_them() {
         ("key-value = { max-keys = 9 }", "", "and now is to have no pairs"),
         ("\"fixed:1us\"", flash, "its flash model begins anew"),
     ] {
-        let told = refusal(&text.replace(from, to), folder.path());
-        assert!(told.contains(says), "{told}");
+        let message = refusal(&text.replace(from, to), folder.path());
+        assert!(message.contains(says), "{message}");
     }
     // A state that no drive can be in.
     let damaged = KeptPairs { open: [Some((0, 1024)), None], ..pairs };
     state.namespaces[0].pairs = Some(damaged);
     keep.end(state).unwrap();
-    let told = refusal(&text, folder.path());
-    assert!(told.contains("the state is damaged: namespace 1: a value does not lie in"), "{told}");
+    let message = refusal(&text, folder.path());
+    assert!(
+        message.contains("the state is damaged: namespace 1: a value does not lie in"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -119,12 +119,12 @@ mod tests {
         let found = hashed(&paths);
         let names: Vec<_> = found.iter().map(|one| one.path.rsplit('/').next().unwrap()).collect();
         assert_eq!(names, ["a.toml", "jobs", "disk.img"]);
-        let said = |command: &str| {
+        let printed = |command: &str| {
             let done = Command::new("sh").args(["-c", command]).current_dir(folder.path()).output();
             String::from_utf8(done.unwrap().stdout).unwrap()[..64].to_owned()
         };
-        assert_eq!(found[0].sha256, Some(said("sha256sum a.toml")));
-        assert_eq!(found[1].sha256, Some(said("cd jobs && sha256sum b/a z | sha256sum")));
+        assert_eq!(found[0].sha256, Some(printed("sha256sum a.toml")));
+        assert_eq!(found[1].sha256, Some(printed("cd jobs && sha256sum b/a z | sha256sum")));
         assert_eq!((found[1].bytes, found[2].bytes), (3, 1 << 40));
         assert_eq!(found[2].sha256, None);
         // Small texts are kept, and what is no text is not.

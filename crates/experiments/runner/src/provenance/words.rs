@@ -79,8 +79,8 @@ mod tests {
             .args(["-c", &format!("printf '%s\\n' {line}")])
             .output()
             .unwrap();
-        let said = String::from_utf8(shell.stdout).unwrap();
-        assert_eq!(said.split_terminator('\n').collect::<Vec<_>>(), words);
+        let stdout = String::from_utf8(shell.stdout).unwrap();
+        assert_eq!(stdout.split_terminator('\n').collect::<Vec<_>>(), words);
         assert!(
             line.starts_with("stasis run --drive=model=null,medium=ram:1GiB -- sh -c '"),
             "{line}"

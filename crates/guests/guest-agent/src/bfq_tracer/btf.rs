@@ -102,8 +102,8 @@ impl<'a> Btf<'a> {
     }
 
     fn named(&self, kind: u32, name: &str) -> Option<u32> {
-        let own = self.types.iter().position(|of| {
-            of.kind == kind && self.name(of.name).is_some_and(|n| n == name.as_bytes())
+        let own = self.types.iter().position(|entry| {
+            entry.kind == kind && self.name(entry.name).is_some_and(|n| n == name.as_bytes())
         });
         match own {
             Some(index) => Some(self.first + index as u32),
@@ -119,17 +119,17 @@ impl<'a> Btf<'a> {
     /// The structure that a function's first argument points to.
     pub fn first_argument(&self, function: u32) -> Option<&str> {
         let target = |number: u32, of_kind: u32| {
-            let (btf, of) = self.get(number)?;
-            (of.kind == of_kind).then(|| word(btf.bytes, of.rest - 4)).flatten()
+            let (btf, entry) = self.get(number)?;
+            (entry.kind == of_kind).then(|| word(btf.bytes, entry.rest - 4)).flatten()
         };
         let prototype = target(function, kind::FUNC)?;
-        let (btf, of) = self.get(prototype)?;
-        if of.kind != kind::FUNC_PROTO || of.count == 0 {
+        let (btf, entry) = self.get(prototype)?;
+        if entry.kind != kind::FUNC_PROTO || entry.count == 0 {
             return None;
         }
-        let pointed = target(word(btf.bytes, of.rest + 4)?, kind::POINTER)?;
-        let (btf, of) = self.get(pointed)?;
-        let name = (of.kind == kind::STRUCT).then(|| btf.name(of.name)).flatten()?;
+        let pointed = target(word(btf.bytes, entry.rest + 4)?, kind::POINTER)?;
+        let (btf, entry) = self.get(pointed)?;
+        let name = (entry.kind == kind::STRUCT).then(|| btf.name(entry.name)).flatten()?;
         std::str::from_utf8(name).ok()
     }
 
@@ -138,28 +138,28 @@ impl<'a> Btf<'a> {
     pub fn offset(&self, structure: &str, path: &str) -> Option<i16> {
         let first = (0u32, self.named(kind::STRUCT, structure)?);
         let (bits, _) = path.split('.').try_fold(first, |(bits, number), name| {
-            let (more, of) = self.member(number, name, 0)?;
-            Some((bits.checked_add(more)?, of))
+            let (more, member_type) = self.member(number, name, 0)?;
+            Some((bits.checked_add(more)?, member_type))
         })?;
         (bits % 8 == 0).then(|| i16::try_from(bits / 8).ok()).flatten()
     }
 
     /// Returns the offset of a member (bits), and its type's number.
     fn member(&self, number: u32, name: &str, depth: u32) -> Option<(u32, u32)> {
-        let (btf, of) = self.get(number)?;
-        if !matches!(of.kind, kind::STRUCT | kind::UNION) || depth > DEPTH {
+        let (btf, entry) = self.get(number)?;
+        if !matches!(entry.kind, kind::STRUCT | kind::UNION) || depth > DEPTH {
             return None;
         }
-        (0..of.count).find_map(|index| {
-            let at = of.rest + 12 * index;
+        (0..entry.count).find_map(|index| {
+            let at = entry.rest + 12 * index;
             let [label, kind, place] = [0, 4, 8].map(|more| word(btf.bytes, at + more));
             let (label, place) = (label?, place?);
             // With the flag, the upper bits are a bit field's size.
-            let place = if of.flag { place & 0xff_ffff } else { place };
+            let place = if entry.flag { place & 0xff_ffff } else { place };
             match btf.name(label)? {
                 b"" => {
-                    let (more, of) = self.member(kind?, name, depth + 1)?;
-                    Some((place.checked_add(more)?, of))
+                    let (more, member_type) = self.member(kind?, name, depth + 1)?;
+                    Some((place.checked_add(more)?, member_type))
                 }
                 found => (found == name.as_bytes()).then_some((place, kind?)),
             }

@@ -32,7 +32,7 @@ const HANDS_OUT: &str = "bfq_dispatch_request";
 /// Its first argument has changed over time.
 const LEAVES: &str = "bfq_del_bfqq_busy";
 
-/// Why BFQ cannot be watched.
+/// Reason why BFQ cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// There are no types of the kernel.
@@ -46,26 +46,26 @@ pub enum TraceError {
     Unknown(String),
     /// Not allowed.
     #[error(
-        "not permitted to {what}: run it as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN"
+        "not permitted to {action}: run it as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN"
     )]
     Forbidden {
         /// The attempted action.
-        what: &'static str,
+        action: &'static str,
     },
     /// A system call failed.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {action}: {source}")]
     System {
         /// The attempted action.
-        what: &'static str,
+        action: &'static str,
         /// The kernel's answer.
         source: io::Error,
     },
 }
 
-fn failed(what: &'static str) -> impl Fn(io::Error) -> TraceError {
+fn failed(action: &'static str) -> impl Fn(io::Error) -> TraceError {
     move |source| match source.kind() {
-        io::ErrorKind::PermissionDenied => TraceError::Forbidden { what },
-        _ => TraceError::System { what, source },
+        io::ErrorKind::PermissionDenied => TraceError::Forbidden { action },
+        _ => TraceError::System { action, source },
     }
 }
 
@@ -204,8 +204,8 @@ fn attach(
     Ok(())
 }
 
-fn unknown(what: &str) -> TraceError {
-    TraceError::Unknown(what.to_owned())
+fn unknown(name: &str) -> TraceError {
+    TraceError::Unknown(name.to_owned())
 }
 
 fn offsets(btf: &Btf<'_>) -> Result<Offsets, TraceError> {
@@ -218,7 +218,7 @@ fn offsets(btf: &Btf<'_>) -> Result<Offsets, TraceError> {
         elevator: offset("request_queue", "elevator")?,
         id: offset("request_queue", "id")?,
         data: offset("elevator_queue", "elevator_data")?,
-        of: offset("bfq_queue", "bfqd")?,
+        bfq_data: offset("bfq_queue", "bfqd")?,
         owner: offset("bfq_data", "queue")?,
         raised: offset("bfq_data", "wr_busy_queues")?,
         sector: offset("request", "__sector")?,

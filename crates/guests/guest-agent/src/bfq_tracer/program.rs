@@ -30,7 +30,7 @@ pub struct Offsets {
     /// `elevator_queue.elevator_data`.
     pub data: i16,
     /// `bfq_queue.bfqd`.
-    pub of: i16,
+    pub bfq_data: i16,
     /// `bfq_data.queue`.
     pub owner: i16,
     /// `bfq_data.wr_busy_queues`.
@@ -156,7 +156,7 @@ impl Code {
     }
 }
 
-/// The program that runs after a function with such a first argument, which is
+/// Assembles the program that runs after a function with such a first argument, which is
 /// the first word of its context, for the page and the ring whose descriptors
 /// are given.
 pub fn assemble(first: First, page: i32, ring: i32, offsets: &Offsets) -> Vec<u8> {
@@ -175,7 +175,7 @@ pub fn assemble(first: First, page: i32, ring: i32, offsets: &Offsets) -> Vec<u8
         }
         First::Data | First::Queue => {
             if first == First::Queue {
-                code.add(LOAD_64, 6, 6, offsets.of, 0);
+                code.add(LOAD_64, 6, 6, offsets.bfq_data, 0);
             }
             code.add(LOAD_64, 7, 6, offsets.owner, 0);
             code.add(LOAD_32, 9, 7, offsets.id, 0);
@@ -267,7 +267,7 @@ mod tests {
             elevator: 2,
             id: 3,
             data: 4,
-            of: 5,
+            bfq_data: 5,
             owner: 6,
             raised: 7,
             sector: 8,

@@ -50,14 +50,14 @@ pub(crate) enum Opened {
     Other,
     /// One with features that only a kernel supports.
     Unknown,
-    /// One that can be read.
+    /// A readable file system.
     Known(FileSystem),
 }
 
 type Result<T> = std::result::Result<T, String>;
 
-fn damaged(what: &str) -> String {
-    format!("its file system is damaged: {what}")
+fn damaged(reason: &str) -> String {
+    format!("its file system is damaged: {reason}")
 }
 
 fn unread(error: io::Error) -> String {
@@ -134,7 +134,7 @@ impl FileSystem {
         Ok(names.iter().any(|(name, _)| matches!(name.as_slice(), b"bin" | b"usr")))
     }
 
-    /// The bytes of a file, of which there are at most `most`; None where it has none of this path.
+    /// Returns the bytes of a file, at most `most`; `None` if the path does not exist.
     pub(crate) fn file(&self, path: &str, most: u64) -> Result<Option<Vec<u8>>> {
         let mut inode = self.inode(ROOT_INODE)?;
         for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -158,26 +158,26 @@ impl FileSystem {
         Ok(Some(bytes))
     }
 
-    /// Everything in it.
+    /// Reads everything in the file system.
     pub(crate) fn tree(
         &self,
         origin: &Path,
         limits: Limits,
     ) -> std::result::Result<Tree, RootError> {
         let mut tree = Tree::new(origin, limits);
-        let mut seen: HashMap<u32, Id> = HashMap::new();
-        seen.insert(ROOT_INODE, ROOT);
+        let mut ids: HashMap<u32, Id> = HashMap::new();
+        ids.insert(ROOT_INODE, ROOT);
         let inode = self.inode(ROOT_INODE).map_err(|cause| tree.fail(cause))?;
         tree.node_mut(ROOT).meta = self.meta(&inode);
         let mut todo = vec![(ROOT, inode)];
         while let Some((folder, inode)) = todo.pop() {
             for (name, number) in self.names(&inode).map_err(|cause| tree.fail(cause))? {
-                let said = |cause: String| format!("{cause}, in {}", text(&name));
-                let child = self.inode(number).map_err(|cause| tree.fail(said(cause)))?;
+                let located = |cause: String| format!("{cause}, in {}", text(&name));
+                let child = self.inode(number).map_err(|cause| tree.fail(located(cause)))?;
                 let is_folder = child.mode & kind::MASK == kind::FOLDER;
-                if let Some(&id) = seen.get(&number) {
+                if let Some(&id) = ids.get(&number) {
                     if is_folder {
-                        return Err(tree.fail(said(damaged("a folder has several names"))));
+                        return Err(tree.fail(located(damaged("a folder has several names"))));
                     }
                     tree.link(folder, &name, id)?;
                     continue;
@@ -186,9 +186,9 @@ impl FileSystem {
                     let cause = format!("{} has more than {} MiB", text(&name), self.limit >> 20);
                     return Err(RootError::TooLarge { path: origin.into(), cause });
                 }
-                let content = self.kind(&child).map_err(|cause| tree.fail(said(cause)))?;
+                let content = self.kind(&child).map_err(|cause| tree.fail(located(cause)))?;
                 let id = tree.put(folder, &name, self.meta(&child), content, 0)?;
-                seen.insert(number, id);
+                ids.insert(number, id);
                 if is_folder {
                     todo.push((id, child));
                 }
@@ -197,10 +197,10 @@ impl FileSystem {
         Ok(tree)
     }
 
-    /// Counts what is to be read of tables and names.
+    /// Counts bytes of tables and names that are to be read.
     fn spend(&self, bytes: u64) -> Result<()> {
-        let left = self.budget.get().checked_sub(bytes);
-        self.budget.set(left.ok_or_else(|| damaged("its tables have no end"))?);
+        let rest = self.budget.get().checked_sub(bytes);
+        self.budget.set(rest.ok_or_else(|| damaged("its tables have no end"))?);
         Ok(())
     }
 

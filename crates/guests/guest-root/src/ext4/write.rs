@@ -136,11 +136,11 @@ impl Writer<'_> {
             return Err(self.out.error()(failed));
         }
         copied.map_err(|e| {
-            let of = match content {
+            let name = match content {
                 Content::Path { path, .. } => path.display().to_string(),
                 _ => "a file in it".into(),
             };
-            self.tree.fail(format!("{of} cannot be read: {e}"))
+            self.tree.fail(format!("{name} cannot be read: {e}"))
         })
     }
 }

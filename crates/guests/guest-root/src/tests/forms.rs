@@ -262,7 +262,7 @@ fn a_disk_has_its_linux_in_a_partition_and_in_qcow2() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(listing(&read(&qcow2).unwrap(), true), expected, "{options:?}");
     }
-    // Without its Linux: the error names the content that there is instead.
+    // Without its Linux: the error names the other content.
     let mut empty = disk;
     empty.truncate(2048 * 512);
     empty.resize(4 << 20, 0);

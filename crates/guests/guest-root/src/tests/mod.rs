@@ -187,7 +187,7 @@ fn listing(tree: &Tree, times: bool) -> Vec<String> {
     let mut todo = vec![(String::new(), ROOT)];
     while let Some((path, id)) = todo.pop() {
         let node = tree.node(id);
-        let what = match &node.kind {
+        let description = match &node.kind {
             Kind::Folder(children) => {
                 for (name, id) in children {
                     todo.push((format!("{path}/{}", String::from_utf8_lossy(name)), *id));
@@ -204,7 +204,7 @@ fn listing(tree: &Tree, times: bool) -> Vec<String> {
             // A link's rights are always all.
             let mode = if matches!(node.kind, Kind::Link(_)) { 0o777 } else { meta.mode };
             lines.push(format!(
-                "{path} {mode:o} {}:{} {time} {:?} {what}",
+                "{path} {mode:o} {}:{} {time} {:?} {description}",
                 meta.uid, meta.gid, meta.capability
             ));
         }
@@ -234,8 +234,8 @@ fn image(tree: &mut Tree) -> (TempDir, PathBuf) {
     assert_eq!(fs::metadata(&path).unwrap().len() % (2 << 20), 0);
     let checked = Command::new("e2fsck").args(["-fn"]).arg(&path).output();
     if let Ok(output) = checked {
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        let report = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{report}{}", String::from_utf8_lossy(&output.stderr));
     }
     (folder, path)
 }

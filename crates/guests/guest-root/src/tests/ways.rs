@@ -116,7 +116,7 @@ fn gnu_archive(folder: &Path, options: &str) -> Vec<u8> {
     output.stdout
 }
 
-/// What GNU tar makes of an archive.
+/// Unpacks an archive with GNU tar.
 fn gnu_unpacked(archive: &[u8]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("archive");

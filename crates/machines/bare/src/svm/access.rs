@@ -180,7 +180,7 @@ pub(super) fn access(
     Some(result)
 }
 
-/// Moves the registers of a string instruction on; whether it has turns left.
+/// Advances the registers of a string instruction. Returns whether turns remain.
 fn step(
     instruction: &Instruction,
     size: usize,
@@ -197,9 +197,9 @@ fn step(
     if !(instruction.has_rep_prefix() || instruction.has_repne_prefix()) {
         return false;
     }
-    let left = registers::get(context, vmcb, RCX_NUMBER).wrapping_sub(1);
-    registers::set(context, vmcb, RCX_NUMBER, left);
-    left != 0
+    let turns = registers::get(context, vmcb, RCX_NUMBER).wrapping_sub(1);
+    registers::set(context, vmcb, RCX_NUMBER, turns);
+    turns != 0
 }
 
 fn segment_base(instruction: &Instruction, vmcb: &Vmcb) -> u64 {

@@ -119,9 +119,9 @@ extern "C" {
 
 /// The machine does not count as it should.
 #[derive(Debug, thiserror::Error)]
-#[error("the emulated machine does not repeat itself: {what} took {ticks:?} ticks; QEMU must count instructions (-icount shift=0)")]
+#[error("the emulated machine does not repeat itself: {path} took {ticks:?} ticks; QEMU must count instructions (-icount shift=0)")]
 pub struct NotExact {
-    what: &'static str,
+    path: &'static str,
     ticks: [i64; 2],
 }
 
@@ -154,18 +154,18 @@ pub unsafe fn calibrate() -> Result<Costs, NotExact> {
     let mut costs = Costs::default();
     costs.enter = twice("an entry", || bench.entry(&costs, false))?;
     costs.inject = twice("an injection", || bench.entry(&costs, true))?;
-    for (way, what, code) in [
+    for (way, path, code) in [
         (ExitPath::Port, "a port", stasis_calibrate_port as unsafe extern "C" fn()),
         (ExitPath::Memory, "a store", stasis_calibrate_store),
         (ExitPath::Msr, "an MSR", stasis_calibrate_wrmsr),
         (ExitPath::Cpuid, "CPUID", stasis_calibrate_cpuid),
         (ExitPath::Halt, "HLT", stasis_calibrate_halt),
     ] {
-        costs.leave[way as usize] = twice(what, || bench.gap(&costs, code as usize as u64, 3))?;
+        costs.leave[way as usize] = twice(path, || bench.gap(&costs, code as usize as u64, 3))?;
     }
     let load = twice("a load", || bench.gap(&costs, stasis_calibrate_load as *const () as u64, 3))?;
     if load != 0 {
-        return Err(NotExact { what: "a load after a store", ticks: [0, load] });
+        return Err(NotExact { path: "a load after a store", ticks: [0, load] });
     }
     let window = stasis_calibrate_window as *const () as u64;
     costs.leave[ExitPath::Window as usize] = twice("a window", || bench.gap(&costs, window, 4))?;
@@ -181,14 +181,14 @@ pub unsafe fn calibrate() -> Result<Costs, NotExact> {
     Ok(costs)
 }
 
-fn twice(what: &'static str, mut measure: impl FnMut() -> i64) -> Result<i64, NotExact> {
+fn twice(path: &'static str, mut measure: impl FnMut() -> i64) -> Result<i64, NotExact> {
     // The first time, QEMU translates.
     measure();
     let ticks = [measure(), measure()];
     if ticks[0] == ticks[1] {
         Ok(ticks[0])
     } else {
-        Err(NotExact { what, ticks })
+        Err(NotExact { path, ticks })
     }
 }
 
@@ -246,11 +246,11 @@ impl Bench {
             debug.watches[0] = Some((watched, Watch::Access, 8));
         }
         self.vcpu.set_debug(debug);
-        let (mut now, mut seen) = (1 << 20, 0);
-        while seen < halts {
+        let (mut now, mut halted) = (1 << 20, 0);
+        while halted < halts {
             let (exit, then) = self.run(costs, now, u64::MAX);
             now = then;
-            seen += u32::from(exit == Exit::Halt);
+            halted += u32::from(exit == Exit::Halt);
             if exit == Exit::Debug(DebugEvent::Breakpoint) {
                 self.vcpu.skip(1);
             }

@@ -25,7 +25,7 @@ pub(super) struct Context {
     /// added to the TSC.
     pub time: u64,
     /// Out: the TSC right after the exit.
-    pub left: u64,
+    pub exit_tsc: u64,
     /// In: the value for the local APIC's timer; 0: none.
     pub timer: u64,
     /// The x87 and SSE state, as FXSAVE writes it.
@@ -61,7 +61,7 @@ impl Context {
             host_lstar: super::super::layout::PROGRAM + crate::system::entry_offset(),
             vmcb,
             time: 0,
-            left: 0,
+            exit_tsc: 0,
             timer: 0,
             vectors: Vectors(vectors),
         })
@@ -161,8 +161,8 @@ global_asm!(
     "mov rcx, rax",
     "rdtsc",
     "cli",
-    "mov [rcx + {left}], eax",
-    "mov [rcx + {left} + 4], edx",
+    "mov [rcx + {exit_tsc}], eax",
+    "mov [rcx + {exit_tsc} + 4], edx",
     "mov [rcx + {registers} + 16], rbx",
     "mov [rcx + {registers} + 24], rbp",
     "mov [rcx + {registers} + 32], rsi",
@@ -243,7 +243,7 @@ global_asm!(
     host_lstar = const offset_of!(Context, host_lstar),
     vmcb = const offset_of!(Context, vmcb),
     time = const offset_of!(Context, time),
-    left = const offset_of!(Context, left),
+    exit_tsc = const offset_of!(Context, exit_tsc),
     timer = const offset_of!(Context, timer),
     vectors = const offset_of!(Context, vectors),
     tsc_offset = const TSC_OFFSET,

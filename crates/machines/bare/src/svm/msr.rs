@@ -34,12 +34,12 @@ impl MsrMap {
         map
     }
 
-    fn allow(&mut self, number: u32, what: u8) {
+    fn allow(&mut self, number: u32, accesses: u8) {
         let (start, index) = match number {
             0..0x2000 => (0, number),
             _ => (0x800, number - 0xc000_0000),
         };
-        self.0[start + index as usize / 4] &= !(what << (index % 4 * 2));
+        self.0[start + index as usize / 4] &= !(accesses << (index % 4 * 2));
     }
 
     pub(super) fn address(&self) -> u64 {

@@ -102,9 +102,9 @@ impl Timer {
     }
 
     /// The guest was entered with the TSC reading `entered` and `written` to the
-    /// timer, and has left at `left`.
-    pub(super) fn left(&self, written: u64, entered: u64, left: u64, costs: &Costs) {
-        self.now.store(left, Relaxed);
+    /// timer, and has left at `exited`.
+    pub(super) fn left(&self, written: u64, entered: u64, exited: u64, costs: &Costs) {
+        self.now.store(exited, Relaxed);
         if written != 0 {
             let written_at = entered.wrapping_add_signed(costs.enter - costs.timer);
             self.due.store(written_at + written, Relaxed);
@@ -122,8 +122,10 @@ impl Timer {
     pub(crate) fn sleep_until(&self, end: u64) {
         // The setting for a guest is lost.
         self.stop();
-        while let Some(left) = end.checked_sub(ticks()).filter(|&left| left > 0) {
-            crate::host::sleep(left.min(u64::from(u32::MAX)) as u32);
+        while let Some(ticks_to_go) =
+            end.checked_sub(ticks()).filter(|&ticks_to_go| ticks_to_go > 0)
+        {
+            crate::host::sleep(ticks_to_go.min(u64::from(u32::MAX)) as u32);
         }
     }
 

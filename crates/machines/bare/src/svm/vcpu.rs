@@ -301,11 +301,11 @@ impl Vcpu {
             unsafe { stasis_enter(&mut *self.context) };
             let asked = now.wrapping_sub(enter as u64);
             let entered = asked.wrapping_sub(self.context.time);
-            TIMER.left(self.context.timer, entered, self.context.left, costs);
+            TIMER.left(self.context.timer, entered, self.context.exit_tsc, costs);
             let code = self.vmcb.get(EXIT_CODE);
             let way = ExitPath::of(code);
-            let left = self.context.left.wrapping_add(self.context.time);
-            now = now.max(left.wrapping_sub(costs.leave[way as usize] as u64));
+            let exited = self.context.exit_tsc.wrapping_add(self.context.time);
+            now = now.max(exited.wrapping_sub(costs.leave[way as usize] as u64));
             self.event_again();
             match self.serve(nested, code) {
                 Served::Inside => {}
@@ -486,12 +486,12 @@ impl Vcpu {
             let back = vmcb.get(RFLAGS) & 1 << 10 != 0;
             let step = if back { (size as u64).wrapping_neg() } else { size as u64 };
             registers::set(context, vmcb, pointer, linear.wrapping_add(step));
-            let mut left = 0;
+            let mut turns = 0;
             if info & REPEATED != 0 {
-                left = registers::get(context, vmcb, RCX_NUMBER).wrapping_sub(1);
-                registers::set(context, vmcb, RCX_NUMBER, left);
+                turns = registers::get(context, vmcb, RCX_NUMBER).wrapping_sub(1);
+                registers::set(context, vmcb, RCX_NUMBER, turns);
             }
-            if left == 0 {
+            if turns == 0 {
                 vmcb.set(RIP, next);
             }
             vmcb.set(INTERRUPT_SHADOW, 0);
@@ -524,8 +524,9 @@ impl Vcpu {
             access::access(&instruction, writes, context, vmcb, nested)
         });
         let Some(access) = access else {
-            let what = code.decode().map_or("unreadable".into(), |i| format!("{:?}", i.code()));
-            let text = format!("{what} at {rip:#x} on the device memory at {address:#x}");
+            let instruction =
+                code.decode().map_or("unreadable".into(), |i| format!("{:?}", i.code()));
+            let text = format!("{instruction} at {rip:#x} on the device memory at {address:#x}");
             return Served::Outside(Exit::Unsupported(text));
         };
         vmcb.set(INTERRUPT_SHADOW, 0);

@@ -43,10 +43,10 @@ pub(super) unsafe fn open(path: u64) -> Answer {
         [digit @ b'0'..=b'9'] => Some(usize::from(digit - b'0')),
         _ => None,
     };
-    let told = path
+    let setting = path
         .strip_prefix(b"/sys/dev/block/0:")
         .and_then(|rest| rest.strip_suffix(b"/queue/write_zeroes_max_bytes"));
-    let (first, index) = match (path.strip_prefix(b"/dev/stasis-"), told) {
+    let (first, index) = match (path.strip_prefix(b"/dev/stasis-"), setting) {
         (Some(rest), _) => (FIRST, number(rest)),
         (_, Some(rest)) => (TOLD, number(rest)),
         _ => return Err(libc::ENOENT),

@@ -121,6 +121,6 @@ fn raise_limits() {
     }
 }
 
-fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> InsideError {
-    move |source| InsideError::Start { what: what.into(), source }
+fn failed(step: impl Into<String>) -> impl FnOnce(io::Error) -> InsideError {
+    move |source| InsideError::Start { step: step.into(), source }
 }

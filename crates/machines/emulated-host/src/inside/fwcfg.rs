@@ -48,7 +48,7 @@ pub(super) struct FwCfg {
 impl FwCfg {
     /// Reads the directory.
     pub(super) fn open() -> Result<Self, InsideError> {
-        let start = |source| InsideError::Start { what: "read QEMU's fw_cfg".into(), source };
+        let start = |source| InsideError::Start { step: "read QEMU's fw_cfg".into(), source };
         let transfer = Box::new(Transfer { control: 0, length: 0, address: 0 });
         let pages = PageMap::open().map_err(start)?;
         let mut device = Self { items: HashMap::new(), pages, transfer, position: None };

@@ -27,14 +27,14 @@ use std::sync::Arc;
 
 pub use stop::StopReason;
 
-/// Why the inner side cannot do what it is asked.
+/// An error of the inner side.
 #[derive(Debug, thiserror::Error)]
 pub enum InsideError {
     /// A step of the start failed.
-    #[error("in the software host: cannot {what}: {source}")]
+    #[error("in the software host: cannot {step}: {source}")]
     Start {
         /// The step.
-        what: String,
+        step: String,
         /// The reason.
         source: io::Error,
     },
@@ -107,7 +107,7 @@ impl Inside {
     fn start() -> Result<(Self, Vec<u8>), InsideError> {
         let buffer = || {
             output::prepare().map_err(|source| InsideError::Start {
-                what: "reserve memory for the events".into(),
+                step: "reserve memory for the events".into(),
                 source,
             })
         };

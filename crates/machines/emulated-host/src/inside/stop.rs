@@ -33,16 +33,16 @@ pub(super) struct Listener {
 
 impl Listener {
     pub(super) fn start() -> Result<Self, InsideError> {
-        let failed = |source| InsideError::Start { what: "listen for a stop".into(), source };
+        let failed = |source| InsideError::Start { step: "listen for a stop".into(), source };
         let mut port = open("/dev/ttyS1").map_err(failed)?;
         let shared = Arc::new(Shared::default());
-        let told = Arc::clone(&shared);
+        let signal = Arc::clone(&shared);
         let wait = move || {
             let mut byte = [0];
             // An end of file would be a hangup, which asks for nothing.
             if matches!(port.read(&mut byte), Ok(1)) {
-                told.byte.store(byte[0], Ordering::Relaxed);
-                told.flag.store(true, Ordering::Release);
+                signal.byte.store(byte[0], Ordering::Relaxed);
+                signal.flag.store(true, Ordering::Release);
             }
         };
         std::thread::Builder::new().name("stop".into()).spawn(wait).map_err(failed)?;

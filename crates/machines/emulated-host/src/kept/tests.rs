@@ -18,8 +18,8 @@ fn the_least_recently_used_machines_go() {
         File::open(&kept.unwrap().folder).unwrap().set_modified(when).unwrap();
     }
     // The last one is the newest when it is made.
-    let left: Vec<u64> = (0..7).filter(|age: &u64| store.has(key(&age.to_string()))).collect();
-    assert_eq!(left, [0, 1, 2, 6]);
+    let ages: Vec<u64> = (0..7).filter(|age: &u64| store.has(key(&age.to_string()))).collect();
+    assert_eq!(ages, [0, 1, 2, 6]);
 }
 
 #[test]
@@ -92,8 +92,8 @@ fn a_removal_is_told_where_it_fails_and_not_where_another_was_first() {
     fs::create_dir(&folder).unwrap();
     let lock = File::create(parent.path().join("lock")).unwrap();
     let kept = Kept { folder: folder.clone(), private: false, _lock: lock };
-    let told = kept.discard().unwrap_err().to_string();
-    assert!(told.contains(&format!("cannot remove {}", folder.display())), "{told}");
+    let message = kept.discard().unwrap_err().to_string();
+    assert!(message.contains(&format!("cannot remove {}", folder.display())), "{message}");
 }
 
 #[test]
@@ -106,14 +106,14 @@ fn what_killed_programs_left_goes_with_the_next_machine() {
         fs::create_dir_all(parent.path().join(name).join("inside")).unwrap();
     }
     drop(store.get(key("a"), make).unwrap());
-    let left = |private: bool| {
+    let folders_of = |private: bool| {
         let folders = entries(parent.path()).filter(|path| path.is_dir());
         folders.filter(|path| is_private(path) == private).collect::<Vec<_>>()
     };
-    assert_eq!(left(true), std::slice::from_ref(&own.folder));
-    assert_eq!(left(false), [parent.path().join(key("a").name())]);
+    assert_eq!(folders_of(true), std::slice::from_ref(&own.folder));
+    assert_eq!(folders_of(false), [parent.path().join(key("a").name())]);
     drop(own);
-    assert!(left(true).is_empty());
+    assert!(folders_of(true).is_empty());
 }
 
 /// Held exclusively while a test starts a process, which has all locks of this one until it is
@@ -213,7 +213,7 @@ fn processes_that_are_killed_leave_a_whole_machine_or_none() {
     }
     race(parent.path(), 1, 1);
     store.clear();
-    let left: Vec<_> =
+    let folders: Vec<_> =
         entries(&parent.path().join("machines")).filter(|path| path.is_dir()).collect();
-    assert!(left.is_empty(), "{left:?}");
+    assert!(folders.is_empty(), "{folders:?}");
 }

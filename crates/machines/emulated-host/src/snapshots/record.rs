@@ -26,10 +26,10 @@ pub(crate) struct Recorder {
     /// The snapshot that was stored last, by its time.
     parent: Option<u64>,
     /// The events since then.
-    told: File,
+    events: File,
     /// Bytes of pages that are stored.
     stored: u64,
-    /// Why no more are stored, once that is so.
+    /// The reason why no more are stored, if so.
     pub off: Option<String>,
 }
 
@@ -53,17 +53,17 @@ impl Recorder {
         let length = ram.metadata().map_err(Error::system("read a file's length"))?.len();
         let mut digests = Digests::new(length);
         digests.look(&ram, |_, _| Ok(())).map_err(Error::system("read the machine's memory"))?;
-        let told = new_told(folder)?;
+        let events = new_told(folder)?;
         let folder = folder.to_owned();
         let stored = bytes(set.folder());
-        Ok(Some(Self { set, _lock: lock, folder, ram, digests, parent, told, stored, off: None }))
+        Ok(Some(Self { set, _lock: lock, folder, ram, digests, parent, events, stored, off: None }))
     }
 
     /// The next bytes of the job's events.
     pub(crate) fn told(&mut self, bytes: &[u8]) {
         if self.off.is_none() {
-            let told = self.told.write_all(bytes);
-            self.store(|_| told.map_err(Error::system("write a run's events")));
+            let written = self.events.write_all(bytes);
+            self.store(|_| written.map_err(Error::system("write a run's events")));
         }
     }
 
@@ -115,9 +115,10 @@ impl Recorder {
         fs::write(&path, state).map_err(Error::io("cannot write", &path))?;
         let written = write_changed(&mut self.digests, &self.ram, new);
         self.stored += written.map_err(Error::io("cannot write", new))?;
-        let told = told_path(&self.folder);
-        fs::rename(&told, new.join("told")).map_err(Error::io("cannot move", &told))?;
-        self.told = new_told(&self.folder)?;
+        let path_of_events = told_path(&self.folder);
+        fs::rename(&path_of_events, new.join("told"))
+            .map_err(Error::io("cannot move", &path_of_events))?;
+        self.events = new_told(&self.folder)?;
         Set::write_about(new, &About { instant, parent: self.parent })
     }
 }

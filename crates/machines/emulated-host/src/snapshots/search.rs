@@ -86,15 +86,15 @@ impl Wanted {
     }
 }
 
-/// How many of the snapshots a run that goes to `moment` can pass: `told` are the events up to the first
-/// one, then up to each. None, if the record does not tell of such a moment.
+/// Counts the snapshots that a run to `moment` can pass. `events`: files of the events up to the
+/// first snapshot, then up to each. None if the record has no such moment.
 ///
 /// # Errors
 /// If a file cannot be read, or is no record.
-pub(super) fn passed(moment: &Moment, told: &[PathBuf]) -> Result<Option<usize>, Error> {
+pub(super) fn passed(moment: &Moment, events: &[PathBuf]) -> Result<Option<usize>, Error> {
     let Some(mut wanted) = Wanted::of(moment) else { return Ok(None) };
     let mut best = 0;
-    for (number, path) in told.iter().enumerate() {
+    for (number, path) in events.iter().enumerate() {
         if comes_in(&mut wanted, path)? {
             return Ok(Some(best));
         }
@@ -132,17 +132,17 @@ mod tests {
     /// The snapshots that are passed on the way to a line `stop`, of files with this output each.
     fn of(pieces: &[&[&str]]) -> usize {
         let folder = tempfile::tempdir().unwrap();
-        let mut told = Vec::new();
+        let mut files = Vec::new();
         for (number, pieces) in pieces.iter().enumerate() {
             let mut bytes = Vec::new();
             for piece in *pieces {
                 encode(&RunEvent::Output(piece.as_bytes().to_vec()), &mut bytes);
                 encode(&RunEvent::Progress(1), &mut bytes);
             }
-            told.push(folder.path().join(number.to_string()));
-            std::fs::write(&told[number], bytes).unwrap();
+            files.push(folder.path().join(number.to_string()));
+            std::fs::write(&files[number], bytes).unwrap();
         }
-        passed(&Moment::Output("^stop".into()), &told).unwrap().unwrap()
+        passed(&Moment::Output("^stop".into()), &files).unwrap().unwrap()
     }
 
     #[test]

@@ -81,13 +81,13 @@ impl Set {
         about(&self.snapshot(at))
     }
 
-    /// The snapshot at which a job begins that is to begin `from` there, if one is.
+    /// The snapshot from which a job is to begin, if there is one.
     pub(crate) fn find(&self, from: &StartAt) -> Result<Option<Chain>, Error> {
         let StartAt::Moment(moment) = from else { return self.last(from) };
         let Some(mut chain) = self.last(&StartAt::Last)? else { return Ok(None) };
         let passed = passed(moment, &self.told(Some(&chain)))?.unwrap_or(0);
-        let left = chain.folders.len().saturating_sub(passed);
-        chain.folders.drain(..left);
+        let remaining = chain.folders.len().saturating_sub(passed);
+        chain.folders.drain(..remaining);
         let Some(folder) = chain.folders.first() else { return Ok(None) };
         chain.instant = about(folder)?.instant;
         Ok(Some(chain))

@@ -109,13 +109,14 @@ mod tests {
     #[test]
     fn nothing_is_offered_that_would_bring_in_time_or_chance() {
         let leaves = leaves(1, 4, Reads::Mean);
-        let of = |function| leaves.iter().find(|leaf| leaf.function == function).unwrap().values;
-        assert_eq!(of(1)[1] >> 24, 1); // its APIC's number
-        assert_ne!(of(1)[2] & bits(&[21, 24, 31]), 0);
-        assert_eq!(of(1)[2] & bits(&[3, 26, 27, 28, 30]), 0); // MONITOR, XSAVE, AVX, RDRAND
-        assert_eq!(of(7)[1] & bits(&[1, 5, 9, 18]), 0);
-        assert_eq!(of(0x8000_0001)[2] & bits(&[2]), 0); // SVM
-        assert_eq!(of(0xb)[3], 1);
-        assert_eq!(of(0x8000_0008)[2] & 0xff, 3);
+        let values_of =
+            |function| leaves.iter().find(|leaf| leaf.function == function).unwrap().values;
+        assert_eq!(values_of(1)[1] >> 24, 1); // its APIC's number
+        assert_ne!(values_of(1)[2] & bits(&[21, 24, 31]), 0);
+        assert_eq!(values_of(1)[2] & bits(&[3, 26, 27, 28, 30]), 0); // MONITOR, XSAVE, AVX, RDRAND
+        assert_eq!(values_of(7)[1] & bits(&[1, 5, 9, 18]), 0);
+        assert_eq!(values_of(0x8000_0001)[2] & bits(&[2]), 0); // SVM
+        assert_eq!(values_of(0xb)[3], 1);
+        assert_eq!(values_of(0x8000_0008)[2] & 0xff, 3);
     }
 }

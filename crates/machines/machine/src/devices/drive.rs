@@ -110,24 +110,24 @@ const FIRST_NAME: Tag = 1 << 31;
 struct Names {
     /// For each command in flight, the number of resets before it, and the controller's name for
     /// it.
-    of: HashMap<Tag, (u32, Tag)>,
+    in_flight: HashMap<Tag, (u32, Tag)>,
     next: Tag,
     resets: u32,
 }
 
 impl Default for Names {
     fn default() -> Self {
-        Self { of: HashMap::new(), next: FIRST_NAME, resets: 0 }
+        Self { in_flight: HashMap::new(), next: FIRST_NAME, resets: 0 }
     }
 }
 
 impl Names {
     /// A name that no command in flight has.
     fn name(&mut self, tag: Tag) -> Tag {
-        while self.of.contains_key(&self.next) {
+        while self.in_flight.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1).max(FIRST_NAME);
         }
-        self.of.insert(self.next, (self.resets, tag));
+        self.in_flight.insert(self.next, (self.resets, tag));
         let name = self.next;
         self.next = self.next.wrapping_add(1).max(FIRST_NAME);
         name
@@ -138,7 +138,7 @@ impl Names {
         if name < FIRST_NAME {
             return (self.resets == 0).then_some(name);
         }
-        let (resets, tag) = self.of.remove(&name)?;
+        let (resets, tag) = self.in_flight.remove(&name)?;
         (resets == self.resets).then_some(tag)
     }
 }

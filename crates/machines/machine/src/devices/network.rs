@@ -73,13 +73,13 @@ impl NetworkDevice {
     ) {
         let device = self.device.device_mut();
         while let Some(sent) = device.pop_frame() {
-            let mut left = now;
+            let mut departure = now;
             if !sent.frame.is_empty() {
                 let (first, last) = network.send(self.place.port, &sent.frame, now);
                 record(first, &sent.frame);
-                left = last;
+                departure = last;
             }
-            device.finish(sent.head, left);
+            device.finish(sent.head, departure);
         }
         device.advance(memory, now);
     }

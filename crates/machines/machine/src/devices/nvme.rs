@@ -39,8 +39,8 @@ pub struct NvmeController {
     since_health: u32,
     /// The changes of the subsystem's state that were looked at, and the layout of blocks that the
     /// drive was told.
-    seen: Option<u64>,
-    told: Option<BlockLayout>,
+    changes_seen: Option<u64>,
+    known_layout: Option<BlockLayout>,
 }
 
 impl NvmeController {
@@ -52,7 +52,7 @@ impl NvmeController {
         };
         let controllers =
             (0..controllers.max(1)).filter_map(|_| subsystem.add_controller(transport)).collect();
-        Self { subsystem, controllers, since_health: 0, seen: None, told: None }
+        Self { subsystem, controllers, since_health: 0, changes_seen: None, known_layout: None }
     }
 
     /// Runs `act` with the controller of a path, if there is one.
@@ -84,13 +84,13 @@ impl NvmeController {
     /// Tells the drive how its blocks lie, which a format changes.
     fn tell_layout(&mut self, drive: &mut dyn Layer) {
         let changes = self.subsystem.state_changes();
-        if self.seen.replace(changes) == Some(changes) {
+        if self.changes_seen.replace(changes) == Some(changes) {
             return;
         }
         let layout = self.subsystem.layout();
-        if self.told.as_ref() != Some(&layout) {
+        if self.known_layout.as_ref() != Some(&layout) {
             drive.control().set_layout(&layout);
-            self.told = Some(layout);
+            self.known_layout = Some(layout);
         }
     }
 
@@ -211,7 +211,7 @@ impl DriveController for NvmeController {
 
     fn queues(&self) -> Vec<String> {
         let several = self.controllers.len() > 1;
-        let of = |id: &ControllerId| {
+        let pairs_of = |id: &ControllerId| {
             let name = if several { format!("controller {}, ", id.0 + 1) } else { String::new() };
             self.subsystem.queue_pairs(*id).map(move |pair| {
                 let QueuePair { number, size, submission, to, completion, held, .. } = pair;
@@ -224,7 +224,7 @@ impl DriveController for NvmeController {
                 )
             })
         };
-        self.controllers.iter().flat_map(of).collect()
+        self.controllers.iter().flat_map(pairs_of).collect()
     }
 
     fn entry_of(&self, path: usize, queue: u16) -> Option<u16> {
@@ -259,7 +259,7 @@ impl DriveController for NvmeController {
         let ended =
             Ended { status: done.status, failed_at: done.failed_at, delivery: done.delivery };
         // Records have the host's bytes.
-        if let Some(layout) = self.told.as_ref().filter(|layout| !layout.is_plain()) {
+        if let Some(layout) = self.known_layout.as_ref().filter(|layout| !layout.is_plain()) {
             let IoRecord { offset, bytes, .. } = IoRecord::of(&layout.of_data(&done.command));
             (io.offset, io.bytes) = (offset, bytes);
         }

@@ -164,12 +164,12 @@ impl Bench<'_> {
         write(self.memory, CODE, &[instruction, HLT].concat())?;
         let mut clock = Clock::new(Scale::new(1_000_000));
         reset(vcpu, LOCAL_APIC, 0)?;
-        let mut left = false;
+        let mut has_left = false;
         // To the HLT, so that KVM has nothing left to complete at the next entry.
         loop {
             match vcpu.run(&mut clock, false)?.0 {
-                Exit::Halt => return Ok(left),
-                exit => left |= exit::path(&exit) == path,
+                Exit::Halt => return Ok(has_left),
+                exit => has_left |= exit::path(&exit) == path,
             }
         }
     }

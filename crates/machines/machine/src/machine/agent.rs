@@ -111,9 +111,9 @@ impl Machine {
         if count == self.urgent || self.memory.read(page + RING, &mut ring).is_err() {
             return;
         }
-        let seen = std::mem::replace(&mut self.urgent, count);
+        let previous = std::mem::replace(&mut self.urgent, count);
         for drive in &mut self.drives {
-            drive.urge(&mut application_hint::since(&ring, seen, count));
+            drive.urge(&mut application_hint::since(&ring, previous, count));
         }
     }
 

@@ -74,7 +74,7 @@ impl Machine {
                 After::Continue
             }
             Exit::Shutdown => After::Panicked,
-            Exit::Unsupported(what) => return Err(Error::Guest(what)),
+            Exit::Unsupported(instruction) => return Err(Error::Guest(instruction)),
         };
         if let Some(rewind) = &mut self.rewind {
             rewind.seen(timeline.clock.now());

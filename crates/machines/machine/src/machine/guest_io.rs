@@ -203,8 +203,8 @@ impl GuestIos {
         let Self { bios, disks, bio_count, .. } = self;
         let first = (machine, if sectors.is_empty() { FLUSH } else { sectors.start });
         let is = |bio: &Bio, disks: &HashMap<(u16, u64), u16>| {
-            let of = disks.get(&(machine, bio.disk));
-            bio.caller.now <= rung && of.is_none_or(|of| *of == drive)
+            let owner = disks.get(&(machine, bio.disk));
+            bio.caller.now <= rung && owner.is_none_or(|owner| *owner == drive)
         };
         let queue = bios.get_mut(&first)?;
         let place = queue.iter().position(|bio| is(bio, disks))?;
@@ -395,13 +395,13 @@ mod tests {
     fn who_has_submitted_is_told_by_the_stack() {
         let mut all = GuestIos::new(places());
         all.called((0, 0), (0, 1), 10);
-        let of = |doorbell: &Caller| all.submitter(doorbell);
-        assert_eq!(of(&doorbell(1, 40, &CALL)), Submitter::SystemCall);
-        assert_eq!(of(&doorbell(1, 40, &[KERNEL + 900, 0x40_0000])), Submitter::Fault);
-        assert_eq!(of(&doorbell(2, 40, &[KERNEL + 900])), Submitter::KernelThread);
-        assert_eq!(of(&doorbell(1, 40, &[KERNEL + 900])), Submitter::SystemCall);
+        let submitter_of = |doorbell: &Caller| all.submitter(doorbell);
+        assert_eq!(submitter_of(&doorbell(1, 40, &CALL)), Submitter::SystemCall);
+        assert_eq!(submitter_of(&doorbell(1, 40, &[KERNEL + 900, 0x40_0000])), Submitter::Fault);
+        assert_eq!(submitter_of(&doorbell(2, 40, &[KERNEL + 900])), Submitter::KernelThread);
+        assert_eq!(submitter_of(&doorbell(1, 40, &[KERNEL + 900])), Submitter::SystemCall);
         let inside = Caller { in_interrupt: true, ..doorbell(1, 40, &CALL) };
-        assert_eq!(of(&inside), Submitter::Interrupt);
+        assert_eq!(submitter_of(&inside), Submitter::Interrupt);
     }
 
     /// A thread that is on a processor is not waited for; one that was preempted is not woken.
@@ -469,11 +469,11 @@ mod tests {
             let mut all = GuestIos::new(places());
             let (mut next, mut out) = (0u64, Vec::new());
             for (kind, thread, now, processor) in facts {
-                let of = (0, thread);
+                let its_thread = (0, thread);
                 match kind {
-                    0 => all.called((0, processor), of, now),
-                    1 => all.switched((0, processor), of, now),
-                    2 => all.woken(of, now),
+                    0 => all.called((0, processor), its_thread, now),
+                    1 => all.switched((0, processor), its_thread, now),
+                    2 => all.woken(its_thread, now),
                     3 => {
                         all.rung((0, 0), next..next + 1, &doorbell(thread, now, &CALL));
                         next += 1;

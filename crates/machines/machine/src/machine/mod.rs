@@ -309,9 +309,9 @@ impl Machine {
                 let before = timeline.records.len();
                 let (records, bytes) = (&mut timeline.records, &mut timeline.recorded_bytes);
                 // The root's I/Os are no part of the experiment.
-                let told = index < self.own;
+                let is_recorded = index < self.own;
                 drive.advance(&self.memory, now_ns, boot, |record| {
-                    if told {
+                    if is_recorded {
                         *bytes += record.bytes;
                         records.push(record);
                     }
@@ -332,8 +332,8 @@ impl Machine {
         if let Some(watch) = &mut timeline.watch {
             self.drives.iter_mut().for_each(|drive| drive.control().take_spans(&mut watch.spans));
         }
-        let told = timeline.watch.as_ref().is_some_and(|watch| watch.is_full());
-        if told || timeline.records.len() >= BATCH || timeline.recorded_bytes >= BATCH_BYTES {
+        let is_full = timeline.watch.as_ref().is_some_and(|watch| watch.is_full());
+        if is_full || timeline.records.len() >= BATCH || timeline.recorded_bytes >= BATCH_BYTES {
             timeline.flush_records()?;
         }
         Ok(())

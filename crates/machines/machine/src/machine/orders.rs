@@ -228,8 +228,8 @@ mod tests {
         ] {
             let mut orders = Orders::new(vec![drift(0, 0, None, begins)]);
             orders.begin(0);
-            let told = orders.take(7);
-            assert_eq!((told.again_ns, told.after_output), (again, after_output));
+            let orders_taken = orders.take(7);
+            assert_eq!((orders_taken.again_ns, orders_taken.after_output), (again, after_output));
         }
     }
 }

@@ -56,7 +56,7 @@ impl Run<'_> {
         outcome.lost_spans = lost_spans;
         outcome.networks = self.timeline.networks.outcome();
         if self.machines.len() > 1 {
-            let of = |machine: &Machine| MachineOutcome {
+            let outcome_of = |machine: &Machine| MachineOutcome {
                 name: machine.name.clone(),
                 ending: machine.ending.clone(),
                 started_ns: machine.started,
@@ -64,7 +64,7 @@ impl Run<'_> {
                 refused_calls: machine.channel.refused(),
                 virtual_ns: machine.started.map(|started| machine.ended.unwrap_or(now) - started),
             };
-            outcome.machines = self.machines.iter().map(of).collect();
+            outcome.machines = self.machines.iter().map(outcome_of).collect();
         }
         let drives =
             self.machines.iter_mut().flat_map(|machine| &mut machine.drives[..machine.own]);

@@ -78,14 +78,14 @@ impl PathFaults {
         (begun, now): (Nanos, Nanos),
     ) -> Option<Pause> {
         for (fault, _) in faults {
-            if !self.0.iter().any(|(of, kind, _)| *of == path && kind == fault) {
+            if !self.0.iter().any(|(owner, kind, _)| *owner == path && kind == fault) {
                 let mut pauses = Pauses::default();
                 pauses.begin(begun);
                 self.0.push((path, *fault, pauses));
             }
         }
         let mut early = None;
-        for (_, kind, pauses) in self.0.iter_mut().filter(|(of, ..)| *of == path) {
+        for (_, kind, pauses) in self.0.iter_mut().filter(|(owner, ..)| *owner == path) {
             let own = faults.iter().filter(|(fault, _)| fault == kind).map(|(_, pause)| *pause);
             early = early.or(pauses.change(own.collect(), known, now));
         }
@@ -133,13 +133,13 @@ impl PathFaults {
     pub(super) fn take_due(&mut self, now: Nanos) -> Vec<DuePathFault> {
         let mut due: Vec<DuePathFault> = Vec::new();
         for (path, fault, pauses) in &mut self.0 {
-            let of = |begins, record| DuePathFault { path: *path, fault: *fault, begins, record };
+            let row = |begins, record| DuePathFault { path: *path, fault: *fault, begins, record };
             if pauses.end(now) {
-                due.push(of(false, None));
+                due.push(row(false, None));
             }
             if let Some(record) = pauses.start(now) {
                 let is_told = due.iter().any(|other| other.record == Some(record));
-                due.push(of(true, (!is_told).then_some(record)));
+                due.push(row(true, (!is_told).then_some(record)));
             }
         }
         due
@@ -181,18 +181,18 @@ mod tests {
         assert!(faults.can_leave());
         faults.begin(100);
         let due = faults.take_due(110);
-        let of = |due: &[DuePathFault]| -> Vec<_> {
+        let rows = |due: &[DuePathFault]| -> Vec<_> {
             let row = |due: &DuePathFault| due.record.map(|record| record.fault);
             due.iter().map(|due| (due.path, due.fault, due.begins, row(due))).collect()
         };
         let gone = PathFault::Gone;
-        assert_eq!(of(&due), [((3, 0), gone, true, Some(0)), ((3, 1), gone, true, None)]);
+        assert_eq!(rows(&due), [((3, 0), gone, true, Some(0)), ((3, 1), gone, true, None)]);
         assert_eq!(
-            of(&faults.take_due(115)),
+            rows(&faults.take_due(115)),
             [((3, 0), gone, false, None), ((3, 1), gone, false, None)]
         );
         assert_eq!(faults.of_controllers(), []);
-        assert_eq!(of(&faults.take_due(120)), [((3, 1), access, true, Some(1))]);
+        assert_eq!(rows(&faults.take_due(120)), [((3, 1), access, true, Some(1))]);
         assert_eq!(faults.of_controllers(), [((3, 1), access)]);
     }
 }

@@ -22,11 +22,11 @@ impl Machine {
         let now = timeline.clock.now_ns();
         for index in 0..self.ports.len() {
             let device = &mut self.ports[index];
-            let left = device.next_event().is_some_and(|at| at <= now);
-            if left {
+            let has_sent = device.next_event().is_some_and(|at| at <= now);
+            if has_sent {
                 device.advance(&self.memory, now);
             }
-            if timeline.networks.receive(device, &self.memory, now) || left {
+            if timeline.networks.receive(device, &self.memory, now) || has_sent {
                 self.port_interrupts(timeline, index)?;
             }
         }

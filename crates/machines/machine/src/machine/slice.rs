@@ -93,23 +93,23 @@ impl Machine {
             Exit::Interrupted => overshoot.is_some_and(|over| over > 0),
             _ => timeline.clock.now() > until,
         };
-        let (left, ran) = (timeline.clock.now(), timeline.clock.now() - entered);
+        let (exited, ran) = (timeline.clock.now(), timeline.clock.now() - entered);
         // A slice that overruns left guest mode by a path whose cost was not calibrated: the guest
         // may have read a little more.
         let late = if is_late { timeline.lateness } else { 0 };
         self.clock.end(ran + late.max(timeline.clock.unsure_exit()));
         // A machine that shares nothing but networks sees its own processors only.
-        let seen = match timeline.lookahead {
+        let hindmost = match timeline.lookahead {
             Some(_) => self.furthest_behind(Some(index)),
             None => others,
         };
         let processor = &mut self.processors[index];
-        (processor.time, processor.late) = (left, is_late);
+        (processor.time, processor.late) = (exited, is_late);
         processor.eoi.take(&mut processor.apic, &self.memory);
-        let ahead = left.saturating_sub(seen.unwrap_or(left));
-        timeline.statistics.slice(place, (entered, left), ahead);
+        let ahead = exited.saturating_sub(hindmost.unwrap_or(exited));
+        timeline.statistics.slice(place, (entered, exited), ahead);
         if let Some(watch) = &mut timeline.watch {
-            watch.ran(place, (entered, left));
+            watch.ran(place, (entered, exited));
         }
         match exit {
             Exit::Interrupted | Exit::Debug(_) => Ok(After::Continue),
@@ -118,7 +118,7 @@ impl Machine {
                 processor.state = ProcessorState::Halted;
                 Ok(After::Continue)
             }
-            exit if exit::is_local(&exit) || others.is_none_or(|others| others >= left) => {
+            exit if exit::is_local(&exit) || others.is_none_or(|others| others >= exited) => {
                 self.act(timeline, index, exit)
             }
             exit => {

@@ -46,7 +46,7 @@ impl Slots {
     /// The slot of a drive's path.
     pub(super) fn of_path(&self, drive: usize, path: usize) -> usize {
         let first = FIRST_DRIVE_SLOT + self.drives + self.ports;
-        let further = self.further.iter().position(|&of| of == (drive, path));
+        let further = self.further.iter().position(|&owner| owner == (drive, path));
         further.map_or(FIRST_DRIVE_SLOT + drive, |index| first + index)
     }
 
@@ -63,9 +63,9 @@ mod tests {
     #[test]
     fn each_device_has_a_slot_of_its_own() {
         let slots = Slots { drives: 3, ports: 2, further: vec![(1, 1), (1, 2), (2, 1)] };
-        let of = |slot| slots.device(slot);
-        assert_eq!((of(1), of(9)), (None, Some(Device::Drive(2, 1))));
-        assert_eq!(of(10), None);
+        let device = |slot| slots.device(slot);
+        assert_eq!((device(1), device(9)), (None, Some(Device::Drive(2, 1))));
+        assert_eq!(device(10), None);
         for slot in FIRST_DRIVE_SLOT..=9 {
             let place = match slots.device(slot).unwrap() {
                 Device::Drive(drive, path) => slots.of_path(drive, path),

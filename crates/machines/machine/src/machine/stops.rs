@@ -370,11 +370,11 @@ impl Run<'_> {
                 is_near = false;
             }
         };
-        let left = self.timeline.clock.now();
+        let exited = self.timeline.clock.now();
         if let Some(debug) = &mut self.debug {
             debug.debuggee.left(place, &end.exit);
             if let Some(replay) = &mut debug.replay {
-                replay.ran((debug.turn, place), (entered, left));
+                replay.ran((debug.turn, place), (entered, exited));
             }
         }
         let after = self.machines[number].left(&mut self.timeline, begun, end)?;

@@ -76,7 +76,7 @@ impl TriggerConfig {
 struct Waiting {
     config: TriggerConfig,
     pattern: Option<Regex>,
-    left: u64,
+    remaining: u64,
 }
 
 /// The triggers of a run. Nothing triggers before the commands' start.
@@ -112,7 +112,7 @@ impl Triggers {
             _ => None,
         };
         self.counts |= matches!(config.on, Trigger::Io { .. });
-        self.waiting.push(Waiting { left: config.times, pattern, config });
+        self.waiting.push(Waiting { remaining: config.times, pattern, config });
         Ok(())
     }
 
@@ -148,9 +148,9 @@ impl Triggers {
 
     /// Pulls each that `fits`, at `now` (ns); whether any does.
     fn pull(&mut self, now: Nanos, fits: impl Fn(&Waiting) -> bool) {
-        for one in self.waiting.iter_mut().filter(|one| one.left > 0) {
+        for one in self.waiting.iter_mut().filter(|one| one.remaining > 0) {
             if fits(one) {
-                one.left -= 1;
+                one.remaining -= 1;
                 self.pulled.push((one.config.number, now));
             }
         }

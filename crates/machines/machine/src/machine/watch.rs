@@ -90,12 +90,12 @@ impl Watch {
     }
 
     /// A processor did this from what was recorded last until `end` (ticks).
-    fn record(&mut self, place: usize, what: What, end: u64) {
+    fn record(&mut self, place: usize, activity: What, end: u64) {
         let begin = self.recorded[place];
         if begin < end {
             self.recorded[place] = end;
             let (begin, end) = (self.scale.to_ns(begin), self.scale.to_ns(end));
-            self.spans.push(Span::new(self.processors + place as u32, what, begin, end));
+            self.spans.push(Span::new(self.processors + place as u32, activity, begin, end));
         }
     }
 
@@ -174,7 +174,7 @@ mod tests {
         let recorded: Vec<_> = watch
             .take()
             .iter()
-            .map(|span| (span.track, span.what, span.begin, span.end, span.number))
+            .map(|span| (span.track, span.activity, span.begin, span.end, span.number))
             .collect();
         let (run, idle) = (What::Running, What::Idle);
         assert_eq!(

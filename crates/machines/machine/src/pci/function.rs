@@ -211,7 +211,7 @@ impl Function {
     /// The message of a port whose slot asks for an interrupt, if it may send one.
     pub(super) fn slot_message(&self) -> Option<Message> {
         let at = self.msi.filter(|at| self.word(at + 2) & MSI_ENABLE != 0)?;
-        let wanted = self.express.as_ref().is_some_and(|of| of.interrupts(&self.config));
+        let wanted = self.express.as_ref().is_some_and(|port| port.interrupts(&self.config));
         let word = |offset| u64::from(self.word(at + offset));
         let address = word(4) | word(6) << 16 | word(8) << 32 | word(10) << 48;
         wanted.then(|| Message::from_msi(address, self.word(at + 12).into()))

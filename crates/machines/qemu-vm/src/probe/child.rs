@@ -20,9 +20,9 @@ pub fn run(limit: Duration, work: impl FnOnce() -> String) -> io::Result<String>
     if child == 0 {
         drop(read_end);
         // A leading byte distinguishes an empty answer from none.
-        let said =
+        let answer =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| format!("\n{}", work())));
-        let _ = File::from(write_end).write_all(said.unwrap_or_default().as_bytes());
+        let _ = File::from(write_end).write_all(answer.unwrap_or_default().as_bytes());
         // SAFETY: ends the child without running the parent's exit handlers.
         unsafe { libc::_exit(0) };
     }
@@ -38,9 +38,9 @@ pub fn run(limit: Duration, work: impl FnOnce() -> String) -> io::Result<String>
             limit.as_secs()
         ));
     }
-    let mut said = String::new();
-    File::from(read_end).read_to_string(&mut said)?;
-    match said.strip_prefix('\n') {
+    let mut text = String::new();
+    File::from(read_end).read_to_string(&mut text)?;
+    match text.strip_prefix('\n') {
         Some(answer) => Ok(answer.to_owned()),
         None => Ok("the probe's process was killed".into()),
     }
@@ -48,8 +48,8 @@ pub fn run(limit: Duration, work: impl FnOnce() -> String) -> io::Result<String>
 
 fn wait_readable(fd: std::os::fd::BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
     let deadline = Instant::now() + limit;
-    while let Some(left) = deadline.checked_duration_since(Instant::now()) {
-        let [ready] = readable([fd], left.as_millis() as i32 + 1)?;
+    while let Some(remaining) = deadline.checked_duration_since(Instant::now()) {
+        let [ready] = readable([fd], remaining.as_millis() as i32 + 1)?;
         if ready {
             return Ok(true);
         }
@@ -79,10 +79,10 @@ mod tests {
     #[test]
     fn a_child_that_hangs_is_killed() {
         let start = Instant::now();
-        let said = run(Duration::from_millis(100), || loop {
+        let answer = run(Duration::from_millis(100), || loop {
             std::thread::sleep(Duration::from_secs(1));
         });
-        assert!(said.unwrap().contains("did not finish"));
+        assert!(answer.unwrap().contains("did not finish"));
         assert!(start.elapsed() < Duration::from_secs(2));
     }
 
@@ -94,10 +94,10 @@ mod tests {
 
     #[test]
     fn a_child_that_dies_is_not_taken_for_one_that_is_content() {
-        let said = run(MAX_TIME, || {
+        let answer = run(MAX_TIME, || {
             // SAFETY: ends this forked child only.
             unsafe { libc::_exit(9) }
         });
-        assert!(said.unwrap().contains("killed"));
+        assert!(answer.unwrap().contains("killed"));
     }
 }

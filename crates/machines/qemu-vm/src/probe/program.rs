@@ -43,7 +43,7 @@ const SET_DEVICE_ATTR: libc::c_ulong =
 
 /// Runs the guest twice and checks its sum and its clock.
 pub(super) fn run() -> Result<(), String> {
-    let failed = |what: &'static str| move |error| format!("{what} failed: {error}");
+    let failed = |step: &'static str| move |error| format!("{step} failed: {error}");
     let kvm = Kvm::new().map_err(failed("opening it"))?;
     let machine = kvm.create_vm().map_err(failed("KVM_CREATE_VM"))?;
     let memory = Memory::new()?;

@@ -14,7 +14,7 @@ pub const SECTOR: usize = 512;
 /// Operations until the power is cut, for both files.
 #[derive(Debug)]
 pub struct Power {
-    left: Mutex<u64>,
+    remaining: Mutex<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -39,18 +39,18 @@ pub struct File {
 
 impl Power {
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { left: Mutex::new(u64::MAX) })
+        Arc::new(Self { remaining: Mutex::new(u64::MAX) })
     }
 
-    /// The power fails after this many operations.
+    /// Cuts the power after this many operations.
     pub fn cut_after(&self, operations: u64) {
-        *self.left.lock().unwrap() = operations;
+        *self.remaining.lock().unwrap() = operations;
     }
 
     fn use_some(&self) -> io::Result<()> {
-        let mut left = self.left.lock().unwrap();
-        *left = left.saturating_sub(1);
-        if *left == 0 {
+        let mut remaining = self.remaining.lock().unwrap();
+        *remaining = remaining.saturating_sub(1);
+        if *remaining == 0 {
             return Err(io::Error::other("no power"));
         }
         Ok(())

@@ -108,7 +108,7 @@ pub(super) fn nvme_tcp(
     let NewDrive { name, record, open, .. } = new;
     let addresses: std::io::Result<_> =
         settings.listeners.iter().map(std::net::TcpListener::local_addr).collect();
-    let addresses = addresses.map_err(|source| ServeError::System { what: "listen", source })?;
+    let addresses = addresses.map_err(|source| ServeError::System { action: "listen", source })?;
     let shared: Arc<str> = name.as_str().into();
     let opened = worker.call(move |state| {
         let store = opened(open, &shared)?;

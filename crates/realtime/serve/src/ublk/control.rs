@@ -93,7 +93,7 @@ impl Control {
         self.call(control::DELETE, device, &mut [], 0)
     }
 
-    /// Begins to take the place of a device's server that is no more.
+    /// Begins to take the place of a device's ended server.
     pub fn start_recovery(&mut self, device: u32) -> io::Result<()> {
         self.call(control::START_RECOVERY, device, &mut [], 0)
     }

@@ -48,8 +48,8 @@ pub(crate) struct Device {
     own: bool,
 }
 
-fn failed(what: &'static str) -> impl Fn(io::Error) -> ServeError {
-    move |source| ServeError::System { what, source }
+fn failed(action: &'static str) -> impl Fn(io::Error) -> ServeError {
+    move |source| ServeError::System { action, source }
 }
 
 /// Tries again while the kernel is at it.
@@ -233,10 +233,10 @@ impl Device {
         let _ = std::fs::remove_file(&self.link);
     }
 
-    fn warn_of(&self, what: &str, result: io::Result<()>) {
+    fn warn_of(&self, operation: &str, result: io::Result<()>) {
         if let Err(error) = result {
             let path = self.path();
-            let message = format!("{} could not be {what}: {error}", path.display());
+            let message = format!("{} could not be {operation}: {error}", path.display());
             crate::log::warn(&self.name, &message);
         }
     }

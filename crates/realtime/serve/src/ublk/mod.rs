@@ -36,7 +36,8 @@ pub(crate) struct Ublk {
     done: Vec<Done>,
     counted: Vec<Counted>,
     in_flight: usize,
-    said: bool,
+    /// True if a fault was logged.
+    logged: bool,
     /// True if another server takes over the device.
     handed_over: bool,
     /// Time (ns) at which the model holds requests back no longer: the device is about to end.
@@ -63,7 +64,7 @@ impl Ublk {
             done,
             counted,
             in_flight: 0,
-            said: false,
+            logged: false,
             handed_over: false,
             release_at: None,
         })
@@ -77,9 +78,9 @@ impl Ublk {
     pub(crate) fn turn(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> bool {
         let mut work = false;
         for queue in 0..self.queues.len() {
-            while let Some(said) = self.queues[queue].next() {
+            while let Some(event) = self.queues[queue].next() {
                 work = true;
-                match said {
+                match event {
                     QueueEvent::Request(tag, descriptor) => {
                         self.request(now, queue, tag, descriptor)
                     }
@@ -140,9 +141,9 @@ impl Ublk {
         }
         if any {
             // The host has them as of now.
-            let seen = clock();
+            let delivered = clock();
             for counted in self.counted.drain(..) {
-                self.backend.count(&counted, seen);
+                self.backend.count(&counted, delivered);
             }
             self.backend.report_errors();
         }
@@ -156,10 +157,10 @@ impl Ublk {
     }
 
     /// Logs the first fault, and counts all.
-    fn warn(&mut self, what: &str, error: &io::Error) {
+    fn warn(&mut self, problem: &str, error: &io::Error) {
         self.backend.counts.faults += 1;
-        if !std::mem::replace(&mut self.said, true) {
-            let message = format!("{what}: {error} (said once; later ones are counted)");
+        if !std::mem::replace(&mut self.logged, true) {
+            let message = format!("{problem}: {error} (said once; later ones are counted)");
             crate::log::warn(&self.backend.name, &message);
         }
     }

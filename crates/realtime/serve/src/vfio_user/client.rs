@@ -28,7 +28,7 @@ pub(super) struct Client {
     /// Bytes of it that were sent.
     sent: usize,
     /// True if a refusal was logged.
-    pub(super) said: bool,
+    pub(super) logged: bool,
 }
 
 /// Input of a client's socket.
@@ -50,7 +50,7 @@ impl Client {
             page,
             reply: (Vec::new(), false),
             sent: 0,
-            said: false,
+            logged: false,
         }
     }
 
@@ -83,8 +83,8 @@ impl Client {
             };
             let mut descriptors = Vec::new();
             for message in ancillary.drain() {
-                if let RecvAncillaryMessage::ScmRights(of) = message {
-                    descriptors.extend(of);
+                if let RecvAncillaryMessage::ScmRights(received) = message {
+                    descriptors.extend(received);
                 }
             }
             match self.connection.receive(&self.chunk[..bytes], descriptors) {

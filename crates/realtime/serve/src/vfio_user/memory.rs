@@ -40,7 +40,7 @@ impl DmaMemory {
     /// Adds a piece.
     ///
     /// # Errors
-    /// It overlaps another, there are too many, or it cannot be mapped.
+    /// The range overlaps another, is one too many, or cannot be mapped.
     pub(super) fn map(&mut self, map: DmaMap, descriptor: Option<OwnedFd>) -> Result<(), Refusal> {
         let DmaMap { address, size, offset, writable } = map;
         let overlaps = |&(other, length): &(u64, u64)| {

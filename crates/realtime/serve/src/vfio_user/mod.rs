@@ -104,12 +104,12 @@ impl Served {
                     controller.hold_completions();
                 }
             }
-            let of: Arc<str> = match alone {
+            let port_name: Arc<str> = match alone {
                 true => Arc::clone(&name),
                 false => format!("{name}, controller {}", id.0).into(),
             };
             let device = Device::new(&subsystem, id, settings.mapped);
-            let mut port = Port::new(of, index, device, subsystem.vectors());
+            let mut port = Port::new(port_name, index, device, subsystem.vectors());
             port.listen(listener, &events).map_err(|source| ServeError::Wait { source })?;
             ports.push(port);
         }

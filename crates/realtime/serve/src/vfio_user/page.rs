@@ -49,8 +49,8 @@ impl Doorbells for Page {
         fence(Ordering::Acquire);
     }
 
-    fn differ(&self, seen: &[u32]) -> bool {
-        seen.iter().enumerate().any(|(index, word)| self.load(index) != *word)
+    fn differ(&self, known: &[u32]) -> bool {
+        known.iter().enumerate().any(|(index, word)| self.load(index) != *word)
     }
 
     fn write(&self, index: usize, value: u32) {
@@ -59,10 +59,10 @@ impl Doorbells for Page {
         }
     }
 
-    fn clear(&self, index: usize, seen: u32) {
+    fn clear(&self, index: usize, expected: u32) {
         if let Some(word) = self.mapping.long(4 * index) {
             let order = (Ordering::AcqRel, Ordering::Relaxed);
-            let _ = word.compare_exchange(seen.to_le(), 0, order.0, order.1);
+            let _ = word.compare_exchange(expected.to_le(), 0, order.0, order.1);
         }
     }
 }

@@ -221,7 +221,7 @@ impl Port {
         if let Err(refusal) = &answer {
             if !refusal.is_question() {
                 shared.backend.counts.faults += 1;
-                if !std::mem::replace(&mut client.said, true) {
+                if !std::mem::replace(&mut client.logged, true) {
                     let message = format!("a client's request is refused: {refusal} (said once)");
                     crate::log::warn(&self.name, &message);
                 }
@@ -243,9 +243,9 @@ impl Port {
         let Shared { subsystem, backend, .. } = shared;
         let nothing = || Ok(Answer::of(Vec::new()));
         let Some(client) = client else { return nothing() };
-        let of = memory.of(device);
+        let guest_memory = memory.of(device);
         let mut drive = Drive { subsystem, health: &mut || backend.store.health() };
-        match device.handle(&mut drive, of, &client.page, request)? {
+        match device.handle(&mut drive, guest_memory, &client.page, request)? {
             Handled::Answer(answer) => Ok(answer),
             Handled::Map(map, descriptor) => {
                 memory.map(map, descriptor)?;
@@ -298,7 +298,9 @@ impl Port {
     /// Signals the guest's interrupts.
     pub(super) fn signal(&mut self, subsystem: &mut Subsystem) {
         let id = self.device.id();
-        while let Some(vector) = subsystem.controller(id).and_then(|mut of| of.pop_interrupt()) {
+        while let Some(vector) =
+            subsystem.controller(id).and_then(|mut controller| controller.pop_interrupt())
+        {
             self.ring(vector);
         }
     }

@@ -17,8 +17,8 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
-    fn count(&mut self, of: Option<ControllerId>) -> &mut usize {
-        let Some(ControllerId(index)) = of else { return &mut self.orphans };
+    fn count(&mut self, controller: Option<ControllerId>) -> &mut usize {
+        let Some(ControllerId(index)) = controller else { return &mut self.orphans };
         let index = usize::from(index);
         if self.counts.len() <= index {
             self.counts.resize(index + 1, 0);
@@ -26,26 +26,27 @@ impl UnderWay {
         &mut self.counts[index]
     }
 
-    /// A request goes to the drive.
-    pub(super) fn begin(&mut self, tag: Tag, of: Option<ControllerId>) {
+    /// Counts a request that goes to the drive.
+    pub(super) fn begin(&mut self, tag: Tag, controller: Option<ControllerId>) {
         let index = tag as usize;
         if self.controllers.len() <= index {
             self.controllers.resize(index + 1, None);
         }
-        self.controllers[index] = of;
-        *self.count(of) += 1;
+        self.controllers[index] = controller;
+        *self.count(controller) += 1;
     }
 
-    /// The drive has done a request.
+    /// Counts a request that the drive has done.
     pub(super) fn end(&mut self, tag: Tag) {
-        let of = self.controllers.get(tag as usize).copied().flatten();
-        let count = self.count(of);
+        let controller = self.controllers.get(tag as usize).copied().flatten();
+        let count = self.count(controller);
         *count = count.saturating_sub(1);
     }
 
     /// Returns whether requests of a controller may be with the drive.
-    pub(super) fn has(&self, of: ControllerId) -> bool {
-        self.orphans > 0 || self.counts.get(usize::from(of.0)).is_some_and(|&count| count > 0)
+    pub(super) fn has(&self, controller: ControllerId) -> bool {
+        self.orphans > 0
+            || self.counts.get(usize::from(controller.0)).is_some_and(|&count| count > 0)
     }
 }
 

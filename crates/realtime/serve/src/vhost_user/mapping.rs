@@ -70,14 +70,14 @@ impl Mapping {
         Self::with(file, offset, length, true)
     }
 
-    /// Maps `length` bytes of `file` from `offset` on; `writable`: not only to be read.
+    /// Maps `length` bytes of `file` from `offset` on; `writable`: for writing too.
     ///
     /// # Errors
     /// As [`Mapping::new`].
     pub fn with(file: &File, offset: u64, length: u64, writable: bool) -> io::Result<Self> {
         HANDLER.call_once(install);
         let metadata = file.metadata()?;
-        let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
+        let invalid = |reason: &str| io::Error::new(io::ErrorKind::InvalidInput, reason.to_owned());
         let end = offset.checked_add(length).filter(|_| length > 0);
         let end = end.ok_or_else(|| invalid("the range is empty or too long"))?;
         if end > metadata.size() {

@@ -128,8 +128,8 @@ impl GuestMemory {
         while done < length {
             let region = self.region(address).ok_or(error)?;
             let within = address - region.place.guest;
-            let left = usize::try_from(region.place.size - within).unwrap_or(usize::MAX);
-            let piece = left.min(length - done);
+            let in_region = usize::try_from(region.place.size - within).unwrap_or(usize::MAX);
+            let piece = in_region.min(length - done);
             if !each(&region.mapping, within as usize, done..done + piece) {
                 return Err(error);
             }

@@ -134,7 +134,7 @@ pub(super) fn reply(
     Ok(())
 }
 
-/// What is left of a body.
+/// The rest of a body.
 pub(super) struct Body<'a>(pub(super) &'a [u8]);
 
 impl<'a> Body<'a> {

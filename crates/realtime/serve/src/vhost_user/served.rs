@@ -32,8 +32,8 @@ pub(crate) struct Served {
     done: Vec<Done>,
     /// Reason why the connection must end, until its owner has asked for it.
     broken: Option<String>,
-    /// True if that was logged already.
-    said: bool,
+    /// True if the device's fault was logged.
+    logged: bool,
     /// Called once when the connection must end.
     hang_up: Option<Box<dyn Fn() + Send>>,
     /// Channel for messages to the client about changes.
@@ -66,7 +66,7 @@ impl Served {
             running: 0,
             done: Vec::new(),
             broken: None,
-            said: false,
+            logged: false,
             hang_up: None,
             back: None,
             next: None,
@@ -92,7 +92,7 @@ impl Served {
     pub(crate) fn set_hang_up(&mut self, hang_up: Option<Box<dyn Fn() + Send>>) {
         self.hang_up = hang_up;
         self.broken = None;
-        self.said = false;
+        self.logged = false;
     }
 
     /// Signals `next` once nothing is under way: requests of a client that has gone are not to be
@@ -117,7 +117,7 @@ impl Served {
     pub(crate) fn accept(&mut self, features: u64) -> bool {
         if self.running == 0 {
             self.device.reset();
-            self.said = false;
+            self.logged = false;
         }
         self.device.accept(features)
     }
@@ -134,7 +134,7 @@ impl Served {
         self.hang_up = None;
         self.back = None;
         self.broken = None;
-        self.said = false;
+        self.logged = false;
     }
 
     /// Returns whether the guest announces requests from now on, or is polled.
@@ -157,7 +157,7 @@ impl Served {
         complete(&mut self.device, &self.memory, &mut self.backend, &mut done, clock);
         self.done = done;
         // A fault and a broken mapping are found where nothing comes of it.
-        let fault = !self.said && self.device.fault().is_some();
+        let fault = !self.logged && self.device.fault().is_some();
         let breaks = crate::vhost_user::mapping::breaks();
         if work || fault || breaks != self.breaks {
             self.breaks = breaks;
@@ -219,8 +219,8 @@ impl Served {
     /// Looks for a reason to end the connection, and for errors of the medium.
     fn check(&mut self) {
         if let Some(fault) = self.device.fault() {
-            if !self.said {
-                self.said = true;
+            if !self.logged {
+                self.logged = true;
                 self.backend.counts.faults += 1;
                 crate::log::warn(
                     &self.backend.name,

@@ -108,11 +108,11 @@ pub fn counts(server: &Server) -> Counts {
     server.report()[0].counts
 }
 
-/// Waits until the server's thread has seen what a client has done.
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+/// Waits until a condition holds that the server's thread brings about.
+pub fn until(condition: &str, mut holds: impl FnMut() -> bool) {
     let limit = Instant::now() + Duration::from_secs(30);
     while !holds() {
-        assert!(Instant::now() < limit, "{what}");
+        assert!(Instant::now() < limit, "{condition}");
         std::thread::yield_now();
     }
 }
@@ -132,7 +132,7 @@ pub struct Guest {
     pub call: EventFd,
     pub inflight: Option<(VhostUserInflight, File)>,
     next: u16,
-    seen: u16,
+    consumed: u16,
 }
 
 fn memory() -> File {
@@ -150,9 +150,9 @@ impl Guest {
 
     /// Goes on where another left off.
     pub fn reconnect(self, path: &Path) -> Self {
-        let Self { frontend, memory, inflight, seen, next, .. } = self;
+        let Self { frontend, memory, inflight, consumed, next, .. } = self;
         drop(frontend);
-        let mut guest = Self::with(path, memory, inflight, seen);
+        let mut guest = Self::with(path, memory, inflight, consumed);
         guest.next = next;
         guest.kick.write(1).unwrap();
         guest
@@ -162,7 +162,7 @@ impl Guest {
         path: &Path,
         memory: File,
         inflight: Option<(VhostUserInflight, File)>,
-        seen: u16,
+        consumed: u16,
     ) -> Self {
         let mut frontend = Frontend::connect(path, 2).unwrap();
         frontend.set_owner().unwrap();
@@ -202,12 +202,12 @@ impl Guest {
             log_addr: None,
         };
         frontend.set_vring_addr(0, &data).unwrap();
-        frontend.set_vring_base(0, seen).unwrap();
+        frontend.set_vring_base(0, consumed).unwrap();
         let (kick, call) = (EventFd::new(0).unwrap(), EventFd::new(0).unwrap());
         frontend.set_vring_call(0, &call).unwrap();
         frontend.set_vring_kick(0, &kick).unwrap();
         frontend.set_vring_enable(0, true).unwrap();
-        Self { frontend, memory, kick, call, inflight, next: seen, seen }
+        Self { frontend, memory, kick, call, inflight, next: consumed, consumed }
     }
 
     pub fn word(&self, at: u64) -> u16 {
@@ -263,13 +263,13 @@ impl Guest {
         self.word(USED + 2)
     }
 
-    /// The slots of requests given back since this was last asked.
+    /// Returns the slots of requests given back since the last call.
     pub fn take_given(&mut self) -> Vec<u16> {
         let mut slots = Vec::new();
-        while self.seen != self.given() {
-            let head = self.word(USED + 4 + 8 * u64::from(self.seen % QUEUE));
+        while self.consumed != self.given() {
+            let head = self.word(USED + 4 + 8 * u64::from(self.consumed % QUEUE));
             slots.push(head / 3);
-            self.seen = self.seen.wrapping_add(1);
+            self.consumed = self.consumed.wrapping_add(1);
         }
         slots
     }
@@ -283,9 +283,9 @@ impl Guest {
         poll(&mut fds, Some(&limit)).unwrap() > 0
     }
 
-    /// Waits until `count` more requests were given back; whether they were.
+    /// Waits until `count` more requests were given back; returns whether they were in time.
     pub fn wait(&mut self, count: u16) -> bool {
-        let goal = self.seen.wrapping_add(count);
+        let goal = self.consumed.wrapping_add(count);
         let limit = Instant::now() + Duration::from_secs(20);
         while (self.given().wrapping_sub(goal) as i16) < 0 {
             if self.is_rung(Duration::from_secs(1)) {
@@ -295,7 +295,7 @@ impl Guest {
                 return false;
             }
         }
-        self.seen = goal;
+        self.consumed = goal;
         true
     }
 

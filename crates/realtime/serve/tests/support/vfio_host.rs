@@ -79,8 +79,8 @@ impl Client {
             let flags = RecvFlags::CMSG_CLOEXEC;
             let received = rustix::net::recvmsg(&self.stream, &mut vectors, &mut ancillary, flags)?;
             for message in ancillary.drain() {
-                if let RecvAncillaryMessage::ScmRights(of) = message {
-                    fds.extend(of);
+                if let RecvAncillaryMessage::ScmRights(received) = message {
+                    fds.extend(received);
                 }
             }
             if received.bytes == 0 {
@@ -128,8 +128,8 @@ impl Client {
     pub fn unmap(&mut self, address: u64, size: u64) -> Result<()> {
         let mut payload = [24u32, 0].map(u32::to_le_bytes).concat();
         payload.extend([address, size].map(u64::to_le_bytes).concat());
-        let (said, _) = self.ask(3, &payload, &[])?;
-        assert_eq!(said, payload);
+        let (reply, _) = self.ask(3, &payload, &[])?;
+        assert_eq!(reply, payload);
         Ok(())
     }
 
@@ -140,8 +140,8 @@ impl Client {
     }
 
     pub fn read(&mut self, region: u32, offset: u64, count: u32) -> Result<Vec<u8>> {
-        let (said, _) = self.ask(9, &Self::access(region, offset, count), &[])?;
-        Ok(said[16..].to_vec())
+        let (reply, _) = self.ask(9, &Self::access(region, offset, count), &[])?;
+        Ok(reply[16..].to_vec())
     }
 
     pub fn write(&mut self, region: u32, offset: u64, data: &[u8]) -> Result<()> {
@@ -150,17 +150,17 @@ impl Client {
         self.ask(10, &payload, &[]).map(|_| ())
     }
 
-    /// BAR 0's memory and the offset of its doorbells, if they can be mapped.
+    /// Returns BAR 0's memory and the offset of its doorbells, if they can be mapped.
     pub fn doorbells(&mut self) -> Result<Option<(File, u64)>> {
         let mut request = [0; 32];
         request[0] = 64;
-        let (said, mut fds) = self.ask(5, &request, &[])?;
-        assert_eq!(said[16..24], 0x4000u64.to_le_bytes());
-        if dword(&said, 4) & 4 == 0 {
+        let (reply, mut fds) = self.ask(5, &request, &[])?;
+        assert_eq!(reply[16..24], 0x4000u64.to_le_bytes());
+        if dword(&reply, 4) & 4 == 0 {
             return Ok(None);
         }
-        assert_eq!((dword(&said, 12), dword(&said, 40), said.len()), (32, 1, 64));
-        let offset = u64::from_le_bytes(said[48..56].try_into().unwrap());
+        assert_eq!((dword(&reply, 12), dword(&reply, 40), reply.len()), (32, 1, 64));
+        let offset = u64::from_le_bytes(reply[48..56].try_into().unwrap());
         Ok(Some((fds.pop().unwrap().into(), offset)))
     }
 

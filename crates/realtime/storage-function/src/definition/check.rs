@@ -63,13 +63,13 @@ impl Definition {
                 ));
             }
         }
-        for (what, time) in [
+        for (field, time) in [
             ("health.every", self.health.every),
             ("health.deadline", self.health.deadline),
             ("init_deadline", self.init_deadline),
         ] {
             if time.is_zero() || time > Duration::from_secs(86_400) {
-                return Err(format!("{what} must be above 0 and at most a day"));
+                return Err(format!("{field} must be above 0 and at most a day"));
             }
         }
         Ok(())

@@ -210,11 +210,11 @@ impl Cluster {
             if let Some(file) = &mut self.file {
                 file.row(machine, kind, at, line, None)?;
             }
-            let Some(of) = self.machines.get_mut(machine) else { continue };
+            let Some(writer) = self.machines.get_mut(machine) else { continue };
             let history = self.history.as_mut();
-            let operation = history.map(|history| history.line((machine, &of.name), at, line));
+            let operation = history.map(|history| history.line((machine, &writer.name), at, line));
             if !operation.transpose()?.unwrap_or(false) {
-                of.lines.add(at, error, line);
+                writer.lines.add(at, error, line);
             }
         }
         Ok(())

@@ -64,7 +64,7 @@ fn lanes(cluster: &Cluster, summary: &Summary, time: &Time, resolution: Resoluti
     let messages_from = series.len();
     let own = if history.is_some() { KINDS_BESIDE } else { KINDS };
     let series_of =
-        |kind: usize| kinds.iter().position(|(of, _)| *of == kind).unwrap_or(0).min(own);
+        |kind: usize| kinds.iter().position(|(place, _)| *place == kind).unwrap_or(0).min(own);
     let coloured = kinds.iter().take(own).zip(MESSAGE_COLOURS);
     series.extend(coloured.map(|((_, (name, _)), colour)| (format!("message, {name}"), colour)));
     if kinds.len() > own {

@@ -40,8 +40,8 @@ impl Groups {
 
     /// The value of `name` in the file's metadata.
     pub(crate) fn said(&self, name: &str) -> Option<&str> {
-        let said = self.file.metadata().file_metadata().key_value_metadata()?;
-        said.iter().find(|entry| entry.key == name)?.value.as_deref()
+        let metadata = self.file.metadata().file_metadata().key_value_metadata()?;
+        metadata.iter().find(|entry| entry.key == name)?.value.as_deref()
     }
 
     /// Reads more rows into [`Self::rows`]; false at the end.

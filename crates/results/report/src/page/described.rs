@@ -428,7 +428,7 @@ mod tests {
 
     #[test]
     fn what_is_no_page_is_told_with_its_place() {
-        for (from, to, said) in [
+        for (from, to, message) in [
             ("\"prose\"", "\"verse\"", "unknown variant `verse`, expected one of `prose`"),
             ("\"title\": \"A", "\"name\": \"A", "unknown field `name`"),
             ("[[1, 10.5]", "[[1]", "invalid length 1"),
@@ -437,7 +437,7 @@ mod tests {
         ] {
             assert!(PAGE.contains(from));
             let error = Page::from_json(&PAGE.replace(from, to)).unwrap_err().to_string();
-            assert!(error.contains(said) && error.contains(" line "), "{error}");
+            assert!(error.contains(message) && error.contains(" line "), "{error}");
         }
     }
 

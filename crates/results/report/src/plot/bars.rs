@@ -57,7 +57,7 @@ impl Bars {
         let labels = Labels::of(self.bars.iter().map(|bar| bar.label.as_str()));
         let each = |bar: &Bar| labels.above + rows(bar) as f64 * THICK + GAP;
         let height = AROUND + self.bars.iter().map(each).sum::<f64>();
-        let mut canvas = Canvas::sized(&self.title, &self.axis.label, &keys, height, labels.left);
+        let mut canvas = Canvas::sized(&self.title, &self.axis.label, &keys, height, labels.margin);
         let lengths = self.bars.iter().flat_map(|bar| {
             let values = bar.segments.iter().map(|segment| length(segment.value));
             if self.stacked {

@@ -82,7 +82,7 @@ impl Boxes {
         let labels = Labels::of(self.groups.iter().map(|group| group.label.as_str()));
         let step = labels.above + STEP;
         let height = AROUND + self.groups.len().max(1) as f64 * step;
-        let mut canvas = Canvas::sized(&self.title, &self.axis.label, &keys, height, labels.left);
+        let mut canvas = Canvas::sized(&self.title, &self.axis.label, &keys, height, labels.margin);
         let axis = self.axis.fit(self.groups.iter().flat_map(Group::figures));
         canvas.x_axis(&axis);
         if self.groups.is_empty() {

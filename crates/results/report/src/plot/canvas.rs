@@ -63,7 +63,7 @@ const ABOVE: f64 = 17.0;
 /// The labels of rows: beside them, or, where one is long, above them.
 pub(super) struct Labels {
     /// Room at the left of the frame.
-    pub(super) left: f64,
+    pub(super) margin: f64,
     /// Room above each row.
     pub(super) above: f64,
 }
@@ -71,17 +71,17 @@ pub(super) struct Labels {
 impl Labels {
     pub(super) fn of<'a>(labels: impl Iterator<Item = &'a str> + Clone) -> Self {
         if labels.clone().any(|label| label.chars().count() > BESIDE) {
-            return Self { left: 14.0, above: ABOVE };
+            return Self { margin: 14.0, above: ABOVE };
         }
-        Self { left: labels.map(text_width).fold(40.0, f64::max) + 14.0, above: 0.0 }
+        Self { margin: labels.map(text_width).fold(40.0, f64::max) + 14.0, above: 0.0 }
     }
 
     /// Draws the label of a row that takes `tall` below the label's own room, which begins at `top`.
     pub(super) fn draw(&self, canvas: &mut Canvas, label: &str, top: f64, tall: f64) {
         match self.above {
-            0.0 => canvas.text(self.left - 8.0, top + tall / 2.0 + 4.0, "end", label),
+            0.0 => canvas.text(self.margin - 8.0, top + tall / 2.0 + 4.0, "end", label),
             above => {
-                let most = (WIDTH - self.left) / CHARACTER;
+                let most = (WIDTH - self.margin) / CHARACTER;
                 let (x, y) = (canvas.x(0.0) + 2.0, top + above - 5.0);
                 canvas.text(x, y, "label", &shortened(label, most as usize));
             }
@@ -96,7 +96,7 @@ pub(super) struct Canvas {
     is_empty: bool,
     width: f64,
     height: f64,
-    left: f64,
+    margin: f64,
     bottom: f64,
 }
 
@@ -104,8 +104,8 @@ impl Canvas {
     /// A canvas of the usual size, with room for the labels of `y`.
     pub(super) fn new(title: &str, description: &str, keys: &[Key<'_>], y: &Fitted) -> Self {
         let labels = y.ticks.iter().map(|tick| text_width(&tick.label));
-        let left = labels.fold(0.0, f64::max) + TITLE + GAP;
-        Self::sized(title, description, keys, HEIGHT, left.max(LEFT))
+        let margin = labels.fold(0.0, f64::max) + TITLE + GAP;
+        Self::sized(title, description, keys, HEIGHT, margin.max(LEFT))
     }
 
     /// A canvas for points: its axes, fitted to them, are drawn, with a message to the reader where
@@ -133,7 +133,7 @@ impl Canvas {
         description: &str,
         keys: &[Key<'_>],
         height: f64,
-        left: f64,
+        margin: f64,
     ) -> Self {
         let mut legend = String::new();
         if !keys.is_empty() {
@@ -146,7 +146,7 @@ impl Canvas {
             }
             legend.push_str("</div>");
         }
-        Self::framed(title, description, &legend, height, left)
+        Self::framed(title, description, &legend, height, margin)
     }
 
     /// A canvas whose legend tells what shades mean.
@@ -155,7 +155,7 @@ impl Canvas {
         description: &str,
         shades: &[Shade],
         height: f64,
-        left: f64,
+        margin: f64,
     ) -> Self {
         let shade = |(name, opacity): &Shade| {
             let name = escape(name);
@@ -167,15 +167,15 @@ impl Canvas {
             description,
             &format!("<div class=\"legend\">{all}</div>"),
             height,
-            left,
+            margin,
         )
     }
 
-    fn framed(title: &str, description: &str, legend: &str, height: f64, left: f64) -> Self {
+    fn framed(title: &str, description: &str, legend: &str, height: f64, margin: f64) -> Self {
         let out = format!("<figure><figcaption>{}</figcaption>{legend}", escape(title));
         let (title_of, is_empty) = (title.to_owned(), false);
         let mut canvas =
-            Self { out, title: title_of, is_empty, width: WIDTH, height, left, bottom: BOTTOM };
+            Self { out, title: title_of, is_empty, width: WIDTH, height, margin, bottom: BOTTOM };
         let frame = [canvas.x(0.0), canvas.y(1.0), canvas.x(1.0), canvas.y(0.0)].map(number);
         canvas.out.push_str(&format!(
             "\n<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\" data-frame=\"{}\">\n",
@@ -186,7 +186,7 @@ impl Canvas {
     }
 
     pub(super) fn x(&self, place: f64) -> f64 {
-        self.left + place * (self.width - self.left - RIGHT)
+        self.margin + place * (self.width - self.margin - RIGHT)
     }
 
     pub(super) fn y(&self, place: f64) -> f64 {
@@ -252,10 +252,10 @@ impl Canvas {
     }
 
     /// A figure beside a bar that ends at `value`.
-    pub(super) fn value(&mut self, x: f64, y: f64, of: Span, text: &str) {
-        let (x, y, text, of) = (number(x), number(y), escape(text), of.attributes());
+    pub(super) fn value(&mut self, x: f64, y: f64, span: Span, text: &str) {
+        let (x, y, text, span) = (number(x), number(y), escape(text), span.attributes());
         self.out
-            .push_str(&format!("<text class=\"value\"{of} x=\"{x}\" y=\"{y}\">{text}</text>\n"));
+            .push_str(&format!("<text class=\"value\"{span} x=\"{x}\" y=\"{y}\">{text}</text>\n"));
     }
 
     /// The path of a series, with what it is drawn from. `details` are of a scatter's points.
@@ -312,13 +312,13 @@ impl Canvas {
         &mut self,
         (x, y): (f64, f64),
         radius: f64,
-        of: Span,
+        span: Span,
         colour: usize,
         text: &str,
     ) {
-        let (x, y, text, of) = (number(x), number(y), escape(text), of.attributes());
+        let (x, y, text, span) = (number(x), number(y), escape(text), span.attributes());
         self.out.push_str(&format!(
-            "<circle class=\"dot c{colour}\"{of} cx=\"{x}\" cy=\"{y}\" r=\"{radius}\">\
+            "<circle class=\"dot c{colour}\"{span} cx=\"{x}\" cy=\"{y}\" r=\"{radius}\">\
              <title>{text}</title></circle>\n"
         ));
     }
@@ -337,31 +337,31 @@ impl Canvas {
         &mut self,
         class: &str,
         places: [f64; 4],
-        of: Span,
+        span: Span,
         colour: usize,
         text: &str,
     ) {
         let ([x1, y1, x2, y2], colour) = (places.map(number), colour % COLOURS);
-        let (text, of) = (escape(text), of.attributes());
+        let (text, span) = (escape(text), span.attributes());
         self.out.push_str(&format!(
-            "<line class=\"{class} c{colour}\"{of} x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\">\
+            "<line class=\"{class} c{colour}\"{span} x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\">\
              <title>{text}</title></line>\n"
         ));
     }
 
     /// A filled box that shows `text` when pointed at.
-    pub(super) fn bar(&mut self, place: [f64; 4], of: Span, colour: usize, text: &str) {
-        self.rectangle(&format!("fill c{}", colour % COLOURS), "", place, Some(of), text);
+    pub(super) fn bar(&mut self, place: [f64; 4], span: Span, colour: usize, text: &str) {
+        self.rectangle(&format!("fill c{}", colour % COLOURS), "", place, Some(span), text);
     }
 
     /// The same, so pale that what lies behind and before it is seen.
-    pub(super) fn shade(&mut self, place: [f64; 4], of: Span, colour: usize, text: &str) {
-        self.rectangle(&format!("fill shade c{}", colour % COLOURS), "", place, Some(of), text);
+    pub(super) fn shade(&mut self, place: [f64; 4], span: Span, colour: usize, text: &str) {
+        self.rectangle(&format!("fill shade c{}", colour % COLOURS), "", place, Some(span), text);
     }
 
     /// A box of the first colour, with a given opacity; without a span it stays where it is.
-    pub(super) fn cell(&mut self, place: [f64; 4], of: Option<Span>, opacity: f64, text: &str) {
-        self.rectangle("fill c0", &format!(" fill-opacity=\"{opacity:.2}\""), place, of, text);
+    pub(super) fn cell(&mut self, place: [f64; 4], span: Option<Span>, opacity: f64, text: &str) {
+        self.rectangle("fill c0", &format!(" fill-opacity=\"{opacity:.2}\""), place, span, text);
     }
 
     fn rectangle(
@@ -369,13 +369,13 @@ impl Canvas {
         class: &str,
         style: &str,
         place: [f64; 4],
-        of: Option<Span>,
+        span: Option<Span>,
         text: &str,
     ) {
         let [x, y, width, height] = place.map(number);
-        let (text, of) = (escape(text), of.as_ref().map_or_else(String::new, Span::attributes));
+        let (text, span) = (escape(text), span.as_ref().map_or_else(String::new, Span::attributes));
         self.out.push_str(&format!(
-            "<rect class=\"{class}\"{style}{of} x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\">\
+            "<rect class=\"{class}\"{style}{span} x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\">\
              <title>{text}</title></rect>\n"
         ));
     }

@@ -68,7 +68,7 @@ impl Dots {
         let labels = Labels::of(self.rows.iter().map(|row| row.label.as_str()));
         let tall = |row: &Row| labels.above + lines(row) as f64 * LINE + GAP;
         let height = AROUND + self.rows.iter().map(tall).sum::<f64>();
-        let mut canvas = Canvas::sized(&self.title, &self.axis.label, &keys, height, labels.left);
+        let mut canvas = Canvas::sized(&self.title, &self.axis.label, &keys, height, labels.margin);
         let ends = |dot: &Dot| dot.interval.into_iter().flatten().chain([dot.value]);
         let values = self.rows.iter().flat_map(|row| row.dots.iter().flat_map(ends));
         let axis = self.axis.fit(values.filter(|value| value.is_finite()));

@@ -53,7 +53,7 @@ impl Grid {
         let opacity =
             |value: f64| PALEST + (0.9 - PALEST) * (place(value) * SHADES).round() / SHADES;
         let shown = |label: &str| shortened(label, LABEL);
-        let left = rows.iter().map(|label| text_width(&shown(label))).fold(40.0, f64::max) + 34.0;
+        let margin = rows.iter().map(|label| text_width(&shown(label))).fold(40.0, f64::max) + 34.0;
         let height = AROUND + rows.len().max(1) as f64 * TALL;
         let legend: Vec<Shade> = match low <= high {
             true => [low, if log { (low * high).sqrt() } else { (low + high) / 2.0 }, high]
@@ -62,24 +62,24 @@ impl Grid {
             false => Vec::new(),
         };
         let description = format!("by {} and {}", self.names[0], self.names[1]);
-        let mut canvas = Canvas::shaded(&self.title, &description, &legend, height, left);
+        let mut canvas = Canvas::shaded(&self.title, &description, &legend, height, margin);
         if rows.is_empty() || columns.is_empty() {
             canvas.nothing();
             return canvas.finish();
         }
-        let (top, wide) = (canvas.y(1.0), (canvas.x(1.0) - left) / columns.len() as f64);
+        let (top, wide) = (canvas.y(1.0), (canvas.x(1.0) - margin) / columns.len() as f64);
         for (row, label) in rows.iter().enumerate() {
             let y = top + row as f64 * TALL;
-            canvas.text(left - 6.0, y + TALL / 2.0 + 4.0, "end", &shown(label));
-            for (column, of) in columns.iter().enumerate() {
+            canvas.text(margin - 6.0, y + TALL / 2.0 + 4.0, "end", &shown(label));
+            for (column, head) in columns.iter().enumerate() {
                 let value = self.values.get(row).and_then(|row| row.get(column));
                 let Some(value) = value.copied().flatten().filter(|value| value.is_finite()) else {
                     continue;
                 };
-                let x = left + column as f64 * wide;
+                let x = margin + column as f64 * wide;
                 let figure = self.quantity.show(value);
                 let [down, across] = &self.names;
-                let text = format!("{down} {label}, {across} {of}: {figure}");
+                let text = format!("{down} {label}, {across} {head}: {figure}");
                 let place = [x, y, wide - 1.0, TALL - 1.0];
                 canvas.cell(place, None, opacity(value), &text);
                 if text_width(&figure) < wide - 4.0 {
@@ -91,14 +91,14 @@ impl Grid {
         let bottom = top + rows.len() as f64 * TALL;
         let mut free_from = f64::NEG_INFINITY;
         for (column, label) in columns.iter().enumerate() {
-            let (x, label) = (left + (column as f64 + 0.5) * wide, shown(label));
+            let (x, label) = (margin + (column as f64 + 0.5) * wide, shown(label));
             let half = text_width(&label) / 2.0;
             if x - half > free_from {
                 canvas.text(x, bottom + 15.0, "middle", &label);
                 free_from = x + half + 6.0;
             }
         }
-        canvas.text((left + canvas.x(1.0)) / 2.0, height - 7.0, "axis middle", &self.names[1]);
+        canvas.text((margin + canvas.x(1.0)) / 2.0, height - 7.0, "axis middle", &self.names[1]);
         canvas.upright(11.0, (top + bottom) / 2.0, &self.names[0]);
         canvas.finish()
     }

@@ -29,9 +29,9 @@ pub struct Mark {
 /// Something that lasted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stretch {
-    /// When it began.
+    /// Its beginning.
     pub from: f64,
-    /// When it ended.
+    /// Its end.
     pub to: f64,
     /// Its entry of the legend.
     pub series: usize,
@@ -113,7 +113,7 @@ impl Lanes {
         let labels = Labels::of(self.lanes.iter().map(|lane| lane.name.as_str()));
         let step = labels.above + LANE;
         let height = AROUND + self.lanes.len().max(1) as f64 * step;
-        let mut canvas = Canvas::sized(&self.title, &self.x.label, &keys, height, labels.left);
+        let mut canvas = Canvas::sized(&self.title, &self.x.label, &keys, height, labels.margin);
         let axis = self.x.fit(self.ends().filter(|end| end.is_finite() && *end >= 0.0)).fixed();
         canvas.x_axis(&axis);
         if self.lanes.is_empty() {

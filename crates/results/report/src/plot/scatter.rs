@@ -89,8 +89,8 @@ impl Scatter {
             canvas.series(&class, index, Kind::Dots, &finite, &details, &data);
             finite.sort_by(|a, b| b.1.total_cmp(&a.1));
             for &(across, up) in finite.iter().take(MARKED / self.series.len()) {
-                let (when, what) = (self.x.quantity.show(across), self.y.quantity.show(up));
-                let text = format!("{}: {what} at {when}", series.name);
+                let (when, height) = (self.x.quantity.show(across), self.y.quantity.show(up));
+                let text = format!("{}: {height} at {when}", series.name);
                 let place = (canvas.x(x.place(across)), canvas.y(y.place(up)));
                 canvas.hit(place, (across, up), series.colour, index, &text);
             }

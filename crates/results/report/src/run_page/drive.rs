@@ -179,14 +179,15 @@ fn plots(
 ) -> Vec<Markup> {
     let slowest = &of_drive.slowest;
     let Extent { kind, time: of_run, points, resolution, .. } = extent;
-    let of = |operation: Operation| &statistics.operations[operation as usize];
+    let statistics_of = |operation: Operation| &statistics.operations[operation as usize];
     let latency = || Axis::new("Latency", Scale::Log, Quantity::Time);
     let time = || of_run.axis();
     let since = |at: f64| of_run.since(at).max(0.0);
     let curves: Vec<_> = used
         .iter()
         .flat_map(|(operation, figures)| {
-            let [target, mut delivered] = curves(*operation, figures, of(*operation), resolution);
+            let [target, mut delivered] =
+                curves(*operation, figures, statistics_of(*operation), resolution);
             let alone = kind == Kind::Simulation;
             if alone {
                 delivered.name = operation.name().to_owned();
@@ -198,11 +199,13 @@ fn plots(
         Cdf { title: title.to_owned(), x: latency(), tail, series: curves.clone() }.draw()
     };
     let complete = used.iter().all(|(operation, figures)| {
-        of(*operation).timeline.is_complete() && figures.count <= points as u64
+        statistics_of(*operation).timeline.is_complete() && figures.count <= points as u64
     });
     let clouds: Vec<_> = used
         .iter()
-        .map(|(operation, _)| cloud(*operation, &of(*operation).timeline.at_most(points), since))
+        .map(|(operation, _)| {
+            cloud(*operation, &statistics_of(*operation).timeline.at_most(points), since)
+        })
         .collect();
     let collections = collections(of_drive, &clouds, extent);
     let slow: Vec<_> = slowest.iter().map(point).collect();
@@ -226,8 +229,10 @@ fn plots(
     let mut plots =
         vec![cdf("Distribution of latency", false), cdf("Its upper tail", true), over_time.draw()];
     let parts = resolution.of(PARTS, MIN_POINTS);
-    let courses: Vec<_> =
-        used.iter().map(|(operation, _)| of(*operation).timeline.course(parts)).collect();
+    let courses: Vec<_> = used
+        .iter()
+        .map(|(operation, _)| statistics_of(*operation).timeline.course(parts))
+        .collect();
     let mut course = |title: &str, y: Axis, curve: fn(&Course) -> &Curve| {
         let line = |((operation, _), course): (&Used<'_>, &Course)| Line {
             name: operation.name().to_owned(),

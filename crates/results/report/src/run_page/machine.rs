@@ -6,6 +6,19 @@ use crate::plot::{Axis, Bar, Bars, Heat, Quantity, Scale, Segment};
 use crate::summary::{ProcessorSummary, Summary};
 use crate::units;
 
+/// The machine's part of a run's further figures.
+pub(super) fn facts(summary: &Summary) -> Vec<(&'static str, String)> {
+    let ios = summary.ios();
+    let each = summary.exits as f64 / ios.max(1) as f64;
+    let per_io = (ios > 0).then(|| ("Exits per I/O", units::significant(each, 3)));
+    let late = [summary.overshoot_ns.p99, summary.overshoot_ns.max];
+    let [p99, max] = late.map(|ns| units::duration(ns as f64));
+    let boot = units::duration(summary.boot_virtual_seconds * 1e9);
+    let facts = [("Boot, virtual", boot), ("Exits", units::count(summary.exits))];
+    let late = ("Late ends of slices, p99 / max", format!("{p99} / {max}"));
+    facts.into_iter().chain(per_io).chain([late]).collect()
+}
+
 /// The activity of several processors over virtual time.
 pub(super) fn processors(
     summary: &Summary,

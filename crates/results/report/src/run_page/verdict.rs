@@ -9,7 +9,7 @@ use crate::cluster;
 use crate::page::Head;
 use crate::so_far::RUNNING;
 use crate::summary::{DriveSummary, OperationSummary, Summary};
-use crate::table::{Column, Table, Tone};
+use crate::table::{Column, Table};
 use crate::verdict::{Busiest, End, Precision, Run, Tenants, Verdict};
 use crate::{shared_page, text, thresholds, units, Repeat, Waits};
 
@@ -30,22 +30,12 @@ pub(super) fn head(
             ("Wall-clock time", seconds(summary.wall_seconds)),
         ],
     };
-    let machines = answer.as_ref().and_then(|answer| answer.verdict(summary));
+    let machines = answer.as_ref().and_then(|answer| answer.verdict.clone());
     let verdict = shared_page::tenants(summary, time, |tenants| {
         run(summary, kind, machines, tenants).verdict()
     });
     // What the user asked of the run comes before all that nobody asked.
-    let verdict = match thresholds::verdict(summary) {
-        Some((met, Tone::Good, told)) => Verdict {
-            word: format!("{met}; {}", verdict.word),
-            sentence: format!("{told} {}", verdict.sentence),
-            ..verdict
-        },
-        Some((word, tone, told)) => {
-            Verdict { word, tone, sentence: format!("{told} {}", verdict.sentence) }
-        }
-        None => verdict,
-    };
+    let verdict = thresholds::facts(summary).before(verdict);
     let (clients, table) = answer.map(|answer| (answer.clients, answer.table)).unzip();
     let (caption, table) = match table {
         Some(table) => (String::new(), table),
@@ -66,12 +56,12 @@ fn branch(summary: &Summary) -> Option<String> {
     /// Changes that are told; the rest is counted.
     const TOLD: usize = 6;
     let branch = summary.extra.get("branch").filter(|branch| branch.is_object())?;
-    let of = match branch.get("of_seed").and_then(Value::as_u64) {
+    let run = match branch.get("of_seed").and_then(Value::as_u64) {
         Some(seed) => format!("the run with seed {seed}"),
         None => "another run".to_owned(),
     };
     let Some(at) = branch.get("at_ns").and_then(Value::as_u64) else {
-        return Some(format!("A branch of {of}, which ended before the branch's moment."));
+        return Some(format!("A branch of {run}, which ended before the branch's moment."));
     };
     let none = Vec::new();
     let changes = branch.get("changes").and_then(Value::as_array).unwrap_or(&none);
@@ -83,14 +73,14 @@ fn branch(summary: &Summary) -> Option<String> {
         };
         format!("{} {} (was {})", value("key"), value("is"), value("was"))
     };
-    let mut told: Vec<String> = changes.iter().take(TOLD).map(one).collect();
+    let mut changed: Vec<String> = changes.iter().take(TOLD).map(one).collect();
     if changes.len() > TOLD {
-        told.push(format!("{} more", changes.len() - TOLD));
+        changed.push(format!("{} more", changes.len() - TOLD));
     }
-    let told = if told.is_empty() { "nothing".to_owned() } else { told.join(", ") };
+    let changed = if changed.is_empty() { "nothing".to_owned() } else { changed.join(", ") };
     let at = units::duration(at as f64);
     Some(format!(
-        "A branch: for {at} of its commands' time {of}, from there on with {told} changed."
+        "A branch: for {at} of its commands' time {run}, from there on with {changed} changed."
     ))
 }
 

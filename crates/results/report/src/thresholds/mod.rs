@@ -20,7 +20,7 @@ use crate::summary::{DriveSummary, OperationSummary, Summary};
 use figures::{flat, Figure, Subject};
 
 pub use judgement::{Judgement, UNMET};
-pub(crate) use shown::{lines, section, verdict};
+pub(crate) use shown::{facts, lines, section};
 pub use shown::{to_junit, unmet};
 pub use unit::Unit;
 
@@ -73,7 +73,7 @@ impl Operator {
         }
     }
 
-    /// How far a value is from being met: greater is worse.
+    /// Distance of a value from meeting the limit: greater is worse.
     fn distance(self, value: f64, limit: f64) -> f64 {
         match self {
             Self::Less | Self::AtMost => value - limit,

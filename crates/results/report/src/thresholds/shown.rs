@@ -5,6 +5,7 @@ use crate::junit::{Case, Failure, Suite};
 use crate::page::{Block, Section};
 use crate::summary::Summary;
 use crate::table::{Column, Table, Tone};
+use crate::verdict::Thresholds;
 
 /// The thresholds that were not met, a clause each.
 pub fn unmet(summary: &Summary) -> impl Iterator<Item = String> + '_ {
@@ -17,24 +18,9 @@ pub(crate) fn lines(summary: &Summary) -> String {
     met.map(|one| format!("threshold met: {}\n", one.line())).collect()
 }
 
-/// The page's answer: the verdict in a word or two, its tone, and a sentence.
-pub(crate) fn verdict(summary: &Summary) -> Option<(String, Tone, String)> {
-    let all = summary.thresholds.len();
-    if all == 0 {
-        return None;
-    }
-    let failed: Vec<_> = unmet(summary).collect();
-    Some(match failed.len() {
-        0 if all == 1 => {
-            ("threshold met".to_owned(), Tone::Good, "The threshold is met.".to_owned())
-        }
-        0 => ("thresholds met".to_owned(), Tone::Good, format!("All {all} thresholds are met.")),
-        count => (
-            format!("{count} of {all} thresholds not met"),
-            Tone::Bad,
-            format!("Not met: {}.", failed.join("; ")),
-        ),
-    })
+/// The facts for the page's answer.
+pub(crate) fn facts(summary: &Summary) -> Thresholds {
+    Thresholds { count: summary.thresholds.len(), unmet: unmet(summary).collect() }
 }
 
 /// The section of the page, if the run has thresholds.

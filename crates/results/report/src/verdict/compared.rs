@@ -29,13 +29,13 @@ pub struct Compared<'a> {
     /// Lines that both printed with other figures: the base's and the other's. More than two of
     /// them are told elsewhere.
     pub printed: Vec<[String; 2]>,
-    /// Whether they did the same I/Os.
+    /// Comparison of their I/Os.
     pub work: Work,
     /// The latencies of the I/Os.
     pub latencies: Latencies,
     /// The smallest difference that matters (%).
     pub least: f64,
-    /// How many runs each has, and whether those are identical.
+    /// Number of runs of each, and whether they are identical.
     pub runs: [Runs; 2],
 }
 
@@ -53,11 +53,11 @@ pub enum Doer {
 pub struct Times {
     /// The base's, and the other's.
     pub ns: [f64; 2],
-    /// How sure it is that they differ.
+    /// Confidence that they differ.
     pub sure: Sure,
 }
 
-/// How sure it is that two figures differ.
+/// Confidence that two figures differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sure {
     /// One run each: nothing is known of chance.
@@ -91,7 +91,7 @@ impl Work {
 /// Latencies that differ significantly and by enough to matter.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Latencies {
-    /// How many there are, and of those how many are longer and shorter.
+    /// Number of all, of the longer and of the shorter ones.
     pub all: usize,
     /// See [`Latencies::all`].
     pub slower: usize,
@@ -110,7 +110,7 @@ pub struct Runs {
     pub are_one: bool,
 }
 
-/// How two times stand to each other.
+/// Relation of two times.
 enum Pace {
     Unknown,
     Same,
@@ -254,14 +254,14 @@ impl Compared<'_> {
                 units::significant(*times, 3)
             ),
             Work::Other(differences) => {
-                let mut told: Vec<_> = differences.iter().take(TOLD).cloned().collect();
+                let mut listed_first: Vec<_> = differences.iter().take(TOLD).cloned().collect();
                 if differences.len() > TOLD {
                     let more = (differences.len() - TOLD) as u64;
-                    told.push(counted(more, "more difference", "more differences"));
+                    listed_first.push(counted(more, "more difference", "more differences"));
                 }
                 format!(
                     "They did not do the same I/Os: {other} did {}. Latencies of different work are not compared.",
-                    listed(&told)
+                    listed(&listed_first)
                 )
             }
         }
@@ -300,7 +300,7 @@ impl Compared<'_> {
             (runs.are_one && runs.count > 1)
                 .then(|| format!("the {} runs of {}", runs.count, self.names[place]))
         });
-        let told = match (base, other) {
+        let identical = match (base, other) {
             (None, None) => return sentence,
             (Some(one), None) | (None, Some(one)) => {
                 format!("{one} are identical and count as one")
@@ -309,7 +309,7 @@ impl Compared<'_> {
                 format!("{one} are identical, as are {two}, and count as one each")
             }
         };
-        format!("{sentence} The seed changes nothing here: {told}.")
+        format!("{sentence} The seed changes nothing here: {identical}.")
     }
 }
 

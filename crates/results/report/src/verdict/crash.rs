@@ -17,8 +17,10 @@ pub struct CrashTest {
     pub not_repeated: Option<String>,
     /// True if it was stopped before its end.
     pub is_stopped: bool,
-    /// How many states a check looked at in a guest; 0 without one.
+    /// Number of states that a check inspected in a guest; 0 without one.
     pub checked: u64,
+    /// Interval of the check: it looks at one of this many power cuts.
+    pub check_every: u64,
     /// The findings; none where nothing was found.
     pub broken: Option<Broken>,
 }
@@ -64,8 +66,22 @@ impl CrashTest {
             }
         };
         if self.checked > 0 {
+            let rest = match (self.cuts.saturating_sub(self.checked), self.check_every) {
+                (0, _) => String::new(),
+                (_, 2..) => format!(
+                    "; it was asked to look at one of {} only",
+                    units::count(self.check_every)
+                ),
+                // States with the same disks and lines have the same answer.
+                (1, _) => {
+                    "; the other left the same disks after the same lines as one of these".into()
+                }
+                (..) => {
+                    "; the others left the same disks after the same lines as one of these".into()
+                }
+            };
             sentences.push(format!(
-                "The check looked at {} of {} in a guest.",
+                "The check looked at {} of {} in a guest{rest}.",
                 units::count(self.checked),
                 counted(self.cuts, "power cut", "power cuts"),
             ));
@@ -73,7 +89,8 @@ impl CrashTest {
         if let Some(rest) = &self.not_inspected {
             sentences.push(format!("Interrupted: not looked at were {rest}."));
         }
-        sentences.extend(self.not_repeated.as_ref().map(|told| format!("{}.", capital(told))));
+        sentences
+            .extend(self.not_repeated.as_ref().map(|sentence| format!("{}.", capital(sentence))));
         Verdict::new(word, tone, sentences.join(" "))
     }
 }
@@ -100,8 +117,13 @@ mod tests {
             Some(broken(2, 1, true, "")),
         ];
         for (broken, is_stopped) in all.iter().flat_map(|one| [true, false].map(|two| (one, two))) {
-            for (cuts, distinct, checked) in [(0, 0, 0), (1, 1, 1), (5000, 900, 0), (5000, 900, 90)]
-            {
+            for (cuts, distinct, checked, check_every) in [
+                (0, 0, 0, 1),
+                (1, 1, 1, 1),
+                (5000, 900, 0, 1),
+                (5000, 900, 90, 1),
+                (5000, 900, 9, 50),
+            ] {
                 let broken = broken.clone();
                 let not_inspected = is_stopped.then(|| "9 of 10 just after lines of output".into());
                 let not_repeated = None;
@@ -112,6 +134,7 @@ mod tests {
                     not_repeated,
                     is_stopped,
                     checked,
+                    check_every,
                     broken,
                 };
                 let verdict = case.verdict();

@@ -4,6 +4,7 @@
 //! word, its tone and the sentence are made of them here and nowhere else, so that one test goes
 //! through all cases.
 
+mod cluster;
 mod compared;
 mod crash;
 mod published;
@@ -11,7 +12,9 @@ mod run;
 mod scenarios;
 mod study;
 mod tenants;
+mod thresholds;
 
+pub use cluster::{Cluster, Fault, Operations};
 pub use compared::{is_close, Compared, Doer, Latencies, Runs, Several, Sure, Times, Work};
 pub use crash::{Broken, CrashTest};
 pub use published::Published;
@@ -19,6 +22,7 @@ pub use run::{Busiest, End, Precision, Run};
 pub use scenarios::{Range, Scenarios};
 pub use study::{State, Study, StudyPoint};
 pub use tenants::{Tenant, Tenants, Waited};
+pub use thresholds::Thresholds;
 
 use crate::table::Tone;
 

@@ -7,15 +7,15 @@ use crate::units;
 /// The facts of a publication's figures.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Published {
-    /// How many of the publication's claims and bounds can be judged, and how many do not hold.
+    /// Number of the publication's claims and bounds that can be judged, and of those that do not hold.
     pub bounds: usize,
     /// See [`Published::bounds`].
     pub broken: usize,
-    /// How many values can be compared, and by how much half of them are off at most (%).
+    /// Number of comparable values, and their median deviation (%).
     pub values: usize,
     /// See [`Published::values`].
     pub median: f64,
-    /// How many experiments are not finished.
+    /// Number of experiments that are not finished.
     pub unfinished: usize,
 }
 

@@ -10,7 +10,7 @@ use crate::units;
 /// The facts of a run.
 #[derive(Debug, Clone)]
 pub struct Run<'a> {
-    /// How it ended.
+    /// Its end.
     pub end: End<'a>,
     /// True if its own figures say that it is not to be trusted.
     pub is_warned: bool,
@@ -24,7 +24,7 @@ pub struct Run<'a> {
     pub errors: u64,
     /// The operation and drive with the most I/Os; none where no I/O reached a drive.
     pub busiest: Option<Busiest<'a>>,
-    /// How far the delivered latencies are from the models'.
+    /// Distance of the delivered latencies from the models'.
     pub precision: Precision,
 }
 
@@ -91,16 +91,16 @@ impl Run<'_> {
         let tenants = self.tenants.as_ref().map(Tenants::verdict);
         if let Some(failed) = failed {
             // The failure is the word; what machines said is told before it, tenants after it.
-            let told = [self.cluster.clone(), Some(failed.clone()), tenants];
-            let all: Vec<_> = told.into_iter().flatten().map(|one| one.sentence).collect();
+            let parts = [self.cluster.clone(), Some(failed.clone()), tenants];
+            let all: Vec<_> = parts.into_iter().flatten().map(|one| one.sentence).collect();
             return Verdict { sentence: all.join(" "), ..failed };
         }
-        let told = [self.cluster.clone(), tenants].into_iter().flatten();
+        let parts = [self.cluster.clone(), tenants].into_iter().flatten();
         let drives = self.drives();
         let has_told = self.cluster.is_some() || self.tenants.is_some();
         // Without an I/O there is nothing to add to what several machines did.
         let drives = (self.busiest.is_some() || !has_told).then_some(drives);
-        let mut all = told.chain(drives);
+        let mut all = parts.chain(drives);
         let first = all.next().unwrap_or_default();
         all.fold(first, Verdict::before)
     }
@@ -112,16 +112,19 @@ impl Run<'_> {
             return Verdict::new("no I/O", Tone::Neutral, sentence);
         };
         let (rate, failed) = (self.rate(busiest), self.failed());
-        let (word, told) = match self.precision {
+        let (word, timing) = match self.precision {
             Precision::Simulated => ("simulated".to_owned(), String::new()),
             Precision::Within(0.0) => (
                 "exact".to_owned(),
-                " Each percentile of the latency equals the model's.".to_owned(),
+                " Each percentile of the latency equals the model's: two such runs differ by their drives and \
+                 loads alone."
+                    .to_owned(),
             ),
             Precision::Within(percent) => (
                 format!("within {}", units::deviation(Some(percent.abs()))),
                 format!(
-                    " Percentiles of the latency (p1 to p99.9) differ from the model's by {} at most.",
+                    " Percentiles of the latency (p1 to p99.9) differ from the model's by {} at most: \
+                     differences between runs are to be larger than twice that.",
                     units::deviation(Some(percent))
                 ),
             ),
@@ -137,7 +140,7 @@ impl Run<'_> {
             (.., Precision::Within(_)) => (word, Tone::Good),
             _ => (word, Tone::Neutral),
         };
-        Verdict::new(word, tone, format!("{rate}{failed}{told}"))
+        Verdict::new(word, tone, format!("{rate}{failed}{timing}"))
     }
 
     /// The rate of the busiest operation, in a sentence.
@@ -202,7 +205,7 @@ mod tests {
         assert_eq!(
             verdict.sentence,
             "1,000 I/Os; most are reads of fast: 9,708 a second, 39.76 MB/s, half take at most 100 µs. Each percentile of \
-             the latency equals the model's."
+             the latency equals the model's: two such runs differ by their drives and loads alone."
         );
         let failed = Run { end: End::Exited(3), ..run() }.verdict();
         assert_eq!((failed.word.as_str(), failed.tone), ("status 3", Tone::Bad));
@@ -220,15 +223,15 @@ mod tests {
     /// Every end, with and without I/Os, errors, doubts, machines, tenants and limits.
     #[test]
     fn all_cases_have_a_verdict() {
-        let of = |name, ratio, is_alone| Tenant {
+        let tenant_of = |name, ratio, is_alone| Tenant {
             name,
             is_alone,
             at: 2e9,
             most: 1e6 * ratio,
             usual: 1e6,
         };
-        let tenant = |name, ratio| of(name, ratio, false);
-        let alone = |name, ratio| of(name, ratio, true);
+        let tenant = |name, ratio| tenant_of(name, ratio, false);
+        let alone = |name, ratio| tenant_of(name, ratio, true);
         let waited = || Waited { name: "web.disk", waited: 90, requests: 100, mean: 4.8e6 };
         let tenants = [
             vec![alone("web.disk", 1.0)],

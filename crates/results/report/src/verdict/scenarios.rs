@@ -6,9 +6,9 @@ use crate::table::Tone;
 /// The facts of scenarios.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenarios {
-    /// How many were measured.
+    /// Number of measured scenarios.
     pub count: usize,
-    /// How many could not be, and how many gave up a start.
+    /// Number of failed scenarios, and of those that gave up a start.
     pub failed: usize,
     /// See [`Scenarios::failed`].
     pub given_up: usize,

@@ -25,7 +25,7 @@ pub struct Study {
     pub points: Vec<StudyPoint>,
 }
 
-/// How a study stands.
+/// Progress of a study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// So many points failed.
@@ -61,11 +61,11 @@ struct Effect<'a> {
     /// where there are several pairs of points that differ in nothing else.
     factor: f64,
     interval: Option<[f64; 2]>,
-    /// How many such pairs there are.
+    /// Number of such pairs.
     pairs: usize,
 }
 
-/// How sure it is that an axis has an effect.
+/// Confidence that an axis has an effect.
 #[derive(Debug, PartialEq)]
 enum Found {
     /// It changes the figure by less than what matters.
@@ -217,23 +217,22 @@ impl Study {
         let effects = self.effects();
         let (none, others): (Vec<_>, Vec<_>) =
             effects.iter().partition(|effect| effect.found() == Found::None);
-        let mut told: Vec<_> = others.iter().take(TOLD).map(|effect| effect.words()).collect();
+        let mut sentences: Vec<_> = others.iter().take(TOLD).map(|effect| effect.words()).collect();
         if others.len() > TOLD {
             let more = (others.len() - TOLD) as u64;
-            told.push(format!("{} in the table", counted(more, "more is", "more are")));
+            sentences.push(format!("{} in the table", counted(more, "more is", "more are")));
         }
         let axes: Vec<_> = none.iter().map(|effect| effect.axis.to_owned()).collect();
         match &axes[..] {
             [] => {}
-            [one] => told.push(format!("{one} has no effect (less than {MIN_EFFECT} %)")),
-            many => {
-                told.push(format!("{} have no effect (less than {MIN_EFFECT} %)", listed(many)))
-            }
+            [one] => sentences.push(format!("{one} has no effect (less than {MIN_EFFECT} %)")),
+            many => sentences
+                .push(format!("{} have no effect (less than {MIN_EFFECT} %)", listed(many))),
         }
-        match told.is_empty() {
+        match sentences.is_empty() {
             true => String::new(),
             // A key begins no sentence: it would have another name with a capital letter.
-            false => format!("By axis: {}.", told.join("; ")),
+            false => format!("By axis: {}.", sentences.join("; ")),
         }
     }
 

@@ -28,7 +28,7 @@ pub struct Tenant<'a> {
     pub name: &'a str,
     /// True if no other tenant and no workload uses its drive.
     pub is_alone: bool,
-    /// When it was (ns on the page's axis of time).
+    /// Its time (ns on the page's axis of time).
     pub at: f64,
     /// Its p99 there, and the median of its steps (ns).
     pub most: f64,
@@ -49,7 +49,7 @@ pub struct Waited<'a> {
 }
 
 impl Tenant<'_> {
-    /// How many times its usual p99 the worst one is.
+    /// Ratio of its worst p99 to its usual one.
     pub fn ratio(&self) -> f64 {
         self.most / self.usual.max(1.0)
     }

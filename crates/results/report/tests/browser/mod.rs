@@ -42,8 +42,8 @@ impl Browser {
         command.arg(format!("--user-data-dir={}", self.folder.path().join("profile").display()));
         command.args(["--window-size=1200,4000", "--virtual-time-budget=20000"]).args(words);
         let output = command.arg(format!("file://{}", page.display())).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{command:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command:?}: {stderr}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
@@ -80,10 +80,10 @@ impl Browser {
         let measuring = self.folder.path().join("layout.html");
         fs::write(&measuring, LAYOUT).unwrap();
         for dark in [false, true] {
-            let seen = self.seen_in(&measuring, dark);
-            assert_eq!(seen["errors"], serde_json::json!([]), "{}", page.display());
+            let observed = self.seen_in(&measuring, dark);
+            assert_eq!(observed["errors"], serde_json::json!([]), "{}", page.display());
             for view in ["wide", "phone", "print"] {
-                let looked = &seen["views"][view];
+                let looked = &observed["views"][view];
                 let none = serde_json::json!([]);
                 assert_eq!(looked["faults"], none, "{}, dark: {dark}: {looked:#}", page.display());
                 assert!(looked["texts"].as_u64() > Some(10), "{}: {looked}", page.display());
@@ -102,8 +102,8 @@ impl Browser {
         self.run(&words.each_ref().map(String::as_str), page);
         let measuring = self.folder.path().join("colours.html");
         fs::write(&measuring, COLOURS).unwrap();
-        let mut seen = self.seen(&measuring);
-        (seen["colours"].take(), seen["pixels"].as_u64().unwrap())
+        let mut observed = self.seen(&measuring);
+        (observed["colours"].take(), observed["pixels"].as_u64().unwrap())
     }
 }
 

@@ -79,10 +79,10 @@ fn is_after_operation(kind: TrackKind, span: &Span) -> bool {
 }
 
 fn slice(track: &Track, span: &Span, uuid: u64, trace: &mut Trace<'_>) -> io::Result<()> {
-    let (kind, what) = (track.kind, span.what.name());
+    let (kind, activity) = (track.kind, span.activity.name());
     let name = match span.step {
-        Step::None | Step::Cells => what.to_owned(),
-        step => format!("{what}: {}", step.name()),
+        Step::None | Step::Cells => activity.to_owned(),
+        step => format!("{activity}: {}", step.name()),
     };
     let mut notes = Vec::with_capacity(8);
     let nand = matches!(kind, TrackKind::Channel | TrackKind::Nand);
@@ -95,7 +95,7 @@ fn slice(track: &Track, span: &Span, uuid: u64, trace: &mut Trace<'_>) -> io::Re
     if nand || kind == TrackKind::Collection {
         notes.push(Note::Number("block", span.block.into()));
     }
-    if nand && span.what != stasis_block::timeline::What::Erase {
+    if nand && span.activity != stasis_block::timeline::What::Erase {
         notes.push(Note::Number("page", span.page.into()));
     }
     if nand && span.whom.purpose != Purpose::None {

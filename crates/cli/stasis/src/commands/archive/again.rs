@@ -60,7 +60,7 @@ pub struct RunAgain {
 }
 
 impl RunAgain {
-    /// That of a folder of results; `parse` reads command lines.
+    /// Reads the run of a folder of results; `parse` reads command lines.
     ///
     /// # Errors
     /// If they are of another command, or a file that the run read is not as it was.

@@ -129,10 +129,10 @@ fn compare(path: &str, first: &Value, second: &Value, found: &mut Vec<String>) {
         (Value::Object(a), Value::Object(b)) => {
             let keys: BTreeSet<_> = a.keys().chain(b.keys()).collect();
             for key in keys {
-                let of = |fields: &serde_json::Map<String, Value>| {
+                let field = |fields: &serde_json::Map<String, Value>| {
                     fields.get(key.as_str()).cloned().unwrap_or_default()
                 };
-                compare(&at(key), &of(a), &of(b), found);
+                compare(&at(key), &field(a), &field(b), found);
             }
         }
         (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {

@@ -93,12 +93,12 @@ pub fn main(arguments: &Arguments, parse: Parse, quiet: bool) -> Result<ExitCode
     answer::put("inputs", &inputs)?;
     answer::put("runs", &whole.runs.len())?;
     if !quiet {
-        let what = if inputs.len() == 1 { "input" } else { "inputs" };
+        let noun = if inputs.len() == 1 { "input" } else { "inputs" };
         let runs = match whole.runs.len() {
             1 => String::new(),
             several => format!(" of {} runs", stasis_report::units::count(several as u64)),
         };
-        eprintln!("{}: {} {what} and the results{runs}", output.display(), inputs.len());
+        eprintln!("{}: {} {noun} and the results{runs}", output.display(), inputs.len());
         if let Some(engine) = whole.real_time() {
             eprintln!("a run under {engine} does not repeat to the byte; one under exact does");
         }
@@ -141,11 +141,11 @@ pub fn repeat(arguments: &RepeatArguments, parse: Parse, quiet: bool) -> Result<
     answer::put("differences", &differences)?;
     answer::put("ios", &ios)?;
     if differences.is_empty() {
-        let of = match first.runs.len() {
+        let scope = match first.runs.len() {
             1 => String::new(),
             several => format!(" of {} runs", stasis_report::units::count(several as u64)),
         };
-        eprintln!("the same: every figure, and {} I/Os{of}", stasis_report::units::count(ios));
+        eprintln!("the same: every figure, and {} I/Os{scope}", stasis_report::units::count(ios));
         return Ok(ExitCode::SUCCESS);
     }
     for difference in differences.iter().take(SHOWN) {

@@ -133,7 +133,7 @@ fn vmlinux(named: &Path) -> Result<PathBuf> {
     std::path::absolute(&file).with_context(|| format!("--symbols: {}", file.display()))
 }
 
-/// Where gdb connects.
+/// The socket to which gdb connects.
 enum Listener {
     Unix(UnixListener, PathBuf),
     Tcp(TcpListener, SocketAddr),
@@ -265,7 +265,7 @@ impl fmt::Debug for Wire {
     }
 }
 
-/// How long a wait lasts until a stop is looked for (ms).
+/// Interval between looks for a stop while waiting (ms).
 const LOOK: i32 = 50;
 
 impl Wire {

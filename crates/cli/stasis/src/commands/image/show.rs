@@ -115,8 +115,8 @@ pub fn check(path: &Path, json: bool) -> Result<ExitCode> {
         format!("{value:#}\n")
     } else {
         let mut text = String::new();
-        for what in &report.corruptions {
-            writeln!(text, "{}: {what}", path.display())?;
+        for corruption in &report.corruptions {
+            writeln!(text, "{}: {corruption}", path.display())?;
         }
         match (report.corruption_count, report.leaks) {
             (0, 0) => writeln!(text, "{}: sound", path.display())?,

@@ -176,9 +176,12 @@ pub(super) fn changed(
         claimed.finished()?;
         answer::put("results", &folder)?;
     }
-    let left = outcomes.iter().filter(|outcome| outcome.is_none()).count();
-    if left > 0 {
-        stasis_terminal::say!("stasis: stopped; {left} of {} runs were not begun", points.len());
+    let not_begun = outcomes.iter().filter(|outcome| outcome.is_none()).count();
+    if not_begun > 0 {
+        stasis_terminal::say!(
+            "stasis: stopped; {not_begun} of {} runs were not begun",
+            points.len()
+        );
         status = status.max(130);
     }
     Ok(ExitCode::from(status))
@@ -314,8 +317,8 @@ fn run_all(
         },
         |point| {
             ended += usize::from(point.is_some());
-            let what = format!("{ended} of {} drives", points.len());
-            steps.step(&what, Some(ended as f64 / points.len() as f64));
+            let progress = format!("{ended} of {} drives", points.len());
+            steps.step(&progress, Some(ended as f64 / points.len() as f64));
         },
     )
 }

@@ -186,8 +186,8 @@ fn figures(runs: &[Run]) -> String {
 }
 
 fn report(command: &[String], runs: &[Run], verdict: Verdict, tables: [&Table; 2]) -> Page {
-    let of_runs = |of: fn(&Summary) -> f64| {
-        units::duration(runs.iter().map(|run| of(run.1)).sum::<f64>() * 1e9)
+    let of_runs = |figure: fn(&Summary) -> f64| {
+        units::duration(runs.iter().map(|run| figure(run.1)).sum::<f64>() * 1e9)
     };
     let tiles = [
         ("Virtual time of all", of_runs(|summary| summary.virtual_seconds)),

@@ -80,7 +80,7 @@ pub fn main(
         branches.push(branch);
     }
     let stop = stop_on_signals()?;
-    let mut changed = Changed { of: &run, base: &base, at: wish.at.clone(), call: None };
+    let mut changed = Changed { run: &run, base: &base, at: wish.at.clone(), call: None };
     // All of them are checked before any is run.
     let mut has_commands = false;
     for branch in &branches {
@@ -120,8 +120,8 @@ pub fn main(
         },
         |branch| {
             ended += usize::from(branch.is_some());
-            let what = format!("{ended} of {} branches", branches.len());
-            steps.step(&what, Some(ended as f64 / branches.len() as f64));
+            let progress = format!("{ended} of {} branches", branches.len());
+            steps.step(&progress, Some(ended as f64 / branches.len() as f64));
         },
     );
     drop(steps);
@@ -235,22 +235,22 @@ fn branch(arguments: &RunArguments, word: &BranchWord) -> Result<Branch> {
 fn words_of(branch: &str) -> Vec<String> {
     let all = words::own();
     let own = words::own_words(&all);
-    let (mut left, mut skips) = (Vec::new(), false);
+    let (mut kept, mut skips) = (Vec::new(), false);
     for (place, word) in all.into_iter().enumerate() {
         let is_branch = place < own && (word == "--branch" || word == "--jobs");
         let has_value =
             place < own && (word.starts_with("--branch=") || word.starts_with("--jobs="));
         if place == own {
-            left.extend(["--branch".to_owned(), branch.to_owned()]);
+            kept.extend(["--branch".to_owned(), branch.to_owned()]);
         }
         if !std::mem::replace(&mut skips, is_branch) && !is_branch && !has_value {
-            left.push(word);
+            kept.push(word);
         }
     }
-    if own == left.len() || !left.iter().any(|word| word == "--branch") {
-        left.extend(["--branch".to_owned(), branch.to_owned()]);
+    if own == kept.len() || !kept.iter().any(|word| word == "--branch") {
+        kept.extend(["--branch".to_owned(), branch.to_owned()]);
     }
-    left
+    kept
 }
 
 /// A branch that has ended.

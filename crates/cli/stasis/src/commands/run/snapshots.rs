@@ -51,7 +51,7 @@ pub enum BranchWord {
 pub struct Branches {
     /// The moment; None for where the last snapshot is.
     pub at: Option<At>,
-    /// Where each begins.
+    /// The beginning of each.
     pub snapshotted: Snapshotted,
     /// The branches, in order.
     pub branches: Vec<BranchWord>,
@@ -73,7 +73,7 @@ impl Branches {
 const MAX_BRANCHES: usize = 1000;
 
 impl SnapshotArguments {
-    /// Whether the run is a branch, or several.
+    /// Returns whether the run is a branch, or several.
     pub fn has_branches(&self) -> bool {
         !self.branch.is_empty()
     }
@@ -178,28 +178,28 @@ mod tests {
 
     #[test]
     fn words_of_snapshots() {
-        let of = |words: &[&str]| {
+        let parsed = |words: &[&str]| {
             let words = Words::try_parse_from([&["x"], words].concat()).unwrap();
             words.snapshots.snapshotted().map_err(|error| error.to_string())
         };
-        assert_eq!(of(&[]), Ok(None));
+        assert_eq!(parsed(&[]), Ok(None));
         let made = |every, from| {
             Ok(Some({
                 let must = from != StartAt::Begin;
                 Snapshotted { every, from, must, ..Snapshotted::default() }
             }))
         };
-        assert_eq!(of(&["--snapshots=100ms"]), made(Some(100_000_000), StartAt::Begin));
-        assert_eq!(of(&["--from=1.5s"]), made(None, StartAt::Before(1_500_000_000)));
+        assert_eq!(parsed(&["--snapshots=100ms"]), made(Some(100_000_000), StartAt::Begin));
+        assert_eq!(parsed(&["--from=1.5s"]), made(None, StartAt::Before(1_500_000_000)));
         assert_eq!(
-            of(&["--from=last", "--snapshots=1s"]),
+            parsed(&["--from=last", "--snapshots=1s"]),
             made(Some(1_000_000_000), StartAt::Last)
         );
-        let moments = of(&["--snapshots=io:d:7", "--snapshots=output:^x"]).unwrap().unwrap().at;
+        let moments = parsed(&["--snapshots=io:d:7", "--snapshots=output:^x"]).unwrap().unwrap().at;
         let output = At::Moment(Moment::Output("^x".into()));
         assert_eq!(moments, [At::Io("d".into(), 7), output]);
         assert_eq!(
-            of(&["--snapshots=1s", "--snapshots=2s"]).unwrap_err(),
+            parsed(&["--snapshots=1s", "--snapshots=2s"]).unwrap_err(),
             "--snapshots: there are two intervals"
         );
         for (word, begin) in [
@@ -209,36 +209,37 @@ mod tests {
             ("--snapshots=x", "--snapshots: "),
             ("--from=first", "--from: "),
         ] {
-            assert!(of(&[word]).unwrap_err().starts_with(begin), "{word}");
+            assert!(parsed(&[word]).unwrap_err().starts_with(begin), "{word}");
         }
     }
 
     #[test]
     fn words_of_branches() {
-        let of = |words: &[&str]| {
+        let parsed = |words: &[&str]| {
             let words = Words::try_parse_from([&["x"], words].concat()).unwrap();
             words.snapshots.branches().map_err(|error| error.to_string())
         };
-        assert_eq!(of(&["--from=last"]), Ok(None));
-        let all = of(&["--from=1s", "--branch=seed=3..5", "--branch=slow.toml"]).unwrap().unwrap();
+        assert_eq!(parsed(&["--from=last"]), Ok(None));
+        let all =
+            parsed(&["--from=1s", "--branch=seed=3..5", "--branch=slow.toml"]).unwrap().unwrap();
         assert_eq!(all.at, Some(At::Moment(Moment::At(1_000_000_000))));
         assert_eq!(all.snapshotted.from, StartAt::Before(1_000_000_000));
         assert!(all.snapshotted.branches && !all.snapshotted.must);
         let seeds = [3, 4, 5].map(BranchWord::Seed);
         assert_eq!(all.branches[..3], seeds);
         assert_eq!(all.branches[3], BranchWord::File("slow.toml".into()));
-        let last = of(&["--from=last", "--branch=seed=1", "--jobs=2"]).unwrap().unwrap();
+        let last = parsed(&["--from=last", "--branch=seed=1", "--jobs=2"]).unwrap().unwrap();
         assert_eq!((last.at, last.snapshotted.must, last.jobs), (None, true, Some(2)));
-        let end = of(&["--from=end", "--branch=seed=1"]).unwrap().unwrap();
+        let end = parsed(&["--from=end", "--branch=seed=1"]).unwrap().unwrap();
         assert_eq!(end.at, Some(At::Moment(Moment::End)));
-        let io = of(&["--from=io:d:7", "--branch=seed=1"]).unwrap().unwrap();
+        let io = parsed(&["--from=io:d:7", "--branch=seed=1"]).unwrap().unwrap();
         assert_eq!(io.at, Some(At::Io("d".into(), 7)));
         for (word, begin) in [
             ("--branch=seed=x", "--branch: `x` is no seed"),
             ("--branch=seed=5..3", "--branch: the seeds 5..3 go backwards"),
             ("--branch=seed=0..9999", "--branch: 0..9999 are more than 1000 seeds"),
         ] {
-            let error = of(&["--from=1s", word]).unwrap_err();
+            let error = parsed(&["--from=1s", word]).unwrap_err();
             assert!(error.starts_with(begin), "{word}: {error}");
         }
         for words in [&["--branch=seed=1"][..], &["--jobs=2", "--from=1s"]] {

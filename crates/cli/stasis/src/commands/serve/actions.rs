@@ -108,7 +108,7 @@ fn make(spec: &mut DriveSpec, base: &Path) -> Result<Made> {
                 OrderedDisk::create(&place, size)?;
                 return Ok(Made::new(place));
             }
-            let failed = |what: &str| format!("cannot {what} {}", path.display());
+            let failed = |operation: &str| format!("cannot {operation} {}", path.display());
             let mut options = File::options();
             let file = options.write(true).create_new(true).open(&place);
             let file = file.with_context(|| failed("make"))?;

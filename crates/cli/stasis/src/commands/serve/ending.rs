@@ -35,7 +35,7 @@ pub struct Ended {
 /// # Errors
 /// The end takes too long, or another signal came meanwhile: some drives may not be durable.
 pub fn end(server: &Arc<Server>, inside: bool, signals: &mut UnixStream) -> Result<Ended> {
-    let (told, ended) = channel();
+    let (sender, ended) = channel();
     let names = Arc::new(Mutex::new(Vec::new()));
     let (server, known) = (Arc::clone(server), Arc::clone(&names));
     let end = move || {
@@ -45,7 +45,7 @@ pub fn end(server: &Arc<Server>, inside: bool, signals: &mut UnixStream) -> Resu
         // down.
         let inside = if inside { server.inside() } else { BTreeMap::new() };
         let stopped = server.stop();
-        let _ = told.send(Ended { report, inside, stopped });
+        let _ = sender.send(Ended { report, inside, stopped });
     };
     std::thread::Builder::new().name("end".into()).spawn(end).context("cannot end the drives")?;
     signals.set_nonblocking(true).context("cannot wait for signals")?;

@@ -29,14 +29,14 @@ pub fn text(drives: &[DriveReport]) -> String {
     let name = "stasis_latency_seconds";
     text.begin(name, Summary, "From a request seen in the ring to its completion there");
     for drive in drives {
-        for (what, times) in [
+        for (measure, times) in [
             ("read", Some(drive.read)),
             ("write", Some(drive.write)),
             ("flush", Some(drive.flush)),
             ("timing_error", drive.timing_error),
         ] {
             let Some(times) = times else { continue };
-            let labels = [("drive", drive.name.as_str()), ("of", what)];
+            let labels = [("drive", drive.name.as_str()), ("of", measure)];
             for (quantile, nanos) in
                 [("0.5", times.p50_ns), ("0.99", times.p99_ns), ("0.999", times.p999_ns)]
             {

@@ -221,7 +221,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         Polling::Never => Poll::Never,
     };
     let path = serve.control.clone().unwrap_or_else(|| folder.join("control.sock"));
-    let mut left = match arguments.replace {
+    let mut handed_over = match arguments.replace {
         true => control::take_over(&path)?,
         false => Default::default(),
     };
@@ -295,7 +295,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         let open_drive::Planned { new: mut drive, shown, .. } = planned;
         let name = &drive.name;
         drive.own = !given.contains_key(name);
-        drive.listener = given.remove(name).or_else(|| left.remove(name));
+        drive.listener = given.remove(name).or_else(|| handed_over.remove(name));
         if let Some(results) = &results {
             results.writing().add(&mut drive, shown);
         }
@@ -392,7 +392,7 @@ fn reachable(experiment: &Experiment, base: &Path, folder: &Path) -> Vec<PathBuf
     let places = experiment.serve.vfio_user.as_deref().into_iter().flat_map(vfio_user::places);
     folders.extend(places.map(vfio_user::Devices::folder));
     if !experiment.serve.ublk.is_empty() {
-        // Where ublk devices come and go.
+        // Folder of ublk devices.
         folders.push("/dev".into());
     }
     for drive in &experiment.drives {

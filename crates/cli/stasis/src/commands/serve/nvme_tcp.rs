@@ -98,9 +98,9 @@ pub fn secrets(serve: &ServeSpec, base: &Path) -> Result<BTreeMap<String, Secret
 fn of_file(path: &Path) -> Result<Secrets> {
     let text = std::fs::read_to_string(path)?;
     if std::fs::metadata(path)?.permissions().mode() & 0o077 != 0 {
-        let of = path.display();
-        let message = format!("others than its owner may read this secret: chmod 600 {of}");
-        stasis_serve::log::warn(&of.to_string(), &message);
+        let shown = path.display();
+        let message = format!("others than its owner may read this secret: chmod 600 {shown}");
+        stasis_serve::log::warn(&shown.to_string(), &message);
     }
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let (host, subsystem) = match lines[..] {
@@ -281,21 +281,21 @@ mod tests {
 
     #[test]
     fn each_drive_has_an_address_of_its_own_on_each_path() {
-        let of = |words: &[&str], drives| {
+        let addresses = |words: &[&str], drives| {
             let paths: Vec<_> = words.iter().map(|word| address(word).unwrap()).collect();
             places(&paths, drives).map_err(|error| error.to_string())
         };
-        let all = of(&["4420", "0.0.0.0:5420", "10.0.0.1:0"], 2).unwrap();
+        let all = addresses(&["4420", "0.0.0.0:5420", "10.0.0.1:0"], 2).unwrap();
         let shown: Vec<_> = all.iter().flatten().map(SocketAddr::to_string).collect();
         let first = ["127.0.0.1:4420", "0.0.0.0:5420", "10.0.0.1:0"];
         assert_eq!(shown[..3], first);
         assert_eq!(shown[3..], ["127.0.0.1:4421", "0.0.0.0:5421", "10.0.0.1:0"]);
-        let twice = of(&["4420", ":4420"], 1).unwrap_err();
+        let twice = addresses(&["4420", ":4420"], 1).unwrap_err();
         assert!(twice.contains("127.0.0.1:4420 twice"), "{twice}");
-        let met = of(&["4420", "4421"], 2).unwrap_err();
+        let met = addresses(&["4420", "4421"], 2).unwrap_err();
         assert!(met.contains("127.0.0.1:4421") && met.contains("2 ports"), "{met}");
-        assert!(of(&["4420", "4422"], 2).is_ok());
-        assert!(of(&["65535"], 2).unwrap_err().contains("more drives than ports"));
+        assert!(addresses(&["4420", "4422"], 2).is_ok());
+        assert!(addresses(&["65535"], 2).unwrap_err().contains("more drives than ports"));
     }
 
     #[test]

@@ -78,9 +78,9 @@ impl How {
         ];
         match nvme.iter().find(|(is_set, _)| *is_set) {
             Some((_, key)) if self == Self::Plain => {
-                let said = if *key == "block-size" { "block-size = 16384" } else { key };
+                let setting = if *key == "block-size" { "block-size = 16384" } else { key };
                 let message = format!(
-                    "`{said}` is NVMe's, and this drive is served as a plain block device: say --vfio-user or --nvme-tcp, or leave `{said}` out"
+                    "`{setting}` is NVMe's, and this drive is served as a plain block device: say --vfio-user or --nvme-tcp, or leave `{setting}` out"
                 );
                 Err(Mistake::at(*key, message))
             }
@@ -339,8 +339,8 @@ fn open_ordered(path: &Path, size: Option<u64>, settings: &ImageSettings) -> Res
     let (disk, recovered) = OrderedDisk::open(path, options)?;
     if recovered.replayed > 0 || recovered.cut > 0 {
         let stasis_ordered_disk::Recovered { replayed, cut } = recovered;
-        let told = format!("recovered: {replayed} bytes of the log carried, {cut} cut off");
-        stasis_serve::log::warn(&path.display().to_string(), &told);
+        let message = format!("recovered: {replayed} bytes of the log carried, {cut} cut off");
+        stasis_serve::log::warn(&path.display().to_string(), &message);
     }
     Ok(OrderedMedium::new(Arc::new(disk), durability)?)
 }

@@ -165,8 +165,8 @@ fn qemu() -> Option<(u32, u32)> {
     version(&String::from_utf8_lossy(&output.stdout))
 }
 
-fn version(said: &str) -> Option<(u32, u32)> {
-    let mut numbers = said.split_once("version ")?.1.split(['.', ' ', '(', '\n']);
+fn version(output: &str) -> Option<(u32, u32)> {
+    let mut numbers = output.split_once("version ")?.1.split(['.', ' ', '(', '\n']);
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 

@@ -52,14 +52,14 @@ impl Symbols {
     /// # Errors
     /// Names the place that the kernel does not have.
     pub fn call(&self) -> Result<Call> {
-        let of = |name: &str| {
+        let address = |name: &str| {
             self.address(name).with_context(|| {
                 format!(
                     "the guest's kernel has no {name} (/proc/kallsyms): no branch can begin in it"
                 )
             })
         };
-        Ok(Call { callback: of(Call::CALLBACK)?, function: of(Call::FUNCTION)? })
+        Ok(Call { callback: address(Call::CALLBACK)?, function: address(Call::FUNCTION)? })
     }
 
     /// Returns the kernel's tables for unwinding stacks, if it has any.
@@ -88,7 +88,7 @@ impl Symbols {
         };
         let modules = || {
             // Linux 6.4 has parts by kind, of which the first is the code.
-            let (member, of) = match offset("module", "mem") {
+            let (member, structure) = match offset("module", "mem") {
                 Some(member) => (member, "module_memory"),
                 None => (offset("module", "core_layout")?, "module_layout"),
             };
@@ -96,8 +96,8 @@ impl Symbols {
                 head: self.address("modules")?,
                 list: offset("module", "list")?,
                 name: offset("module", "name")?,
-                base: member + offset(of, "base")?,
-                size: member + offset(of, "size")?,
+                base: member + offset(structure, "base")?,
+                size: member + offset(structure, "size")?,
                 symbols: module_symbols(&offset),
                 orc: module_orc(&offset),
             })
@@ -133,11 +133,11 @@ impl Symbols {
         let Some(hot) = self.address("pcpu_hot") else {
             return Ok((self.place("current_task")?, self.place("__preempt_count")?));
         };
-        let of = |member: &str| {
+        let place = |member: &str| {
             let missing = "the guest's kernel does not tell the layout of its pcpu_hot (BTF)";
             Ok::<_, anyhow::Error>(hot + offset("pcpu_hot", member).context(missing)?)
         };
-        Ok((of("current_task")?, of("preempt_count")?))
+        Ok((place("current_task")?, place("preempt_count")?))
     }
 
     fn place(&self, name: &str) -> Result<u64> {
@@ -208,11 +208,11 @@ fn module_symbols(offset: &dyn Fn(&str, &str) -> Option<u64>) -> Option<ModuleSy
 /// Returns the place of a module's tables for unwinding stacks.
 fn module_orc(offset: &dyn Fn(&str, &str) -> Option<u64>) -> Option<ModuleOrc> {
     let own = offset("module", "arch")?;
-    let of = |member: &str| Some(own + offset("mod_arch_specific", member)?);
+    let place = |member: &str| Some(own + offset("mod_arch_specific", member)?);
     Some(ModuleOrc {
-        count: of("num_orcs")?,
-        addresses: of("orc_unwind_ip")?,
-        entries: of("orc_unwind")?,
+        count: place("num_orcs")?,
+        addresses: place("orc_unwind_ip")?,
+        entries: place("orc_unwind")?,
     })
 }
 

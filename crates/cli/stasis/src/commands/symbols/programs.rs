@@ -56,13 +56,13 @@ impl Programs {
         Self { in_place, guest: Some(guest), ..self }
     }
 
-    /// The answer of `of` for a file, if there is one.
-    fn of<T>(&self, path: &str, of: impl FnOnce(&Program) -> Option<T>) -> Option<T> {
+    /// The answer of `query` about the program at `path`, if it is known.
+    fn of<T>(&self, path: &str, query: impl FnOnce(&Program) -> Option<T>) -> Option<T> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if !known.contains_key(path) {
             known.insert(path.to_owned(), self.read(path));
         }
-        of(known.get(path)?.as_ref()?)
+        query(known.get(path)?.as_ref()?)
     }
 
     fn read(&self, path: &str) -> Option<Program> {

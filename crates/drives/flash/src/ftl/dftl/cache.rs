@@ -52,12 +52,12 @@ impl Cache {
         }
     }
 
-    /// Lines that there are.
+    /// Number of cached lines.
     pub fn used(&self) -> u32 {
         self.segments[0].used + self.segments[1].used
     }
 
-    /// A line is used; whether it is here.
+    /// Uses a line; returns whether it is cached.
     pub fn touch(&mut self, line: u32) -> bool {
         let Some(index) = self.table.get(line) else { return false };
         self.unlink(index);
@@ -91,13 +91,13 @@ impl Cache {
         self.table.get(line).is_some_and(|index| self.entries[index as usize].dirty)
     }
 
-    /// Takes in a line; the line that has to leave, if it was changed.
+    /// Takes in a line; returns the evicted line, if it was changed.
     pub fn insert(&mut self, line: u32, dirty: bool) -> Option<u32> {
         if let Some(index) = self.table.get(line) {
             self.entries[index as usize].dirty |= dirty;
             return None;
         }
-        let left = if self.used() < self.room { None } else { self.evict() };
+        let evicted = if self.used() < self.room { None } else { self.evict() };
         let entry = Entry { line, newer: NONE, older: NONE, dirty, protected: false };
         let index = self.free.pop().unwrap_or(self.entries.len() as u32);
         if index as usize == self.entries.len() {
@@ -107,7 +107,7 @@ impl Cache {
         }
         self.table.insert(line, index);
         self.link(index, false);
-        left
+        evicted
     }
 
     fn evict(&mut self) -> Option<u32> {
@@ -195,8 +195,8 @@ mod tests {
             assert_eq!(cache.insert(line, line == 0), None);
             assert!(cache.touch(line));
         }
-        let left: Vec<u32> = (100..200).filter_map(|line| cache.insert(line, true)).collect();
-        assert_eq!(left, (100..196).collect::<Vec<_>>());
+        let evicted: Vec<u32> = (100..200).filter_map(|line| cache.insert(line, true)).collect();
+        assert_eq!(evicted, (100..196).collect::<Vec<_>>());
         assert!((0..4).all(|line| cache.touch(line)));
         cache.check();
         let mut changed = Vec::new();

@@ -201,10 +201,10 @@ impl Dftl {
         }
     }
 
-    /// A line is in memory from now on; a changed line that has to leave is written back.
+    /// Takes a line into memory; a changed line that it evicts is written back.
     pub(super) fn take_in(&mut self, line: u32, dirty: bool) {
-        if let Some(left) = self.cache.insert(line, dirty) {
-            let home = self.home(left);
+        if let Some(evicted) = self.cache.insert(line, dirty) {
+            let home = self.home(evicted);
             self.updates.evicted(home);
         }
     }

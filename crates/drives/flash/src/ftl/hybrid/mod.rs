@@ -218,10 +218,10 @@ impl Ftl for Hybrid {
     }
 
     fn health(&self, context: &Context) -> Health {
-        let left = if self.read_only { 0 } else { self.spare.saturating_sub(self.retired) };
+        let spare = if self.read_only { 0 } else { self.spare.saturating_sub(self.retired) };
         let used = self.erases * 100 / (u64::from(self.endurance) * u64::from(self.shape.blocks()));
         Health {
-            available_spare: (left * 100).checked_div(self.spare).unwrap_or(100) as u8,
+            available_spare: (spare * 100).checked_div(self.spare).unwrap_or(100) as u8,
             percentage_used: used.min(255) as u8,
             media_bytes_written: context.media_bytes(),
             media_bytes_erased: context.erased_bytes(),
@@ -239,7 +239,7 @@ impl Ftl for Hybrid {
     }
 
     fn report(&self, _context: &Context) -> serde_json::Value {
-        let count = |of: fn(&Plane) -> usize| self.planes.iter().map(of).sum::<usize>();
+        let count = |size: fn(&Plane) -> usize| self.planes.iter().map(size).sum::<usize>();
         serde_json::json!({
             "units": self.shape.units,
             "blocks": self.shape.blocks(),

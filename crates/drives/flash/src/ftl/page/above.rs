@@ -19,7 +19,7 @@ pub(in crate::ftl) enum Event {
     Written,
     /// It was moved, or trimmed.
     Moved,
-    /// It could not be read, and is no more.
+    /// Data that could not be read, and is lost.
     Lost,
 }
 

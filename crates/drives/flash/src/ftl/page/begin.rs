@@ -30,7 +30,7 @@ impl Beginning {
         Self { shape, seed, foreground: spec.gc.foreground, choices, map_units }
     }
 
-    /// Everything was written once, in order: block by block, whatever the
+    /// Begins as if everything was written once, in order: block by block, whatever the
     /// drive's size.
     pub fn sequential(&self, frontier: &mut Frontier, placement: &mut Placement) {
         let sequence = Sequence::new(self.shape, frontier.order());
@@ -40,13 +40,13 @@ impl Beginning {
         let last_units = self.shape.units - pages.saturating_sub(1) * self.shape.slots;
         let blocks = placement.blocks_mut();
         for (place, plane) in (0..).zip(frontier.order().to_vec()) {
-            let mut left = pages.saturating_sub(place).div_ceil(planes);
+            let mut remaining = pages.saturating_sub(place).div_ceil(planes);
             let last = pages > 0 && place == (pages - 1) % planes;
-            while left > 0 {
+            while remaining > 0 {
                 let Some(block) = blocks.open(plane) else { break };
-                let filled = left.min(self.shape.geometry.pages);
-                left -= filled;
-                let short = if last && left == 0 { self.shape.slots - last_units } else { 0 };
+                let filled = remaining.min(self.shape.geometry.pages);
+                remaining -= filled;
+                let short = if last && remaining == 0 { self.shape.slots - last_units } else { 0 };
                 blocks.add_valid(block, filled * self.shape.slots - short);
                 if !blocks.begin(block, filled) {
                     frontier.resume(plane, 0, block);
@@ -97,15 +97,15 @@ impl Beginning {
         let distribution = fixed_point(slots, self.choices, used.min(1.0));
         let mut place = 0;
         for (plane, share) in (0..).zip(shares) {
-            let mut left = share;
-            let draw = |what| bits(self.seed ^ what, u64::from(plane));
+            let mut remaining = share;
+            let draw = |stream| bits(self.seed ^ stream, u64::from(plane));
             // Blocks that are being filled are filled to any height.
             let heights = [draw(1), draw(2)].map(|draw| {
-                (draw % u64::from(geometry.pages)).min(left / 4 / u64::from(self.shape.slots))
+                (draw % u64::from(geometry.pages)).min(remaining / 4 / u64::from(self.shape.slots))
             });
             let heights = heights.map(|pages| pages * u64::from(self.shape.slots));
-            left -= heights.iter().sum::<u64>();
-            for valid in valid_counts(&distribution, full - bad[plane as usize], left) {
+            remaining -= heights.iter().sum::<u64>();
+            for valid in valid_counts(&distribution, full - bad[plane as usize], remaining) {
                 let Some(block) = placement.blocks_mut().open(plane) else { return };
                 let first = self.shape.slot(block, 0);
                 for slot in choose(slots, valid, self.seed ^ (u64::from(block) << 20)) {

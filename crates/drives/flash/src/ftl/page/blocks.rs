@@ -814,26 +814,26 @@ impl Blocks {
         out.put_all(open.map(|open| open.wrapping_add(1)));
     }
 
-    /// Reads so many of them, and adds those that there are to `opened`. `kind`: the plane of each,
-    /// and whether it is in SLC mode.
+    /// Reads `count` open blocks or gaps, and adds the blocks to `opened`. `kind`: the plane of
+    /// each, and whether it is in SLC mode.
     pub fn restore_open(
         &self,
         from: &mut Reader,
         count: usize,
         kind: impl Fn(u32) -> (u32, bool),
-        what: &'static str,
+        reason: &'static str,
         opened: &mut Vec<u32>,
     ) -> Result<Vec<u32>, KeptError> {
         if from.take()? != count as u64 {
-            return Err(KeptError::Damaged(what));
+            return Err(KeptError::Damaged(reason));
         }
         let mut open = vec![NONE; count];
         for (place, open) in (0..).zip(&mut open) {
-            let number = from.within(0..u64::from(self.shape.blocks()) + 1, what)?;
+            let number = from.within(0..u64::from(self.shape.blocks()) + 1, reason)?;
             let Some(block) = number.checked_sub(1) else { continue };
             let here = (self.shape.plane_of(block), self.is_slc(block)) == kind(place);
             if !here || self.state(block) != BlockState::Open || !self.takes_pages(block) {
-                return Err(KeptError::Damaged(what));
+                return Err(KeptError::Damaged(reason));
             }
             *open = block;
             opened.push(block);
@@ -850,7 +850,7 @@ impl Blocks {
         let fresh = from.within(0..u64::from(regular) + 1, WRONG)?;
         let (rank, filled) = (from.within(0..1 << 32, WRONG)?, from.within(0..1 << 32, WRONG)?);
         // Every free block is fresh, or in one of the two heaps; every full one in a list.
-        let mut seen: Vec<u32> = (first + fresh..first + regular).collect();
+        let mut unused: Vec<u32> = (first + fresh..first + regular).collect();
         let mut heaps = [BinaryHeap::new(), BinaryHeap::new()];
         for (fixed, heap) in [false, true].into_iter().zip(&mut heaps) {
             for _ in 0..from.within(0..u64::from(self.shape.geometry.blocks) + 1, WRONG)? {
@@ -860,24 +860,24 @@ impl Blocks {
                     return Err(wrong);
                 }
                 heap.push(Reverse((rank, block)));
-                seen.push(block);
+                unused.push(block);
             }
         }
-        seen.sort_unstable();
-        let of = |blocks: &Self, state: BlockState, slc: bool| {
+        unused.sort_unstable();
+        let in_state = |blocks: &Self, state: BlockState, slc: bool| {
             let is = |&block: &u32| {
                 blocks.state(block) == state && blocks.blocks[block as usize].slc == slc
             };
             (first..first + blocks.shape.geometry.blocks).filter(is).collect::<Vec<u32>>()
         };
-        if seen != of(self, BlockState::Free, false) {
+        if unused != in_state(self, BlockState::Free, false) {
             return Err(wrong);
         }
         let cached = from.all_within(here.clone(), WRONG)?;
         let listed = from.all_within(here, WRONG)?;
         for (mut blocks, slc) in [(cached.clone(), true), (listed.clone(), false)] {
             blocks.sort_unstable();
-            if blocks != of(self, BlockState::Full, slc) {
+            if blocks != in_state(self, BlockState::Full, slc) {
                 return Err(wrong);
             }
         }

@@ -1,7 +1,7 @@
 //! The cleaner: in each plane one block at a time is emptied, by moving its valid units to another
 //! block of the plane, and erased.
 //!
-//! Invariants: a plane has one job at most; a slot is in one of these at most: gathered, or in a
+//! Invariants: a plane has one job at most; a slot is in one place at most: gathered, or in a
 //! page under way; a block is erased when nothing of it is valid and no read of the host's needs
 //! it; a hold of the array is released when its job ends.
 

@@ -15,19 +15,19 @@ const HOT: u8 = 4;
 pub(super) struct Heat {
     counters: Vec<u8>,
     // Writes until the counters are halved.
-    left: u32,
+    until_halved: u32,
 }
 
 impl Heat {
     pub fn new() -> Self {
-        Self { counters: vec![0; COUNTERS as usize], left: COUNTERS }
+        Self { counters: vec![0; COUNTERS as usize], until_halved: COUNTERS }
     }
 
-    /// A unit is written; whether it is hot.
+    /// Counts a write of a unit; returns whether it is hot.
     pub fn write(&mut self, unit: u32) -> bool {
-        self.left -= 1;
-        if self.left == 0 {
-            self.left = COUNTERS;
+        self.until_halved -= 1;
+        if self.until_halved == 0 {
+            self.until_halved = COUNTERS;
             self.counters.iter_mut().for_each(|counter| *counter /= 2);
         }
         let mut hot = true;

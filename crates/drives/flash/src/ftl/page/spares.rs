@@ -80,9 +80,9 @@ mod tests {
     #[test]
     fn the_drive_is_overdrawn_after_its_last_spare() {
         let mut spares = Spares::new(2, 100);
-        for left in [1, 0] {
+        for expected in [1, 0] {
             spares.retired();
-            assert_eq!((spares.left(), spares.overdrawn()), (left, false));
+            assert_eq!((spares.left(), spares.overdrawn()), (expected, false));
         }
         spares.retired();
         assert_eq!((spares.left(), spares.given_up(), spares.overdrawn()), (0, 3, true));

@@ -209,8 +209,8 @@ impl Zones {
     fn read_page(&mut self, now: Nanos, id: RequestId, read: PageRead, context: &mut Context) {
         let (_, block, at) = self.layout.place(read.page);
         context.open(id);
-        let (what, token) = ((OpKind::Read, read.bytes), READ | u64::from(id));
-        self.submit(now, what, (block, at), token, |owners| owners.request(id), context);
+        let (operation, token) = ((OpKind::Read, read.bytes), READ | u64::from(id));
+        self.submit(now, operation, (block, at), token, |owners| owners.request(id), context);
     }
 
     /// The block of a zone that an operation was for.
@@ -301,10 +301,10 @@ impl Ftl for Zones {
     }
 
     fn health(&self, context: &Context) -> Health {
-        let left = self.spare.iter().map(|plane| plane.len() as u64).sum::<u64>() * 100;
+        let spare = self.spare.iter().map(|plane| plane.len() as u64).sum::<u64>() * 100;
         let used = self.erases * 100 / (u64::from(self.endurance) * u64::from(self.shape.blocks()));
         Health {
-            available_spare: left.checked_div(self.spares).unwrap_or(100) as u8,
+            available_spare: spare.checked_div(self.spares).unwrap_or(100) as u8,
             percentage_used: used.min(255) as u8,
             media_bytes_written: context.media_bytes(),
             media_bytes_erased: context.erased_bytes(),

@@ -64,13 +64,13 @@ impl Zones {
             let entry = &self.blocks[block as usize];
             if entry.next > 0 && !entry.bad {
                 erasing = true;
-                let (what, token) = ((OpKind::Erase, 0), ERASE | u64::from(block));
+                let (operation, token) = ((OpKind::Erase, 0), ERASE | u64::from(block));
                 let by = self.zones[zone as usize].waiters.first().copied();
                 let owner = |owners: &mut Owners| match by {
                     Some(id) => owners.request(id),
                     None => Owner::of(Purpose::Recovery),
                 };
-                self.submit(now, what, (block, 0), token, owner, context);
+                self.submit(now, operation, (block, 0), token, owner, context);
             }
         }
         if erasing {
@@ -184,7 +184,7 @@ impl Zones {
         lost.push(u64::from(page) * size..(u64::from(page) + 1) * size);
     }
 
-    /// Programs a page of nothing.
+    /// Programs a page of padding.
     fn pad(&mut self, now: Nanos, block: u32, at: u32, context: &mut Context) {
         #[cfg(test)]
         if let Some(shadow) = &mut context.shadow {
@@ -192,8 +192,8 @@ impl Zones {
             shadow.program(self.shape.address(number, at), Vec::new());
         }
         let bytes = self.shape.geometry.page_size;
-        let what = (OpKind::Program, bytes);
+        let operation = (OpKind::Program, bytes);
         let owner = |_: &mut Owners| Owner::of(Purpose::Recovery);
-        self.submit(now, what, (block, at), PAD, owner, context);
+        self.submit(now, operation, (block, at), PAD, owner, context);
     }
 }

@@ -201,7 +201,7 @@ impl Zones {
         self.send(now, block, at, index, context);
     }
 
-    /// The same for a page that was counted.
+    /// Sends a page that was counted to the array.
     pub(super) fn send(
         &mut self,
         now: Nanos,
@@ -221,8 +221,8 @@ impl Zones {
         let entry = &mut self.pages[index as usize];
         (entry.state, entry.flight) = (Stage::Flying, self.sequence);
         let (bytes, token) = (self.shape.geometry.page_size, PROGRAM | u64::from(index));
-        let what = (OpKind::Program, bytes);
-        self.submit(now, what, (block, at), token, |owners| owners.page(index), context);
+        let operation = (OpKind::Program, bytes);
+        self.submit(now, operation, (block, at), token, |owners| owners.page(index), context);
     }
 
     /// A program of a page in memory has ended.

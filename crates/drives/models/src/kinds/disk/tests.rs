@@ -48,8 +48,8 @@ fn random_offsets(region: u64, count: usize) -> Vec<u64> {
     (0..count).map(|_| random.up_to(region / 4096 - 1) * 4096).collect()
 }
 
-fn mean(of: &[Nanos]) -> f64 {
-    of.iter().sum::<u64>() as f64 / of.len() as f64 / 1e6
+fn mean(times: &[Nanos]) -> f64 {
+    times.iter().sum::<u64>() as f64 / times.len() as f64 / 1e6
 }
 
 /// Average seek, half a rotation, the electronics.
@@ -251,11 +251,11 @@ fn slowest(disk: &HardDisk) -> Vec<SlowCommand> {
 /// room in the cache, and a flush for what is in it.
 #[test]
 fn the_slowest_commands_tell_where_their_time_went() {
-    let part = |disk: &HardDisk, operation, of: fn(&Parts<Nanos>) -> Nanos| {
+    let part = |disk: &HardDisk, operation, pick: fn(&Parts<Nanos>) -> Nanos| {
         let slowest = slowest(disk);
         let all: Vec<_> = slowest.iter().filter(|slow| slow.operation == operation).collect();
         let time: Nanos = all.iter().map(|slow| slow.end - slow.begin).sum();
-        all.iter().map(|slow| of(&slow.parts)).sum::<Nanos>() as f64 / time as f64
+        all.iter().map(|slow| pick(&slow.parts)).sum::<Nanos>() as f64 / time as f64
     };
     let reads: Vec<_> = random_offsets(spec().capacity, 100)
         .into_iter()

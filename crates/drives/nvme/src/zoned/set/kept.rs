@@ -155,9 +155,9 @@ impl ZoneSet {
                 self.active = active;
             }
             if zones.zrwa {
-                let left = self.areas_left.checked_sub(count);
+                let areas = self.areas_left.checked_sub(count);
                 self.areas_left =
-                    left.ok_or("more random write areas are in use than there are")?;
+                    areas.ok_or("more random write areas are in use than there are")?;
             }
             let area = if zones.zrwa { ZRWA_VALID } else { 0 };
             let extended = if zones.extension.is_some() { EXTENSION_VALID } else { 0 };
@@ -196,7 +196,7 @@ mod tests {
         // reset of 20 and 21 is lost.
         let ends = [(0, 64), (1, 60), (2, 10), (3, 9), (8, 5), (9, 7), (20, 64), (21, 1)];
         let after = KeptZones::after_power_cut(&before, &zones, 512, ends.into_iter());
-        let seen: Vec<_> = after
+        let observed: Vec<_> = after
             .iter()
             .map(|zone| (zone.first, zone.state, zone.written, zone.extension.is_some()))
             .collect();
@@ -213,7 +213,7 @@ mod tests {
             (20, ZoneState::Full, 64, false),
             (21, ZoneState::Full, 1, false),
         ];
-        assert_eq!(seen, expected, "four are active, and as many can be");
+        assert_eq!(observed, expected, "four are active, and as many can be");
         let mut set = ZoneSet::new(&zones, 64 * 30, 512);
         set.restore(&after).expect("zones that can be");
     }

@@ -114,11 +114,11 @@ impl Bfq {
         }
         let rate = u128::from(served) * u128::from(SECOND) / u128::from(elapsed);
         let rate = u64::try_from(rate).unwrap_or(u64::MAX);
-        let of = if seeks { &mut self.seeking } else { &mut self.peak };
-        if *of == 0 {
-            *of = rate;
-        } else if rate > *of {
-            *of += (rate - *of).div_ceil(PEAK_STEP);
+        let estimate = if seeks { &mut self.seeking } else { &mut self.peak };
+        if *estimate == 0 {
+            *estimate = rate;
+        } else if rate > *estimate {
+            *estimate += (rate - *estimate).div_ceil(PEAK_STEP);
         }
     }
 }

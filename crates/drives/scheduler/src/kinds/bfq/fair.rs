@@ -44,18 +44,17 @@ impl Fair {
         !self.eligible.is_empty() || !self.later.is_empty()
     }
 
-    /// Its weight, and of all with something to do, itself included, the sum of
-    /// weights and the number.
-    pub(super) fn share(&self, of: &Entities, id: u32) -> (u64, u64, u64) {
-        let entity = &of[id];
+    /// Returns an entity's weight, and the sum of weights and the number of all that have something
+    /// to do, with it.
+    pub(super) fn share(&self, entities: &Entities, id: u32) -> (u64, u64, u64) {
+        let entity = &entities[id];
         let new = u64::from(entity.state == State::Idle);
         (entity.weight, self.weights + new * entity.weight, self.count + new)
     }
 
-    /// An entity without anything to do gets something: at first up to `budget`
-    /// sectors.
-    pub(super) fn activate(&mut self, of: &mut Entities, id: u32, budget: u64) {
-        let entity = &mut of[id];
+    /// Activates an entity that had nothing to do: at first up to `budget` sectors.
+    pub(super) fn activate(&mut self, entities: &mut Entities, id: u32, budget: u64) {
+        let entity = &mut entities[id];
         if entity.place == NOWHERE {
             entity.place = self.seat();
         }
@@ -69,28 +68,27 @@ impl Fair {
         if entity.urgent && !self.urgent.contains(&id) {
             self.urgent.push(id);
         }
-        self.wait(of, id, budget);
+        self.wait(entities, id, budget);
     }
 
-    /// Ends its service. With a next budget it waits again; without it has
-    /// nothing to do.
-    pub(super) fn expire(&mut self, of: &mut Entities, id: u32, next: Option<u64>) {
-        let entity = &mut of[id];
+    /// Ends an entity's service. With a next budget it waits again; without it has nothing to do.
+    pub(super) fn expire(&mut self, entities: &mut Entities, id: u32, next: Option<u64>) {
+        let entity = &mut entities[id];
         entity.finish = entity.start + entity.amount(entity.served);
         entity.start = entity.finish;
         entity.served = 0;
         match next {
-            Some(budget) => self.wait(of, id, budget),
+            Some(budget) => self.wait(entities, id, budget),
             None => {
                 entity.state = State::Ahead;
                 self.ahead.insert(entity.place, at(entity.finish, id));
-                self.settle(of);
+                self.settle(entities);
             }
         }
     }
 
-    fn wait(&mut self, of: &mut Entities, id: u32, budget: u64) {
-        let entity = &mut of[id];
+    fn wait(&mut self, entities: &mut Entities, id: u32, budget: u64) {
+        let entity = &mut entities[id];
         entity.budget = budget;
         entity.finish = entity.start + entity.amount(budget);
         entity.state = State::Waiting;
@@ -123,83 +121,84 @@ impl Fair {
         })
     }
 
-    /// A waiting entity's budget becomes another.
-    pub(super) fn budget(&mut self, of: &mut Entities, id: u32, budget: u64) {
-        if of[id].state == State::Waiting && of[id].budget != budget {
-            self.stop_waiting(&of[id]);
-            self.wait(of, id, budget);
+    /// Changes a waiting entity's budget.
+    pub(super) fn budget(&mut self, entities: &mut Entities, id: u32, budget: u64) {
+        if entities[id].state == State::Waiting && entities[id].budget != budget {
+            self.stop_waiting(&entities[id]);
+            self.wait(entities, id, budget);
         }
     }
 
     /// Makes an entity urgent, or no longer: it can be next before its start,
     /// by its finish alone. It does not get more for it in the end.
-    pub(super) fn urge(&mut self, of: &mut Entities, id: u32, on: bool) {
-        of[id].urgent = on;
+    pub(super) fn urge(&mut self, entities: &mut Entities, id: u32, on: bool) {
+        entities[id].urgent = on;
         self.urgent.retain(|&other| other != id);
         if on {
             self.urgent.push(id);
         }
     }
 
-    /// The next entity: with nobody eligible virtual time advances to the first start at once.
-    pub(super) fn peek(&self, of: &Entities) -> Option<u32> {
+    /// Returns the next entity: with nobody eligible virtual time advances to the first start at
+    /// once.
+    pub(super) fn peek(&self, entities: &Entities) -> Option<u32> {
         let next = self.eligible.least().or_else(|| Some(self.later.least()?.1));
-        let urgent = self.urgent.iter().filter(|&&id| of[id].is_waiting());
-        let next = urgent.map(|&id| at(of[id].finish, id)).chain(next).min()?;
+        let urgent = self.urgent.iter().filter(|&&id| entities[id].is_waiting());
+        let next = urgent.map(|&id| at(entities[id].finish, id)).chain(next).min()?;
         Some(of_key(next).1)
     }
 
     /// Gives the drive to the next entity.
-    pub(super) fn select(&mut self, of: &mut Entities) -> Option<u32> {
-        let id = self.peek(of)?;
+    pub(super) fn select(&mut self, entities: &mut Entities) -> Option<u32> {
+        let id = self.peek(entities)?;
         if self.eligible.is_empty() {
             self.now = self.later.least().map_or(self.now, |(start, _)| start);
         }
-        self.catch_up(of);
-        self.stop_waiting(&of[id]);
-        of[id].state = State::Served;
+        self.catch_up(entities);
+        self.stop_waiting(&entities[id]);
+        entities[id].state = State::Served;
         Some(id)
     }
 
-    /// Virtual time went on: whose start it reached is eligible, and whom the
-    /// ideal system has caught up with goes from its sum of weights.
-    fn catch_up(&mut self, of: &mut Entities) {
+    /// Follows virtual time: entities whose start it reached are eligible, and those that the ideal
+    /// system has caught up with leave its sum of weights.
+    fn catch_up(&mut self, entities: &mut Entities) {
         while let Some((start, finish)) = self.later.least() {
             if start > self.now {
                 break;
             }
-            let place = of[of_key(finish).1].place;
+            let place = entities[of_key(finish).1].place;
             self.later.remove(place);
             self.eligible.insert(place, finish);
         }
-        self.settle(of);
+        self.settle(entities);
     }
 
-    /// The one that has the drive got this much of it.
-    pub(super) fn charge(&mut self, of: &mut Entities, id: u32, sectors: u64) {
-        of[id].served += sectors;
+    /// Charges the entity that has the drive for `sectors`.
+    pub(super) fn charge(&mut self, entities: &mut Entities, id: u32, sectors: u64) {
+        entities[id].served += sectors;
         self.now += amount(sectors, self.weights.max(1));
-        self.catch_up(of);
+        self.catch_up(entities);
     }
 
-    fn settle(&mut self, of: &mut Entities) {
+    fn settle(&mut self, entities: &mut Entities) {
         while let Some((finish, id)) = self.ahead.least().map(of_key) {
             if finish > self.now {
                 break;
             }
-            self.ahead.remove(of[id].place);
-            of[id].state = State::Idle;
-            self.weights -= of[id].weight;
+            self.ahead.remove(entities[id].place);
+            entities[id].state = State::Idle;
+            self.weights -= entities[id].weight;
             self.count -= 1;
         }
     }
 
-    /// Changes its weight; the number of sectors that it is ahead of or behind the ideal system
-    /// stays the same (as in Stoica et al., "A Proportional Share Resource Allocation Algorithm",
-    /// RTSS 1996, 3.3).
-    pub(super) fn reweigh(&mut self, of: &mut Entities, id: u32, weight: u64) {
+    /// Changes an entity's weight; the number of sectors that it is ahead of or behind the ideal
+    /// system stays the same (as in Stoica et al., "A Proportional Share Resource Allocation
+    /// Algorithm", RTSS 1996, 3.3).
+    pub(super) fn reweigh(&mut self, entities: &mut Entities, id: u32, weight: u64) {
         let now = self.now;
-        let entity = &mut of[id];
+        let entity = &mut entities[id];
         let old = std::mem::replace(&mut entity.weight, weight);
         if old == weight {
             return;
@@ -228,7 +227,7 @@ impl Fair {
                 self.stop_waiting(entity);
                 entity.start = moved(entity.start);
                 let budget = entity.budget;
-                self.wait(of, id, budget);
+                self.wait(entities, id, budget);
             }
             State::Served => {
                 // Service so far was at the old weight.
@@ -242,9 +241,9 @@ impl Fair {
         }
     }
 
-    /// An entity without anything to do leaves this server.
-    pub(super) fn leave(&mut self, of: &mut Entities, id: u32) {
-        let entity = &mut of[id];
+    /// Removes an entity without anything to do from this server.
+    pub(super) fn leave(&mut self, entities: &mut Entities, id: u32) {
+        let entity = &mut entities[id];
         debug_assert!(matches!(entity.state, State::Idle | State::Ahead));
         if entity.state == State::Ahead {
             self.ahead.remove(entity.place);

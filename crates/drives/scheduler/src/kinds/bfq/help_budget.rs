@@ -155,7 +155,7 @@ impl Help {
         let gain = self.gain();
         let mut next: Option<u128> = None;
         for member in &self.members {
-            let left = if member.given {
+            let wait = if member.given {
                 (gain < WHOLE).then(|| member.tokens.div_ceil(WHOLE - gain))
             } else if !self.fills(member) || gain == 0 {
                 None
@@ -164,11 +164,11 @@ impl Help {
             } else {
                 Some((self.full - member.tokens).div_ceil(gain))
             };
-            next = left.map_or(next, |left| Some(next.map_or(left, |next| next.min(left))));
+            next = wait.map_or(next, |wait| Some(next.map_or(wait, |next| next.min(wait))));
         }
-        self.next = next.map(|left| {
-            let left = Nanos::try_from(left.max(1)).unwrap_or(Nanos::MAX);
-            self.now.saturating_add(left)
+        self.next = next.map(|wait| {
+            let wait = Nanos::try_from(wait.max(1)).unwrap_or(Nanos::MAX);
+            self.now.saturating_add(wait)
         });
     }
 }
@@ -188,14 +188,14 @@ mod tests {
             steps in prop::collection::vec((0u32..4, any::<bool>(), 0u64..500), 1..80),
         ) {
             let mut help = Help::new(share, burst);
-            let (mut now, mut seen) = (0, vec![(0, [0; 4])]);
+            let (mut now, mut history) = (0, vec![(0, [0; 4])]);
             for (queue, on, pause) in steps {
                 help.request(now, queue, on);
                 now += pause;
                 help.advance(now);
-                seen.push((now, [0, 1, 2, 3].map(|queue| help.account(now, queue).1)));
-                for (then, before) in &seen {
-                    let (passed, got) = (now - then, &seen[seen.len() - 1].1);
+                history.push((now, [0, 1, 2, 3].map(|queue| help.account(now, queue).1)));
+                for (then, before) in &history {
+                    let (passed, got) = (now - then, &history[history.len() - 1].1);
                     let filled = passed * u64::from(share) / 1_000_000 + 1;
                     let each: Vec<_> = got.iter().zip(before).map(|(new, old)| new - old).collect();
                     // A bucket ends at a whole ns: one ns each time it runs out,

@@ -55,12 +55,12 @@ impl Tournament {
         self.grow(numbers, is_less);
     }
 
-    /// A number for which there is room gets this key.
+    /// Gives this key to a number within the room.
     pub(super) fn insert(&mut self, number: u32, key: u128) {
         self.put(number, key, is_less);
     }
 
-    /// The number's key goes.
+    /// Removes the number's key.
     pub(super) fn remove(&mut self, number: u32) {
         self.put(number, NOBODY, is_less);
     }
@@ -182,7 +182,7 @@ mod tests {
                 } else {
                     keys.remove(number);
                 }
-                prop_assert_eq!(keys.least(), map.values().map(|of| of.1).min());
+                prop_assert_eq!(keys.least(), map.values().map(|entry| entry.1).min());
                 prop_assert_eq!(timed.least(), map.values().min().copied());
                 prop_assert_eq!((keys.is_empty(), timed.is_empty()), (map.is_empty(), map.is_empty()));
             }

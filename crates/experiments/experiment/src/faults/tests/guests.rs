@@ -33,8 +33,9 @@ fn a_fault_is_that_of_its_guest() {
     }
     let drift = fault("kind = 'clock-drift'\nppm = -100").unwrap();
     assert_eq!((drift.fault, drift.begin), (GuestFault::ClockDrift { ppm: -100 }, 0));
-    for (of, begins) in [("a", Begins::AtOutput), ("b", Begins::Elsewhere)] {
-        let keys = format!("kind = 'clock-drift'\nppm = 1\nat-output = 'x'\noutput-of = '{of}'");
+    for (speaker, begins) in [("a", Begins::AtOutput), ("b", Begins::Elsewhere)] {
+        let keys =
+            format!("kind = 'clock-drift'\nppm = 1\nat-output = 'x'\noutput-of = '{speaker}'");
         assert_eq!(fault(&keys).unwrap().begins, begins);
     }
 }

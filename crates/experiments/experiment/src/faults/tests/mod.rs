@@ -107,16 +107,16 @@ fn wrong_faults_are_refused_by_name() {
     assert!(finish(&one).unwrap_err().contains("say `controllers = 2` at drive log"));
     let two = one.replace("'log'\nmodel", "'log'\ncontrollers = 2\nmodel");
     finish(&two).unwrap();
-    let of = |fault: &str, controller: &str| {
+    let with_fault = |fault: &str, controller: &str| {
         two.replace("'path-inaccessible'", &format!("'{fault}'\ncontroller = {controller}"))
     };
-    finish(&of("path-non-optimized", "2")).unwrap();
+    finish(&with_fault("path-non-optimized", "2")).unwrap();
     for (text, expected) in [
-        (of("gone", "3"), "one of the drive's, 1 to 2"),
-        (of("gone", "0"), "from 1 to 8"),
-        (of("lost-write", "1"), "controller is for the kind"),
+        (with_fault("gone", "3"), "one of the drive's, 1 to 2"),
+        (with_fault("gone", "0"), "from 1 to 8"),
+        (with_fault("lost-write", "1"), "controller is for the kind"),
         (
-            of("gone", "1") + "[[fault]]\nkind = 'path-inaccessible'\ndrive = 'log'\n",
+            with_fault("gone", "1") + "[[fault]]\nkind = 'path-inaccessible'\ndrive = 'log'\n",
             "it is during fault 0",
         ),
     ] {
@@ -151,7 +151,7 @@ fn wrong_faults_are_refused_by_name() {
         .unwrap_err()
         .contains("namespace 1 of drive log cannot have another size"));
     let other = "[[fault]]\nkind = 'path-inaccessible'\ndrive = 'log'\ncontroller = 2\n";
-    finish(&(of("gone", "1") + other)).unwrap();
+    finish(&(with_fault("gone", "1") + other)).unwrap();
     let message = finish(&gone.replace("'log'\nmodel", "'log'\ninterface = 'virtio-blk'\nmodel"));
     assert!(message.unwrap_err().contains("drive log has no slot"));
     let machines = "command = ['true']\n[[machine]]\nname = 'a'\n[[machine]]\nname = 'b'\n\

@@ -9,8 +9,8 @@ const MACHINES: &str = "command = ['true']\n[[machine]]\nname = 'a'\n[[machine]]
 
 fn faults(keys: &str) -> Result<Vec<Option<NetworkFault>>, String> {
     let experiment = finish(&format!("{MACHINES}{keys}"))?;
-    let of = |network: &NetworkSpec| experiment.network_faults_of(network).unwrap().pop();
-    Ok(experiment.networks.iter().map(of).collect())
+    let fault_of = |network: &NetworkSpec| experiment.network_faults_of(network).unwrap().pop();
+    Ok(experiment.networks.iter().map(fault_of).collect())
 }
 
 #[test]

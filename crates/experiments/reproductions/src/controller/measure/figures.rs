@@ -36,8 +36,8 @@ impl Bench<'_> {
         let mut way = Variant::default();
         let mut rates = [None; 3];
         for (place, (kind, threads)) in LOADS.into_iter().enumerate() {
-            let what = format!("{name}, {kind} by {threads}");
-            rates[place] = self.steady(&what, polled, &mut way, |bench| {
+            let title = format!("{name}, {kind} by {threads}");
+            rates[place] = self.steady(&title, polled, &mut way, |bench| {
                 bench.rounds(vm, device, (kind, threads), polled)
             })?;
         }
@@ -54,20 +54,20 @@ impl Bench<'_> {
     /// A valid rate, with fio's output and the exits of each I/O; tried [`TRIES`] times.
     fn steady(
         &mut self,
-        what: &str,
+        title: &str,
         polled: bool,
         way: &mut Variant,
         mut take: impl FnMut(&Self) -> Result<(Rounds, Rate)>,
     ) -> Result<Option<(f64, Rate, Option<f64>)>> {
-        for left in (0..TRIES).rev() {
+        for tries_after in (0..TRIES).rev() {
             let (rounds, rate) = take(self)?;
             let judged = rounds.rate(polled);
             let exits = rounds.exits;
-            way.rounds.push((what.to_owned(), rounds));
+            way.rounds.push((title.to_owned(), rounds));
             match judged {
                 Ok(iops) => return Ok(Some((iops, rate, exits))),
-                Err(why) if left > 0 => self.measured.again.push(format!("{what}: {why}")),
-                Err(why) => self.measured.failed.push(format!("{what}: {why}")),
+                Err(why) if tries_after > 0 => self.measured.again.push(format!("{title}: {why}")),
+                Err(why) => self.measured.failed.push(format!("{title}: {why}")),
             }
         }
         Ok(None)
@@ -91,7 +91,7 @@ impl Bench<'_> {
         let before = shell::exits();
         let samples = inside(vm, &blocks::sampler(device, ROUNDS, round))?;
         let exits = before.zip(shell::exits()).map(|(before, after)| after.saturating_sub(before));
-        let said =
+        let output =
             inside(vm, "while pgrep -x fio >/dev/null; do sleep 0.1; done; cat /tmp/rounds.json")?;
         let samples = blocks::rounds(&samples)?;
         let ios: f64 = samples.iter().map(|(ios, _)| ios).sum();
@@ -99,7 +99,7 @@ impl Bench<'_> {
             rates: samples.iter().map(|(ios, seconds)| ios / seconds).collect(),
             exits: exits.map(|exits| exits as f64 / ios).filter(|exits| exits.is_finite()),
         };
-        Ok((rounds, blocks::parse(&said)?))
+        Ok((rounds, blocks::parse(&output)?))
     }
 
     /// The bare drive's figures, judged likewise: by fio itself, round by round, as a RAM
@@ -108,8 +108,8 @@ impl Bench<'_> {
         let mut way = Variant::default();
         let mut rates = [None; 3];
         for (place, (kind, threads)) in LOADS.into_iter().enumerate() {
-            let what = format!("the bare drive, {kind} by {threads}");
-            rates[place] = self.steady(&what, false, &mut way, |bench| {
+            let title = format!("the bare drive, {kind} by {threads}");
+            rates[place] = self.steady(&title, false, &mut way, |bench| {
                 let ios = bench.sizes.ios;
                 let take =
                     |_| blocks::parse(&here(&blocks::fio(device, kind, threads, ios, false))?);
@@ -157,11 +157,11 @@ impl Bench<'_> {
         let Sizes { pings, seconds, .. } = *self.sizes;
         let program = self.program.display();
         let ping = here(&format!("ping -4 -n -f -q -c {pings} {address}"))?;
-        let ask = |what: &str| -> Result<f64> {
+        let ask = |figure: &str| -> Result<f64> {
             let script = format!(
-                "{program} controller-part send {what} {address}:{PORT} --seconds {seconds}"
+                "{program} controller-part send {figure} {address}:{PORT} --seconds {seconds}"
             );
-            here(&script)?.trim().parse().with_context(|| format!("the figure of {what}"))
+            here(&script)?.trim().parse().with_context(|| format!("the figure of {figure}"))
         };
         Ok(Variant {
             ping_us: Some(round_trip(&ping)?),

@@ -41,7 +41,7 @@ pub struct MeasurementPlan {
     pub disk: String,
     /// Length of a reader's file (bytes).
     pub file: u64,
-    /// Whether applications need a graphical server.
+    /// True if applications need a graphical server.
     pub graphical: bool,
     /// Time from the beginning of a workload to the first measurement (ms).
     pub settle_ms: u64,

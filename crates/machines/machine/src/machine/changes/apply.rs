@@ -67,7 +67,7 @@ impl Run<'_> {
                 machine.channel.reseed(seed);
             }
             let early = machine.change(change, &known, now, begun)?;
-            if let Some((what, at)) = early {
+            if let Some((event, at)) = early {
                 let name = match machine.name.as_str() {
                     "" => String::new(),
                     name => format!(" of {name}"),
@@ -75,7 +75,7 @@ impl Run<'_> {
                 let since = now.saturating_sub(begun.unwrap_or(now));
                 let (at, since) = (format_duration(at), format_duration(since));
                 return Err(Error::Limit(format!(
-                    "{what}{name} at {at}: the run becomes another at {since}, and does not go back; \
+                    "{event}{name} at {at}: the run becomes another at {since}, and does not go back; \
                      give it a later time"
                 )));
             }

@@ -127,12 +127,12 @@ fn look(debuggee: &mut Debuggee, command: &str) -> Option<String> {
         }
     };
     let drive = &mut machine.drives[index];
-    let told = drive.control().look(now, at);
-    let told = told.unwrap_or_else(|| match at {
+    let answer = drive.control().look(now, at);
+    let answer = answer.unwrap_or_else(|| match at {
         Look::Entry(_) => "its model knows no places of blocks".to_owned(),
         _ => "its model has no write cache".to_owned(),
     });
-    Some(format!("{told}\n"))
+    Some(format!("{answer}\n"))
 }
 
 /// A command in flight, in a few words.
@@ -184,8 +184,8 @@ pub(super) fn events(machines: &[Machine], timeline: &Timeline) -> String {
     }
     all.sort();
     let mut text = String::new();
-    for (at, what) in all {
-        let _ = writeln!(text, "{at} ns  {what}");
+    for (at, event) in all {
+        let _ = writeln!(text, "{at} ns  {event}");
     }
     match text.is_empty() {
         true => "nothing\n".into(),

@@ -46,14 +46,14 @@ impl Replay {
     pub(in super::super) fn ran(
         &mut self,
         (turn, place): (u64, usize),
-        (entered, left): (u64, u64),
+        (entered, exited): (u64, u64),
     ) {
         if !matches!(self.plan.goal, Goal::Find(Back::Step(stepped), _) if stepped == place) {
             return;
         }
-        if left > entered {
+        if exited > entered {
             // Each instruction takes a tick, one that leaves guest mode too.
-            let before = Position { turn, part: Part::Within, tick: left - 1, place, rip: None };
+            let before = Position { turn, part: Part::Within, tick: exited - 1, place, rip: None };
             self.found = Some((before, Why::Step));
         }
     }

@@ -60,7 +60,7 @@ pub(in super::super) struct Session {
     /// gdb's packets by which both ends have agreed on the protocol.
     hello: Vec<u8>,
     /// Lines for the user, before gdb is told of a stop.
-    said: Vec<String>,
+    lines: Vec<String>,
 }
 
 /// By which packets both ends agree on the protocol.
@@ -71,8 +71,8 @@ const CONTINUE: &[u8] = b"$vCont;c#a8";
 impl Session {
     /// With a gdb that has said `hello` before, to another run of this.
     pub(in super::super) fn new(wire: Box<dyn Debugger>, hello: Vec<u8>) -> Self {
-        let (incoming, packet, said) = (VecDeque::new(), Vec::new(), Vec::new());
-        Self { wire, stub: None, begun: false, incoming, packet, hello, said }
+        let (incoming, packet, lines) = (VecDeque::new(), Vec::new(), Vec::new());
+        Self { wire, stub: None, begun: false, incoming, packet, hello, lines }
     }
 
     /// Bytes of gdb's that another run has not looked at.
@@ -82,7 +82,7 @@ impl Session {
 
     /// A line for the user, at the next stop.
     pub(in super::super) fn say(&mut self, line: String) {
-        self.said.push(line);
+        self.lines.push(line);
     }
 
     /// Has another run go on by `plan`, in place of this one; why there is none.
@@ -192,7 +192,7 @@ impl Session {
     /// Tells gdb of a stop.
     fn report(&mut self, stub: Stub, debuggee: &mut Debuggee, cause: Cause) -> Option<Stub> {
         let Stub::Running(mut inner) = stub else { return None };
-        for line in self.said.drain(..) {
+        for line in self.lines.drain(..) {
             let hex: String = line.bytes().map(|byte| format!("{byte:02x}")).collect();
             let body = format!("O{hex}0a");
             let sum = body.bytes().fold(0u8, u8::wrapping_add);
@@ -308,13 +308,13 @@ mod tests {
     #[derive(Debug, Clone, Default)]
     struct Gdb {
         says: Arc<Mutex<VecDeque<Vec<u8>>>>,
-        told: Arc<Mutex<Vec<u8>>>,
+        received: Arc<Mutex<Vec<u8>>>,
         plan: Arc<Mutex<Vec<u8>>>,
     }
 
     impl Debugger for Gdb {
         fn exchange(&mut self, bytes: &[u8], wait: bool) -> io::Result<Option<Vec<u8>>> {
-            self.told.lock().unwrap().extend_from_slice(bytes);
+            self.received.lock().unwrap().extend_from_slice(bytes);
             match wait {
                 true => Ok(self.says.lock().unwrap().pop_front()),
                 false => Ok(Some(Vec::new())),
@@ -337,7 +337,7 @@ mod tests {
         }
 
         fn told(&self) -> String {
-            String::from_utf8(std::mem::take(&mut *self.told.lock().unwrap())).unwrap()
+            String::from_utf8(std::mem::take(&mut *self.received.lock().unwrap())).unwrap()
         }
     }
 
@@ -364,10 +364,10 @@ mod tests {
         second.say("a line".into());
         gdb.says(&["g", "vCont;c"]);
         assert_eq!(second.stop(&mut debuggee, Cause::Begin), Step::Continue);
-        let told = gdb.told();
+        let received = gdb.told();
         // No acknowledgement and no answer that gdb has had; the line, and then the stop.
-        assert!(told.starts_with("$O61206c696e650a#"), "{told}");
-        assert!(told.contains("$T05thread:p01.01;replaylog:begin;#"), "{told}");
-        assert!(!told.contains('+'), "{told}");
+        assert!(received.starts_with("$O61206c696e650a#"), "{received}");
+        assert!(received.contains("$T05thread:p01.01;replaylog:begin;#"), "{received}");
+        assert!(!received.contains('+'), "{received}");
     }
 }

@@ -103,23 +103,23 @@ impl Files {
         &self.files[file].path
     }
 
-    /// The place of an address of the program of `thread`, if it is of code. `seen`: its mappings that
+    /// The place of an address of the program of `thread`, if it is of code. `mappings`: its mappings that
     /// have been looked up since it ran last.
     pub(super) fn place(
         &mut self,
         (machine, thread): (usize, u64),
         address: u64,
-        seen: &mut Vec<Mapping>,
+        mappings: &mut Vec<Mapping>,
         memory: &mut impl Words,
     ) -> Option<Place> {
-        let place = match seen.iter().position(|mapping| mapping.addresses.contains(&address)) {
+        let place = match mappings.iter().position(|mapping| mapping.addresses.contains(&address)) {
             Some(place) => place,
             None => {
-                seen.push(self.mapping((machine, thread), address, memory)?);
-                seen.len() - 1
+                mappings.push(self.mapping((machine, thread), address, memory)?);
+                mappings.len() - 1
             }
         };
-        let Mapping { addresses, place: Place { owner, offset } } = &seen[place];
+        let Mapping { addresses, place: Place { owner, offset } } = &mappings[place];
         Some(Place { owner: *owner, offset: offset.wrapping_add(address - addresses.start) })
     }
 

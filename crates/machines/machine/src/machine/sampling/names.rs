@@ -167,13 +167,13 @@ impl Names {
         Context { rip, rsp, rbp }: Context,
         memory: &mut impl Words,
     ) -> Vec<Place> {
-        let (mut places, mut seen) = (Vec::new(), Vec::new());
+        let (mut places, mut mappings) = (Vec::new(), Vec::new());
         let Some(files) = &mut self.files else { return places };
         let (mut registers, mut exact) = (Registers { rip, rsp, rbp }, true);
         while places.len() < MAX_FRAMES {
             // The call is before the instruction that it returns to.
             let at = if exact { registers.rip } else { registers.rip - 1 };
-            let Some(place) = files.place(thread, at, &mut seen, memory) else { break };
+            let Some(place) = files.place(thread, at, &mut mappings, memory) else { break };
             places.push(place);
             match files.caller(place, registers, memory) {
                 Some(caller) => (registers, exact) = (caller.registers, caller.is_interrupted),
@@ -271,13 +271,13 @@ mod tests {
         let threads = Threads { current: 8, comm: 0x100, maps: Some(MAPS) };
         let mut names = Names::new(Some(threads), None, false, Some(source));
         let context = Context { rip: LIBRARY + 5, rsp: STACK, rbp: STACK + 0x30 };
-        let mut told = Vec::new();
+        let mut all_names = Vec::new();
         for _ in 0..2 {
             let mut frames = Vec::new();
             names.add_program(0, (context, [GS, 0]), &mut frames, &mut memory);
-            told.extend(names.take());
+            all_names.extend(names.take());
             let own: Vec<&str> =
-                frames.iter().map(|frame| told[(frame - NAMED) as usize].as_str()).collect();
+                frames.iter().map(|frame| all_names[(frame - NAMED) as usize].as_str()).collect();
             let expected =
                 ["/usr/bin/library+0x1005", "/usr/bin/program+0x4f", "[no file]", "[a thread]"];
             assert_eq!(own, expected);
@@ -289,8 +289,8 @@ mod tests {
         for _ in 0..2 {
             let mut frames = Vec::new();
             names.add_program(0, (context, [GS, 0]), &mut frames, &mut memory);
-            told.extend(names.take());
-            assert_eq!(told[(frames[2] - NAMED) as usize], "[vdso]");
+            all_names.extend(names.take());
+            assert_eq!(all_names[(frames[2] - NAMED) as usize], "[vdso]");
         }
         // A thread whose mappings are gone has its name.
         memory.put_quad(THREAD + MAPS.space, 0);
