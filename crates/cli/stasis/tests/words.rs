@@ -102,7 +102,8 @@ fn limits_are_named_in_one_way() {
 /// Words that say nothing of the value that they name.
 const EMPTY: [&str; 6] = ["of", "what", "told", "said", "seen", "left"];
 /// Folders of crates whose variables are looked at.
-const NOUNS: [&str; 5] = ["cli", "drives", "experiments", "machines", "results"];
+const NOUNS: [&str; 7] =
+    ["cli", "drives", "experiments", "machines", "networks", "realtime", "results"];
 
 /// A variable or parameter has a noun as its name; `left` is one beside `right`.
 #[test]
