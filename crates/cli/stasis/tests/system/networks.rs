@@ -429,6 +429,62 @@ fn faults_come_at_an_io_a_line_or_when_a_guest_asks() {
     assert!((before..before + 50_000).contains(&cut), "{before} {cut}");
 }
 
+/// A server that keeps what it is told in memory, and a client that looks whether it is there before and
+/// after a reset.
+const RESIDENT: &str = r#"history = true
+virtual-limit = "30s"
+[[machine]]
+name = "server"
+wait = false
+command = ["perl", "-MIO::Socket::INET", "-e", '''
+$s = IO::Socket::INET->new(LocalPort => 7, Listen => 9, ReuseAddr => 1) or die;
+while ($c = $s->accept) { while (<$c>) {
+    ($what, $n) = split; $there{$n} = 1 if $what eq "put";
+    syswrite $c, $what eq "put" ? "done\n" : $there{$n} ? "$n\n" : "none\n" } }''']
+
+[[machine]]
+name = "client"
+command = ["sh", "-c", '''
+ask() { su nobody -s /bin/sh -c "stasis-client lines server:7 $*"; echo status $?; }
+ask "--until none 'get 0'"
+ask "--outcomes /tmp/outcomes --repeat 3 --ok done 'put {}' --check 'get {}'"
+stasis-fault again
+ask "--outcomes /tmp/outcomes --check 'get {}'"
+''']
+[[network]]
+name = "lan"
+[[fault]]
+kind = "reset"
+name = "again"
+machine = "server"
+when = "asked"
+restart = "100ms"
+"#;
+
+#[test]
+fn clients_of_a_guest_say_what_is_lost_and_write_a_history() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("resident.toml"), RESIDENT).unwrap();
+    let run = bench.run(&["resident.toml", "--engine=exact", "--results", "resident"]);
+    run.expect(0);
+    let lines: Vec<_> =
+        run.stdout.lines().filter_map(|line| line.strip_prefix("[client] ")).collect();
+    let expected = [
+        "status 0",
+        "3 of 3 acknowledged, none lost",
+        "status 0",
+        "3 of 3 acknowledged, 3 lost: 1, 2, 3",
+        "status 3",
+    ];
+    assert_eq!(lines, expected);
+    let history = std::fs::read_to_string(bench.path("resident/history.jsonl")).unwrap();
+    let types: Vec<serde_json::Value> = history
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["type"].clone())
+        .collect();
+    assert_eq!(types, ["invoke", "ok", "invoke", "ok", "invoke", "ok"]);
+}
+
 /// A machine that writes without a flush and then asks for its own power cut, four times.
 const AGAIN: &str = r#"command = ["sh", "-ec", '''
 if [ $STASIS_BOOT -le 4 ]; then
@@ -456,7 +512,7 @@ fn a_cut_that_is_asked_for_takes_what_is_not_flushed_each_time() {
     run.expect(0);
     let sizes: Vec<u64> = run.stdout.lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!(sizes.len(), 4);
-    assert!(size[1..].iter().any(|size| *size < 256 << 10), "{size:?}");
+    assert!(sizes[1..].iter().any(|size| *size < 256 << 10), "{sizes:?}");
     assert_eq!(bench.json("again/summary.json")["faults"][0]["happened"], 4);
 }
 

@@ -27,6 +27,7 @@ use stasis_channel::CLIENT_PROGRAM;
 use history::History;
 use options::Options;
 use outcomes::Outcomes;
+use protocol::Reply;
 use session::Session;
 use words::write;
 
@@ -67,7 +68,7 @@ fn run(options: &Options, mut out: impl Write) -> Result<i32, String> {
             Some(answer) => session.until(&operation, &words::number(answer, number))?,
             None => {
                 history.invoke(&mut out, &operation)?;
-                let reply = session.perform(&operation)?;
+                let reply = judge(session.perform(&operation)?, &options.ok);
                 history.end(&mut out, &operation, &reply)?;
                 reply
             }
@@ -84,6 +85,16 @@ fn run(options: &Options, mut out: impl Write) -> Result<i32, String> {
     match &options.check {
         Some(check) => outcomes.check(&mut session, check, &options.expect, &mut out),
         None => Ok(0),
+    }
+}
+
+/// An answer that is none of those that say so does not say that the operation was done.
+fn judge(reply: Reply, ok: &[String]) -> Reply {
+    match reply {
+        Reply::Ok(text) if !ok.is_empty() && !ok.iter().any(|one| words::is_like(&text, one)) => {
+            Reply::Info(text)
+        }
+        reply => reply,
     }
 }
 

@@ -91,21 +91,10 @@ impl<'a> Session<'a> {
         match sent.and_then(|()| (self.protocol.answer)(&mut wire, question)) {
             Ok(reply) => {
                 *slot = (!wire.ends).then_some(wire);
-                Ok(self.judge(reply))
+                Ok(reply)
             }
             Err(Failure::Unsupported(feature)) => Err(format!("{}: {feature}", address.name)),
             Err(failure) => Ok(Reply::Info(failure.text().into())),
-        }
-    }
-
-    /// An answer that is not one of those that were asked for does not say that it was done.
-    fn judge(&self, reply: Reply) -> Reply {
-        let ok = &self.options.ok;
-        match reply {
-            Reply::Ok(text) if !ok.is_empty() && !ok.iter().any(|one| is_like(&text, one)) => {
-                Reply::Info(text)
-            }
-            reply => reply,
         }
     }
 }

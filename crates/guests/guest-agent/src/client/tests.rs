@@ -236,6 +236,10 @@ fn an_operation_is_repeated_until_its_answer_comes() {
     let line = "redis 127.0.0.1:PORT --repeat 2 --ok 1 --ok 2 'SET k1 1'";
     let (_, out) = client(script, line);
     assert!(out.contains(r#""type":"info""#) && out.contains(r#""type":"ok""#), "{out}");
+    // The answer to a check is another one.
+    let script = vec![reads(SET), writes("+OK\r\n"), reads(GET), writes("+1\r\n")];
+    let line = "redis 127.0.0.1:PORT --quiet --ok OK 'SET k1 1' --check 'GET k{}'";
+    assert_eq!(client(script, line), (0, "1 of 1 acknowledged, none lost\n".into()));
 }
 
 #[test]
