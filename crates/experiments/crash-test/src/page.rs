@@ -167,9 +167,9 @@ impl Report {
     fn example(&self, group: &Group) -> Option<String> {
         let finding = self.outcome.findings.get(group.example)?;
         if group.kind == Kind::Check {
-            let conclusion_text = conclusion(&finding.what);
+            let sentence = conclusion(&finding.what);
             let (state, at) = (finding.state, moment(finding.at));
-            return Some(format!("{conclusion_text} (state {state}, power cut at {at}). "));
+            return Some(format!("{sentence} (state {state}, power cut at {at}). "));
         }
         self.lost_step(group)
     }

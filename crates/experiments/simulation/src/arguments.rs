@@ -187,15 +187,15 @@ mod tests {
         let arguments = Program::parse_from(own).arguments;
         let points = Point::all(&arguments).unwrap();
         assert_eq!(points.len(), 12);
-        let line_of_one = arguments.words_of(words, &points[10]).join(" ");
+        let own_line = arguments.words_of(words, &points[10]).join(" ");
         assert_eq!(
-            line_of_one,
+            own_line,
             "stasis --quiet sim fixed:2us --workload b.fio --seed 2 --limit 10s --ios=none \
              --size 1GiB --timeline"
         );
-        let own = line_of_one.split(' ').filter(|word| *word != "sim" && *word != "--quiet");
+        let own = own_line.split(' ').filter(|word| *word != "sim" && *word != "--quiet");
         let again = Program::parse_from(own).arguments;
-        let [one] = &Point::all(&again).unwrap()[..] else { panic!("{line_of_one}") };
+        let [one] = &Point::all(&again).unwrap()[..] else { panic!("{own_line}") };
         let same = |point: &Point| (point.model.to_owned(), point.source.to_owned(), point.seed);
         assert_eq!(same(one), same(&points[10]));
     }

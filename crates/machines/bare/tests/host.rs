@@ -44,7 +44,7 @@ fn run(exits: u32) -> String {
         }
     }
     let mut child = qemu(folder.path());
-    let (mut output_lines, mut before) = (String::new(), 0.0);
+    let (mut printed, mut before) = (String::new(), 0.0);
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
         let now = processor_seconds(child.id());
@@ -53,13 +53,13 @@ fn run(exits: u32) -> String {
             eprintln!("{line}, {each:.1} us of processor time");
         }
         before = now;
-        output_lines += &format!("{line}\n");
+        printed += &format!("{line}\n");
     }
     let status = i32::from(SUCCESS) << 1 | 1;
     let output = child.wait_with_output().unwrap();
     let log = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(status), "{output_lines}\n{log}");
-    output_lines
+    assert_eq!(output.status.code(), Some(status), "{printed}\n{log}");
+    printed
 }
 
 /// Processor time that the process has used (proc(5)), in seconds; the kernel counts

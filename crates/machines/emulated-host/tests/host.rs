@@ -440,7 +440,7 @@ fn exact(cache: &Path) {
 
 /// Processes whose parent is `parent`.
 fn children(parent: u32) -> Vec<u32> {
-    let is_child = |id: &u32| status(*id).is_some_and(|(its_parent, _)| its_parent == parent);
+    let is_child = |id: &u32| status(*id).is_some_and(|(parent_id, _)| parent_id == parent);
     let ids = std::fs::read_dir("/proc").unwrap().flatten();
     ids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_child).collect()
 }

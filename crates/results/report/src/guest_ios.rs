@@ -259,14 +259,14 @@ mod tests {
             for (order, (times, woken, ran)) in raw.into_iter().enumerate() {
                 let mut times = times.map(u64::from);
                 times.sort_unstable();
-                let times_read = &read[&("d".to_owned(), order as u64)];
-                prop_assert_eq!(times_read.woken_ns.is_some(), woken);
-                prop_assert_eq!(times_read.ran_ns.is_some(), ran);
-                let parts: u64 = times_read.parts().iter().map(|(_, time)| time).sum();
-                let drive = times_read.delivered_ns - times_read.rung_ns;
-                prop_assert_eq!(parts + drive, times_read.ended() - times_read.begun_ns);
-                prop_assert_eq!(times_read.who(), "fio (pread64)");
-                prop_assert_eq!(&times_read.stack, "[program];__x64_sys_pread64;ring");
+                let row = &read[&("d".to_owned(), order as u64)];
+                prop_assert_eq!(row.woken_ns.is_some(), woken);
+                prop_assert_eq!(row.ran_ns.is_some(), ran);
+                let parts: u64 = row.parts().iter().map(|(_, time)| time).sum();
+                let drive = row.delivered_ns - row.rung_ns;
+                prop_assert_eq!(parts + drive, row.ended() - row.begun_ns);
+                prop_assert_eq!(row.who(), "fio (pread64)");
+                prop_assert_eq!(&row.stack, "[program];__x64_sys_pread64;ring");
             }
         }
     }

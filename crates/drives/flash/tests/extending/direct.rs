@@ -43,7 +43,7 @@ impl Ftl for Direct {
 
     fn trim(&mut self, _now: Nanos, _request: &Request, _context: &mut Context) {}
 
-    // Acknowledged data is in the cells already.
+    // What is acknowledged is in the cells.
     fn flush(&mut self, _now: Nanos, _request: &Request, _context: &mut Context) {}
 
     fn barrier(&mut self, _now: Nanos, _context: &mut Context) {}

@@ -31,7 +31,7 @@ impl Parameters for TapeSpec {
 #[derive(Debug)]
 struct Tape {
     wind: Nanos,
-    /// Position of the head (bytes).
+    /// Where the head is (bytes).
     head: u64,
 }
 

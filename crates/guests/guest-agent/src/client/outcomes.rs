@@ -81,14 +81,14 @@ impl Outcomes {
                 lost.push(number.to_string());
             }
         }
-        let told = match lost.len() {
+        let losses = match lost.len() {
             0 => "none lost".into(),
             count => {
                 let more = if count > MAX_NAMED { ", ..." } else { "" };
                 format!("{count} lost: {}{more}", lost[..count.min(MAX_NAMED)].join(", "))
             }
         };
-        write(out, &format!("{} of {} acknowledged, {told}\n", done.len(), self.done.len()))?;
+        write(out, &format!("{} of {} acknowledged, {losses}\n", done.len(), self.done.len()))?;
         Ok(match (done.len(), lost.len()) {
             (0, _) => NOTHING_DONE,
             (_, 0) => 0,

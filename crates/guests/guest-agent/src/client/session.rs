@@ -39,7 +39,7 @@ impl<'a> Session<'a> {
             let question = (self.protocol.ask)(operation, &host, &self.options.login)?;
             match self.connect(deadline) {
                 Ok(()) => break question,
-                Err(Failure::Unsupported(what)) => return Err(format!("{host}: {what}")),
+                Err(Failure::Unsupported(feature)) => return Err(format!("{host}: {feature}")),
                 Err(failure) => {
                     self.current = (self.current + 1) % self.servers.len();
                     if Instant::now() + PAUSE >= deadline {
@@ -93,7 +93,7 @@ impl<'a> Session<'a> {
                 *slot = (!wire.ends).then_some(wire);
                 Ok(reply)
             }
-            Err(Failure::Unsupported(what)) => Err(format!("{}: {what}", address.name)),
+            Err(Failure::Unsupported(feature)) => Err(format!("{}: {feature}", address.name)),
             Err(failure) => Ok(Reply::Info(failure.text().into())),
         }
     }

@@ -179,7 +179,7 @@ fn an_answer_is_the_one_to_its_question() {
 fn what_was_done_must_be_there_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("outcomes");
-    let of = |key: u8| format!("*2\r\n$3\r\nGET\r\n$1\r\n{key}\r\n");
+    let get = |key: u8| format!("*2\r\n$3\r\nGET\r\n$1\r\n{key}\r\n");
     let put = |key: u8| format!("*3\r\n$3\r\nSET\r\n$1\r\n{key}\r\n$1\r\n{key}\r\n");
     let line = format!(
         "redis 127.0.0.1:PORT --outcomes {} --quiet --repeat 3 'SET {{}} {{}}'",
@@ -196,13 +196,13 @@ fn what_was_done_must_be_there_at_the_end() {
         vec![
             reads(put(4)),
             writes("+OK\r\n"),
-            reads(of(1)),
+            reads(get(1)),
             writes("-LOADING\r\n"),
-            reads(of(1)),
+            reads(get(1)),
             writes("$1\r\n1\r\n"),
-            reads(of(3)),
+            reads(get(3)),
             writes("$1\r\n3\r\n"),
-            reads(of(4)),
+            reads(get(4)),
             writes(last),
         ]
     };

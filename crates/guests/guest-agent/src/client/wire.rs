@@ -26,8 +26,8 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    pub(super) fn malformed(what: &str) -> Self {
-        Self::Lost(format!("not of the protocol: {what}"))
+    pub(super) fn malformed(part: &str) -> Self {
+        Self::Lost(format!("not of the protocol: {part}"))
     }
 
     pub(super) fn text(&self) -> &str {
@@ -96,8 +96,8 @@ pub(super) struct Wire {
     buffer: Vec<u8>,
     /// Bytes of the buffer that have been read.
     taken: usize,
-    /// Bytes that the answer may have yet.
-    left: usize,
+    /// Bytes that the rest of the answer may have.
+    allowance: usize,
     deadline: Instant,
     /// True if the server closes it after this answer.
     pub ends: bool,
@@ -110,8 +110,8 @@ impl Wire {
         let found = address.find(&hosts).ok_or_else(unknown)?;
         let stream = TcpStream::connect_timeout(&found, left(deadline)?)?;
         stream.set_nodelay(true)?;
-        let (buffer, left) = (Vec::new(), MAX_ANSWER);
-        Ok(Self { stream, buffer, taken: 0, left, deadline, ends: false })
+        let (buffer, allowance) = (Vec::new(), MAX_ANSWER);
+        Ok(Self { stream, buffer, taken: 0, allowance, deadline, ends: false })
     }
 
     /// Returns whether nothing has come, not even an end, since the last answer.
@@ -123,7 +123,7 @@ impl Wire {
 
     /// Begins another answer, which is to come by `deadline`.
     pub(super) fn begin(&mut self, deadline: Instant) {
-        (self.left, self.deadline) = (MAX_ANSWER, deadline);
+        (self.allowance, self.deadline) = (MAX_ANSWER, deadline);
     }
 
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Failure> {
@@ -133,7 +133,7 @@ impl Wire {
 
     /// The next `count` bytes.
     pub(super) fn bytes(&mut self, count: usize) -> Result<Vec<u8>, Failure> {
-        self.left = self.left.checked_sub(count).ok_or_else(too_long)?;
+        self.allowance = self.allowance.checked_sub(count).ok_or_else(too_long)?;
         while self.buffer.len() - self.taken < count {
             self.more()?;
         }
@@ -144,14 +144,14 @@ impl Wire {
 
     /// The next line, without its end.
     pub(super) fn line(&mut self) -> Result<Vec<u8>, Failure> {
-        let mut seen = 0;
+        let mut searched = 0;
         let end = loop {
             let rest = &self.buffer[self.taken..];
-            if let Some(end) = rest[seen..].iter().position(|byte| *byte == b'\n') {
-                break seen + end;
+            if let Some(end) = rest[searched..].iter().position(|byte| *byte == b'\n') {
+                break searched + end;
             }
-            seen = rest.len();
-            if seen > MAX_LINE {
+            searched = rest.len();
+            if searched > MAX_LINE {
                 return Err(too_long());
             }
             self.more()?;
@@ -168,7 +168,7 @@ impl Wire {
     pub(super) fn rest(&mut self) -> Result<Vec<u8>, Failure> {
         self.ends = true;
         while self.more_or_end()? {
-            if self.buffer.len() - self.taken > self.left {
+            if self.buffer.len() - self.taken > self.allowance {
                 return Err(too_long());
             }
         }
@@ -206,10 +206,10 @@ fn too_long() -> Failure {
 
 /// Time left; a limit of no time at all would be none (setsockopt(2)).
 fn left(deadline: Instant) -> Result<Duration, Failure> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    match left.is_zero() {
+    let rest = deadline.saturating_duration_since(Instant::now());
+    match rest.is_zero() {
         true => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
-        false => Ok(left.max(Duration::from_micros(1))),
+        false => Ok(rest.max(Duration::from_micros(1))),
     }
 }
 

@@ -136,7 +136,7 @@ pub(crate) fn read_all<'a>(
     folders: impl Iterator<Item = &'a Path>,
     mut put: impl FnMut(u64, &[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut put_already = HashSet::new();
+    let mut newer = HashSet::new();
     for folder in folders {
         let numbers = std::fs::read(folder.join(NUMBERS))?;
         let pages = File::open(folder.join(BYTES))?;
@@ -147,7 +147,7 @@ pub(crate) fn read_all<'a>(
         }
         for (place, numbers) in numbers.chunks(PIECE / PAGE).enumerate() {
             // Pages that have changed again since are not read: of a long chain most are such.
-            let is_new = |number: &[u8; 8]| !put_already.contains(&u64::from_le_bytes(*number));
+            let is_new = |number: &[u8; 8]| !newer.contains(&u64::from_le_bytes(*number));
             let Some(first) = numbers.iter().position(is_new) else { continue };
             let end = numbers.iter().rposition(is_new).map_or(first, |last| last + 1);
             let piece = &mut piece[..(end - first) * PAGE];
@@ -159,9 +159,7 @@ pub(crate) fn read_all<'a>(
                 // Pages that follow one another are put at once.
                 while next < end {
                     let number = u64::from_le_bytes(numbers[next]);
-                    if number != begin.wrapping_add((next - at) as u64)
-                        || !put_already.insert(number)
-                    {
+                    if number != begin.wrapping_add((next - at) as u64) || !newer.insert(number) {
                         break;
                     }
                     next += 1;

@@ -228,8 +228,8 @@ mod tests {
         ] {
             let mut orders = Orders::new(vec![drift(0, 0, None, begins)]);
             orders.begin(0);
-            let orders_taken = orders.take(7);
-            assert_eq!((orders_taken.again_ns, orders_taken.after_output), (again, after_output));
+            let orders_given = orders.take(7);
+            assert_eq!((orders_given.again_ns, orders_given.after_output), (again, after_output));
         }
     }
 }

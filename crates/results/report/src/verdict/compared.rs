@@ -254,14 +254,14 @@ impl Compared<'_> {
                 units::significant(*times, 3)
             ),
             Work::Other(differences) => {
-                let mut listed_first: Vec<_> = differences.iter().take(TOLD).cloned().collect();
+                let mut shown: Vec<_> = differences.iter().take(TOLD).cloned().collect();
                 if differences.len() > TOLD {
                     let more = (differences.len() - TOLD) as u64;
-                    listed_first.push(counted(more, "more difference", "more differences"));
+                    shown.push(counted(more, "more difference", "more differences"));
                 }
                 format!(
                     "They did not do the same I/Os: {other} did {}. Latencies of different work are not compared.",
-                    listed(&listed_first)
+                    listed(&shown)
                 )
             }
         }
