@@ -76,9 +76,10 @@ impl Report {
             .with(Block::Terms(reasons.to_vec()));
         sections.push(terms.folded());
         sections.extend(stasis_report::provenance(&self.provenance).map(Section::folded));
-        let subtitle = self
-            .fault
-            .map_or(String::new(), |fault| format!("With an injected fault: {}.", fault.name()));
+        let subtitle = self.fault.map_or(String::new(), |fault| {
+            let (name, harm) = (fault.name(), fault.harm());
+            format!("With an injected fault, {name}: {harm}. Findings are its doing.")
+        });
         Page {
             title: format!("Crash test of {}", self.experiment.display()),
             subtitle,

@@ -44,6 +44,18 @@ impl Fault {
         }
     }
 
+    /// The harm of the fault in a clause, for people.
+    pub fn harm(self) -> &'static str {
+        match self {
+            Self::DroppedBarrier => "every third flush or barrier ends well and does nothing",
+            Self::EarlyAcknowledgement => {
+                "flushes and durable writes are acknowledged before they are done"
+            }
+            Self::SwappedTables => "the last write before each flush or barrier goes after it",
+            Self::SplitWrites => "a power cut tears writes of more than a block",
+        }
+    }
+
     /// The fault of that name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|fault| fault.name() == name)

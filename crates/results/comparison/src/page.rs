@@ -161,6 +161,7 @@ impl Comparison {
         };
         let mut head = Head::answering(self.verdict(), tiles).with(caption, table);
         head.notes = self.why(self.fastest_first());
+        head.notes.extend(self.setup_note());
         head
     }
 
@@ -313,6 +314,26 @@ impl Comparison {
             }
         }
         table
+    }
+
+    /// The difference in the set-up that matters most, of which a section below has all.
+    fn setup_note(&self) -> Option<String> {
+        /// Limit on the characters of a value.
+        const SHOWN: usize = 60;
+        let inputs = self.inputs.iter().map(OtherInput::row);
+        let all: Vec<_> = self.setup.iter().cloned().chain(inputs).collect();
+        let (name, values) =
+            all.iter().find(|(name, _)| name.ends_with(": model")).or(all.first())?;
+        let each = values.iter().zip(&self.candidates).map(|(value, candidate)| {
+            let value: String = value.chars().take(SHOWN).collect();
+            format!("{value} ({})", candidate.name)
+        });
+        let more = match all.len() - 1 {
+            0 => String::new(),
+            1 => "; one more parameter differs".to_owned(),
+            more => format!("; {more} more parameters differ"),
+        };
+        Some(format!("Set-up: {name} is {}{more}.", each.collect::<Vec<_>>().join(", ")))
     }
 
     fn setup(&self) -> Section {

@@ -9,7 +9,7 @@ use crate::units;
 /// Name of the field of a summary that has it.
 pub(crate) const FIELD: &str = "repeat";
 /// Files that a page lists; `summary.json` has all.
-const LISTED: usize = 8;
+const LISTED: usize = 64;
 
 /// The command that repeats a run, with its inputs: a page shows it below its answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,7 +100,7 @@ mod tests {
             text: None,
         };
         let command = "stasis run 'a b.toml' --results again".to_owned();
-        let repeat = Repeat { command, inputs: (0..10).map(input).collect() };
+        let repeat = Repeat { command, inputs: (0..66).map(input).collect() };
         let fields = repeat.field().into_iter().collect();
         assert_eq!(Repeat::of(&fields), Some(repeat.clone()));
         assert_eq!(Repeat::of(&Map::new()), None);
@@ -111,10 +111,10 @@ mod tests {
             "&lt;0&gt;.toml</code>, 0 B: too large to be hashed",
             "&lt;2&gt;.toml</code>, 2 KiB: SHA-256 <code>abab",
             "<li>2 more</li>",
-            "<summary>The 10 files that it reads, with their hashes</summary>",
+            "<summary>The 66 files that it reads, with their hashes</summary>",
         ] {
             assert!(html.contains(part), "{part}: {html}");
         }
-        assert!(!html.contains("<8>"), "{html}");
+        assert!(!html.contains("<64>"), "{html}");
     }
 }

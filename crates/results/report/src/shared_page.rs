@@ -43,13 +43,17 @@ pub(crate) fn sections(summary: &Summary, time: &Time, resolution: Resolution) -
 }
 
 /// The machines of a run of several, with the last line that each wrote.
-pub(crate) fn machines(summary: &Summary, last_line: impl Fn(&str) -> Option<String>) -> Table {
+pub(crate) fn machines(
+    summary: &Summary,
+    time: &Time,
+    last_line: impl Fn(&str) -> Option<String>,
+) -> Table {
     let machines: Vec<Machine> = rows(summary, "machines");
-    let columns = ["status", "command began", "it took"].map(Column::right);
+    let columns = ["status", "command began at", "it took"].map(Column::right);
     let named = [Column::left("machine"), Column::left("ended")];
     let columns = named.into_iter().chain(columns).chain([Column::left("its last line")]);
     let mut table = Table::new(columns.collect());
-    let time = |seconds: Option<f64>| seconds.map_or("–".into(), |s| units::duration(s * 1e9));
+    let shown = |ns: Option<f64>| ns.map_or("–".into(), units::duration);
     for machine in machines {
         table.push(vec![
             machine.name.clone(),
@@ -58,8 +62,8 @@ pub(crate) fn machines(summary: &Summary, last_line: impl Fn(&str) -> Option<Str
                 other => other.to_owned(),
             },
             machine.exit_status.map_or("–".to_owned(), |status| status.to_string()),
-            time(machine.started_seconds),
-            time(machine.virtual_seconds),
+            shown(machine.started_seconds.map(|seconds| time.since(seconds * 1e9).max(0.0))),
+            shown(machine.virtual_seconds.map(|seconds| seconds * 1e9)),
             last_line(&machine.name).unwrap_or_else(|| "–".to_owned()),
         ]);
     }
@@ -76,7 +80,7 @@ fn drive(
         .with(Block::Prose(format!("{} {}", scheduler(&shared.scheduler), division(&shared.scheduler))))
         .with(Block::Table(
             "The service of each tenant as the drive's scheduler counted it, with the I/Os of guests' boots, which \
-             the table at the top leaves out. Virtual disks are named MACHINE.DISK, workloads run on the host."
+             the table of drives leaves out. Virtual disks are named MACHINE.DISK, workloads run on the host."
                 .to_owned(),
             shares(shared, &summary.drives),
         ));
@@ -94,7 +98,9 @@ fn drive(
         section = section.with(Block::Table(caption, help(&shared.tenants)));
     }
     if limits(shared).any(|(_, _, limited)| limited.limited_requests > 0) {
-        let caption = "Requests that waited for a limit on their tenant's rate.".to_owned();
+        let caption =
+            "Requests that waited for a limit on their tenant's rate, with those of guests' boots."
+                .to_owned();
         section = section.with(Block::Table(caption, limited(shared)));
     }
     if !shared.workloads.is_empty() {
@@ -246,7 +252,7 @@ fn division(scheduler: &Value) -> &'static str {
             "Weights divide the amount among those with requests at that time. So a share differs from the weight's where \
              somebody asks seldom, or for one request at a time."
         }
-        _ => "It takes no account of weights: a share is what somebody asked for.",
+        _ => "It takes no account of weights: a share is what somebody asked for, within the own limit.",
     }
 }
 

@@ -101,8 +101,8 @@ fn a_page_begins_with_last_words_faults_and_what_clients_saw() {
          power-cut of server for 50 ms from 820 ms on; kill of server at 900 ms."
     );
     let note =
-        "Clients began 6 operations: 3 were done, 1 failed, of 2 nobody knows. The longest took \
-                405 ms; for 700 ms at most none was done, around partition of server at 200 ms.";
+        "Clients began 6 operations: 3 were done, 1 failed, and the outcome of 2 is unknown. The longest took \
+         405 ms; the longest time without success was 700 ms, around partition of server at 200 ms.";
     assert!(run.page.contains(note), "{note}");
     assert!(!run.page.contains("No I/O reached"));
     // The parts are in their order.

@@ -41,7 +41,7 @@ impl Answer {
         Self {
             verdict: facts.verdict(),
             clients: whole.map(|whole| operations(&whole, &faults, time).note()),
-            table: shared_page::machines(summary, |name| {
+            table: shared_page::machines(summary, time, |name| {
                 last_line(cluster, name).map(str::to_owned)
             }),
         }

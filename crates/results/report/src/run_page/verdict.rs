@@ -95,6 +95,7 @@ fn run<'a>(
     let busiest = busiest.map(|(drive, operation, figures)| Busiest {
         operation,
         drive: &drive.described.name,
+        count: figures.count,
         iops: figures.iops,
         bytes_per_second: figures.bytes_per_second,
         p50: figures.delivered_ns.p50,
@@ -186,7 +187,7 @@ pub(super) fn drives(summary: &Summary, kind: Kind) -> (String, Table) {
     };
     let caption = format!(
         "{latency} Rates are over the time from an operation's first submission to its last completion; reads and \
-         writes of a mix have the mix's time."
+         writes of a job that mixes them have the whole job's time."
     );
     let caption = match shared_page::loads(summary).is_empty() {
         true => caption,

@@ -104,14 +104,15 @@ impl Operations<'_> {
         let [began, ok, fail, info] = self.counts;
         let unknown = match info {
             0 => String::new(),
-            info => format!(", of {} nobody knows", units::count(info)),
+            info => format!(", and the outcome of {} is unknown", units::count(info)),
         };
         let (gap, fault) = &self.gap;
         let during = fault.map_or(String::new(), |Fault { kind, target, begin, .. }| {
             format!(", around {kind} of {target} at {}", units::duration(begin))
         });
         format!(
-            "Clients began {}: {} were done, {} failed{unknown}. The longest took {}; for {} at most none was done{during}.",
+            "Clients began {}: {} were done, {} failed{unknown}. The longest took {}; the longest time without success was \
+             {}{during}.",
             counted(began, "operation", "operations"),
             units::count(ok),
             units::count(fail),
@@ -175,12 +176,12 @@ mod tests {
         };
         assert_eq!(
             note(0, None),
-            "Clients began 60 operations: 46 were done, 3 failed. The longest took 1 s; for 1.2 s at most none was done."
+            "Clients began 60 operations: 46 were done, 3 failed. The longest took 1 s; the longest time without success was 1.2 s."
         );
         assert_eq!(
             note(11, Some(fault)),
-            "Clients began 60 operations: 46 were done, 3 failed, of 11 nobody knows. The longest took 1 s; for 1.2 s at most \
-             none was done, around power-cut of redis1 at 600 ms."
+            "Clients began 60 operations: 46 were done, 3 failed, and the outcome of 11 is unknown. The longest took 1 s; the \
+             longest time without success was 1.2 s, around power-cut of redis1 at 600 ms."
         );
     }
 }

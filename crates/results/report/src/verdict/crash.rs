@@ -50,9 +50,9 @@ impl CrashTest {
             (Some(_), _) => ("broken", Tone::Bad),
         };
         let states = format!(
-            "{}, which left {}",
+            "{}, which left {} that differ in their disks or in what was promised by then",
             counted(self.cuts, "power cut", "power cuts"),
-            counted(self.distinct, "different state", "different states")
+            counted(self.distinct, "state", "states")
         );
         let mut sentences = match &self.broken {
             None => vec![format!("{states}; none has what a power cut must not leave.")],
@@ -74,10 +74,10 @@ impl CrashTest {
                 ),
                 // States with the same disks and lines have the same answer.
                 (1, _) => {
-                    "; the other left the same disks after the same lines as one of these".into()
+                    "; the other left the same disks after the same lines of output as one of these".into()
                 }
                 (..) => {
-                    "; the others left the same disks after the same lines as one of these".into()
+                    "; the others left the same disks after the same lines of output as one of these".into()
                 }
             };
             sentences.push(format!(

@@ -45,6 +45,7 @@ pub enum End<'a> {
 pub struct Busiest<'a> {
     pub operation: Operation,
     pub drive: &'a str,
+    pub count: u64,
     pub iops: f64,
     pub bytes_per_second: f64,
     /// The median of the delivered latencies (ns).
@@ -116,8 +117,8 @@ impl Run<'_> {
             Precision::Simulated => ("simulated".to_owned(), String::new()),
             Precision::Within(0.0) => (
                 "exact".to_owned(),
-                " Each percentile of the latency equals the model's: two such runs differ by their drives and \
-                 loads alone."
+                " Each percentile of the latency equals the model's: two such runs differ by their drives, \
+                 loads and seeds alone."
                     .to_owned(),
             ),
             Precision::Within(percent) => (
@@ -153,8 +154,13 @@ impl Run<'_> {
                 units::duration(busiest.p50 as f64)
             ),
             ios => format!(
-                "{} I/Os; most are {} of {}: {} a second, {}, half take at most {}.",
+                "{} I/Os; {} {} of {}: {} a second, {}, half take at most {}.",
                 units::count(ios),
+                match busiest.count {
+                    count if count == ios => "all are",
+                    count if count > ios / 2 => "most are",
+                    _ => "the most frequent are",
+                },
                 units::operations(busiest.operation),
                 busiest.drive,
                 units::significant(busiest.iops, 4),
@@ -190,6 +196,7 @@ mod tests {
             busiest: Some(Busiest {
                 operation: Operation::Read,
                 drive: "fast",
+                count: 900,
                 iops: 9708.0,
                 bytes_per_second: 39.76e6,
                 p50: 100_000,
@@ -205,7 +212,7 @@ mod tests {
         assert_eq!(
             verdict.sentence,
             "1,000 I/Os; most are reads of fast: 9,708 a second, 39.76 MB/s, half take at most 100 µs. Each percentile of \
-             the latency equals the model's: two such runs differ by their drives and loads alone."
+             the latency equals the model's: two such runs differ by their drives, loads and seeds alone."
         );
         let failed = Run { end: End::Exited(3), ..run() }.verdict();
         assert_eq!((failed.word.as_str(), failed.tone), ("status 3", Tone::Bad));
@@ -257,7 +264,10 @@ mod tests {
                 {
                     for tenants in &tenants {
                         for is_warned in [false, true] {
-                            let busiest = run().busiest.filter(|_| ios > 0);
+                            let busiest = run()
+                                .busiest
+                                .filter(|_| ios > 0)
+                                .map(|one| Busiest { count: ios.div_ceil(2), ..one });
                             let (end, cluster, tenants) = (*end, cluster.clone(), tenants.clone());
                             let run = Run {
                                 end,
