@@ -450,6 +450,6 @@ mod tests {
         assert_eq!(times.len(), 2);
         assert_eq!(times[0].orders, [3]);
         assert!(times[0].note.contains("fio (pwrite64)"), "{}", times[0].note);
-        assert!(times[1].note.starts_with("stasis why RESULTS disk:3"), "{}", times[1].note);
+        assert!(times[1].note.contains("stasis why . disk:3"), "{}", times[1].note);
     }
 }

@@ -258,7 +258,7 @@ mod tests {
         let within = [0.0, 0.3, -0.004, 250.0].map(Precision::Within);
         let precisions = [Precision::Simulated, Precision::NoTime].into_iter().chain(within);
         for precision in precisions {
-            for (ios, errors) in [(0, 0), (1, 0), (1, 1), (1000, 0), (1000, 1), (1000, 10)] {
+            for (ios, errors) in [(0_u64, 0), (1, 0), (1, 1), (1000, 0), (1000, 1), (1000, 10)] {
                 for (end, cluster) in
                     ends.iter().flat_map(|end| clusters.iter().map(move |one| (end, one)))
                 {
