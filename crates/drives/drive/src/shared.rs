@@ -381,8 +381,11 @@ impl Inner {
     fn report(&mut self, now: Nanos) -> SharedOutcome {
         let inside = self.scheduled.control().inside(now);
         let got = |tenant| self.scheduled.tenant_statistics(now, tenant);
-        let service =
-            |got: QueueStatistics| Service { requests: got.requests, bytes: got.sectors * SECTOR };
+        let service = |got: QueueStatistics| Service {
+            requests: got.requests,
+            bytes: got.sectors * SECTOR,
+            at_drive_ns: got.at_drive,
+        };
         let tenant = |member: &Member| {
             let got = got(member.tenant);
             TenantOutcome {

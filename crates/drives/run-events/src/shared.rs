@@ -47,6 +47,9 @@ pub struct Service {
     pub requests: u64,
     /// Bytes that they covered.
     pub bytes: u64,
+    /// Time that they had at the drive, together (ns).
+    #[serde(default)]
+    pub at_drive_ns: u64,
 }
 
 /// Effect of the limits on a tenant's rate.

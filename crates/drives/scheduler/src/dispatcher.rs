@@ -25,7 +25,7 @@ struct Behind {
     limit: Option<LimitId>,
     // True if its owner asks for help.
     asks: bool,
-    // Service by schedulers that another has followed.
+    // Service by schedulers that another has followed, and the time at the drive by all.
     before: QueueStatistics,
 }
 
@@ -61,6 +61,8 @@ pub struct Dispatcher {
     scheduler: Box<dyn Scheduler>,
     depth: usize,
     in_flight: usize,
+    // Requests at the drive: their queue, and since when the drive has them.
+    at_drive: TagMap<(QueueId, Nanos)>,
     // By number of queue.
     behind: Vec<Behind>,
     // Requests that wait with the scheduler.
@@ -76,9 +78,20 @@ impl Dispatcher {
     /// The drive gets at most `depth` requests at once, and at least 1.
     pub fn new(scheduler: Box<dyn Scheduler>, depth: u32) -> Self {
         let (depth, in_flight, held) = (depth.max(1) as usize, 0, 0);
-        let (behind, waiting) = (Vec::new(), TagMap::default());
+        let (at_drive, behind, waiting) = (TagMap::default(), Vec::new(), TagMap::default());
         let (limits, next, arriving) = (Vec::new(), None, VecDeque::new());
-        Self { scheduler, depth, in_flight, behind, waiting, held, limits, next, arriving }
+        Self {
+            scheduler,
+            depth,
+            in_flight,
+            at_drive,
+            behind,
+            waiting,
+            held,
+            limits,
+            next,
+            arriving,
+        }
     }
 
     /// The scheduler, for its queues.
@@ -250,6 +263,7 @@ impl Dispatcher {
         let mut limited = 0;
         if let Some(waiting) = self.waiting.remove(&tag) {
             limited = waiting.limited;
+            self.at_drive.insert(tag, (waiting.queue, now));
             let behind = &mut self.behind[waiting.queue.0 as usize];
             behind.waiting -= 1;
             if waiting.barrier {
@@ -290,6 +304,9 @@ impl Dispatcher {
     /// The drive is done with a request.
     pub fn complete(&mut self, now: Nanos, tag: Tag) {
         self.in_flight -= 1;
+        if let Some((queue, begun)) = self.at_drive.remove(&tag) {
+            self.behind(queue).before.at_drive += now.saturating_sub(begun);
+        }
         self.scheduler.complete(now, tag);
         self.follow(now);
     }

@@ -142,6 +142,8 @@ pub struct QueueStatistics {
     pub requests: u64,
     /// Their sectors.
     pub sectors: u64,
+    /// Time that those which have completed had at the drive, together (ns).
+    pub at_drive: Nanos,
     /// Number of the requests that were urgent to its owner.
     pub urgent: u64,
     /// Number of times that it began or ended to ask for help.
@@ -154,9 +156,10 @@ pub struct QueueStatistics {
 
 impl std::ops::AddAssign for QueueStatistics {
     fn add_assign(&mut self, other: Self) {
-        let Self { requests, sectors, urgent, help_calls, helped, unhelped } = other;
+        let Self { requests, sectors, at_drive, urgent, help_calls, helped, unhelped } = other;
         self.requests += requests;
         self.sectors += sectors;
+        self.at_drive += at_drive;
         self.urgent += urgent;
         self.help_calls += help_calls;
         self.helped += helped;

@@ -3,7 +3,9 @@
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use serde_json::Value;
-use stasis_run_events::{Limited, SharedOutcome, TenantOutcome, TenantTail, WorkloadOutcome};
+use stasis_run_events::{
+    Limited, Service, SharedOutcome, TenantOutcome, TenantTail, WorkloadOutcome,
+};
 
 use crate::page::{thinned, Block, Resolution, Section};
 use crate::plot::{Axis, Bar, Bars, Line, Lines, Markup, Quantity, Scale, Segment, Stroke};
@@ -256,36 +258,51 @@ fn division(scheduler: &Value) -> &'static str {
     }
 }
 
-/// Each tenant's and each workload's name, weight, requests and bytes.
-fn got(shared: &SharedOutcome) -> impl Iterator<Item = (&str, u32, u64, u64)> {
+/// Each tenant's and each workload's name, weight and service, as the scheduler counted it.
+fn got(shared: &SharedOutcome) -> impl Iterator<Item = (&str, u32, Service)> {
     let tenants = shared.tenants.iter();
-    let tenants =
-        tenants.map(|one| (one.name.as_str(), one.weight, one.service.requests, one.service.bytes));
+    let tenants = tenants.map(|one| (one.name.as_str(), one.weight, one.service));
     let loads = shared.workloads.iter().map(|one| {
-        // As the scheduler counted, which is what the tenants' figures are as well.
-        let requests = one.threads.iter().map(|thread| thread.requests).sum();
-        let bytes = one.threads.iter().map(|thread| thread.bytes).sum();
-        (one.name.as_str(), one.group_weight.unwrap_or(one.weight), requests, bytes)
+        let sum = |part: fn(&Service) -> u64| one.threads.iter().map(part).sum();
+        let service = Service {
+            requests: sum(|thread| thread.requests),
+            bytes: sum(|thread| thread.bytes),
+            at_drive_ns: sum(|thread| thread.at_drive_ns),
+        };
+        (one.name.as_str(), one.group_weight.unwrap_or(one.weight), service)
     });
     tenants.chain(loads)
 }
 
 fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
-    let columns = ["weight", "requests", "of them at boot", "asked for", "amount", "share"]
-        .map(Column::right);
+    let columns = [
+        "weight",
+        "requests",
+        "of them at boot",
+        "asked for",
+        "amount",
+        "share of it",
+        "drive's time",
+    ];
+    let columns = columns.map(Column::right);
     let mut table = Table::new([Column::left("who")].into_iter().chain(columns).collect());
-    let all: u64 = got(shared).map(|(.., bytes)| bytes).sum();
-    for (name, weight, requests, bytes) in got(shared) {
-        let share = 100.0 * bytes as f64 / all.max(1) as f64;
+    let share = |own: u64, all: u64| match all {
+        0 => "–".to_owned(),
+        all => format!("{} %", units::significant(100.0 * own as f64 / all as f64, 3)),
+    };
+    let all: u64 = got(shared).map(|(.., service)| service.bytes).sum();
+    let time: u64 = got(shared).map(|(.., service)| service.at_drive_ns).sum();
+    for (name, weight, service) in got(shared) {
         let boot = drives.iter().find(|drive| drive.described.name == name);
         table.push(vec![
             name.to_owned(),
             weight.to_string(),
-            units::count(requests),
+            units::count(service.requests),
             units::count(boot.map_or(0, |drive| drive.boot_ios)),
             asked(shared, name),
-            units::bytes(bytes),
-            format!("{} %", units::significant(share, 3)),
+            units::bytes(service.bytes),
+            share(service.bytes, all),
+            share(service.at_drive_ns, time),
         ]);
     }
     table
@@ -370,8 +387,8 @@ fn workloads(workloads: &[WorkloadOutcome]) -> Table {
 }
 
 fn amounts(shared: &SharedOutcome) -> Markup {
-    let bars = got(shared).map(|(name, _, _, bytes)| {
-        let segment = Segment { name: String::new(), colour: 0, value: bytes as f64 };
+    let bars = got(shared).map(|(name, _, service)| {
+        let segment = Segment { name: String::new(), colour: 0, value: service.bytes as f64 };
         Bar { label: name.to_owned(), segments: vec![segment] }
     });
     Bars {
