@@ -89,7 +89,7 @@ fn ext4_on_an_image_survives_power_cuts_and_injected_faults_are_found() {
     let page = bench.text("p/crash-test.html");
     for word in [
         "durable data lost",
-        "With an injected fault: early-acknowledgement",
+        "With an injected fault, early-acknowledgement: flushes",
         "crash-test crash.toml --trace p",
     ] {
         assert!(page.contains(word), "{word}");
