@@ -7,12 +7,15 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::mount::{unmount, UnmountFlags};
-use rustix::process::{kill_process, Pid, Signal};
+use rustix::process::{geteuid, kill_process, Pid, Signal};
 use stasis_qemu_vm::process::{with_path, Process};
 
 use crate::Error;
 
 const DAEMON: &str = "qemu-storage-daemon";
+/// Advice for a user whose disk is not mounted (libfuse's mount by fusermount3, fuse(8)).
+const USERS_NEED: &str =
+    "\nWithout root, FUSE takes fusermount3 (Debian's package fuse3) and access to /dev/fuse";
 /// Time that I/Os wait for the function to come back before they fail (s).
 const RECONNECT: u32 = 120;
 /// Limit on the time for the disk to appear, or to end.
@@ -55,8 +58,9 @@ impl ExportedDisk {
             let ended = disk.process.as_mut().and_then(Process::ended).is_some();
             if ended || start.elapsed() > TIMEOUT {
                 let detail = disk.process.as_mut().map(Process::detail).unwrap_or_default();
+                let remedy = if geteuid().is_root() { "" } else { USERS_NEED };
                 return Err(Error::Invalid(format!(
-                    "{DAEMON} does not show the disk {}{detail}",
+                    "{DAEMON} does not show the disk {}{detail}{remedy}",
                     disk.path.display()
                 )));
             }

@@ -128,6 +128,16 @@ pub const LISTED: &[Listed] = &[
         "stasis shell --root ",
         "takes the archive of the line before, or all of this computer: tests/system/root.rs",
     ),
+    (
+        "guides/storage-functions",
+        "stasis function run compress ",
+        "takes fuse3, and a /dev/fuse that users may open",
+    ),
+    (
+        "guides/storage-functions",
+        "stasis serve --drive model=null,medium=file:functions/compress",
+        "takes the disk of the line before",
+    ),
     ("guides/storage-functions", "nfs-ls ", "a program of somebody else"),
     ("guides/tail-latency", "python3 - ", "needs pandas: python/tests/test_guides.py"),
     ("guides/tail-latency", "duckdb ", "needs DuckDB: python/tests/test_guides.py"),
