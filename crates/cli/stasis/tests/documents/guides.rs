@@ -67,6 +67,11 @@ pub const LISTED: &[Listed] = &[
         "   verify::COMMAND,",
         "a line of a list: crates/drives/nvme/tests/extending.rs",
     ),
+    (
+        "guides/faults",
+        "{\"type\": \"invoke\"",
+        "lines that a client writes: crates/results/report/tests/clusters.rs",
+    ),
     ("guides/faults", "stasis-fault ", "is for the guest: tests/system/faults.rs"),
     ("guides/faults", "import socket", "is for the guest: tests/system/faults.rs"),
     (
