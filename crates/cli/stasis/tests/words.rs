@@ -11,7 +11,7 @@ use pages::{all, below, root};
 const COLUMNS: usize = 100;
 /// Limit on comments that begin with a clause: descriptions of arguments, and code that documents
 /// quote.
-const CLAUSES: usize = 82;
+const CLAUSES: usize = 80;
 /// Words with which a clause begins.
 const CONJUNCTIONS: [&str; 8] = ["What", "Whose", "Whether", "How", "Where", "Of", "That", "When"];
 

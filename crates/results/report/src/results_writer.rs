@@ -587,7 +587,7 @@ impl ResultsWriter {
     }
 }
 
-/// What the files of records have found by their end.
+/// Findings of the files of records, at their end.
 struct Ended {
     /// The faults, where any can happen.
     faults: Option<Vec<FaultSummary>>,

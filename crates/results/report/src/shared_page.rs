@@ -242,7 +242,8 @@ fn scheduler(scheduler: &Value) -> String {
     }
 }
 
-/// What a scheduler's weights divide, and when shares differ from them (docs/reference/schedulers.md).
+/// The quantity that a scheduler's weights divide, and the reasons for other shares
+/// (docs/reference/schedulers.md).
 fn division(scheduler: &Value) -> &'static str {
     let by_time = scheduler.get("charge_time").and_then(Value::as_bool) == Some(true);
     match (scheduler.get("kind").and_then(Value::as_str), by_time) {

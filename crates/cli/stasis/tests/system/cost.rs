@@ -5,7 +5,7 @@ use crate::support::Bench;
 
 /// The guest's kernel with which [`LIMITS`] were measured: another one has other instructions.
 const KERNEL: &str = "6.1.0-56-cloud-amd64";
-/// Of each model, the instructions of a read of 4 KiB by dd, with those of the guest (2026-11-29,
+/// Instructions of a read of 4 KiB by dd on each model, with those of the guest (2026-11-29,
 /// built as CI does with `opt-level = 1`; `scripts/bench STASIS cost`).
 const LIMITS: [(&str, f64); 2] = [("null", 31_801.0), ("fixed:100us", 47_671.0)];
 /// The compiler that built this; rustup names it.

@@ -30,9 +30,9 @@ pub struct Fault<'a> {
     pub kind: &'a str,
     /// The machine, drive or network that it befell.
     pub target: &'a str,
-    /// When it began.
+    /// Its begin.
     pub begin: f64,
-    /// How long it was; 0 of an instant.
+    /// Its length; 0 of an instant.
     pub length: f64,
 }
 
