@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Cluster;
-use crate::faults::FaultSummary;
+use crate::faults::{FaultInterval, FaultSummary};
 use crate::history::Witnessed;
 use crate::run_page::Time;
 use crate::shared_page;
@@ -69,43 +69,36 @@ fn last_line<'a>(cluster: &'a Cluster, name: &str) -> Option<&'a str> {
     line.map(|line| line.text.trim())
 }
 
-/// The faults that came, in the order of time.
-fn befell<'a>(faults: &'a [FaultSummary], time: &Time) -> Vec<Fault<'a>> {
-    let one = |fault: &'a FaultSummary, begin: u64, end: u64| Fault {
+/// Each time that a fault came, with the fault.
+fn happenings(faults: &[FaultSummary]) -> impl Iterator<Item = (&FaultSummary, &FaultInterval)> {
+    faults.iter().flat_map(|fault| fault.intervals.iter().map(move |interval| (fault, interval)))
+}
+
+/// A fault as the answer names it.
+fn named<'a>((fault, interval): (&'a FaultSummary, &FaultInterval), time: &Time) -> Fault<'a> {
+    Fault {
         kind: &fault.kind,
         target: &fault.target,
-        begin: time.since(begin as f64),
-        length: (end - begin) as f64,
-    };
-    let each = faults.iter().flat_map(|fault| {
-        fault
-            .intervals
-            .iter()
-            .map(move |span| (span.begin_ns, one(fault, span.begin_ns, span.end_ns)))
-    });
-    let mut each: Vec<_> = each.collect();
-    each.sort_by_key(|(begin, _)| *begin);
-    each.into_iter().map(|(_, fault)| fault).collect()
+        begin: time.since(interval.begin_ns as f64),
+        length: (interval.end_ns - interval.begin_ns) as f64,
+    }
+}
+
+/// The faults that came, in the order of time.
+fn befell<'a>(faults: &'a [FaultSummary], time: &Time) -> Vec<Fault<'a>> {
+    let mut each: Vec<_> = happenings(faults).collect();
+    each.sort_by_key(|(_, interval)| interval.begin_ns);
+    each.into_iter().map(|one| named(one, time)).collect()
 }
 
 /// The operations of clients, with the fault that the longest time without success is around.
 fn operations<'a>(whole: &Witnessed, faults: &'a [FaultSummary], time: &Time) -> Operations<'a> {
-    let mut each =
-        faults.iter().flat_map(|fault| fault.intervals.iter().map(move |one| (fault, one)));
-    let around = each.find(|(_, one)| {
-        one.operations
-            .as_ref()
-            .is_some_and(|witnessed| witnessed.longest_gap_ns == whole.longest_gap_ns)
-    });
-    let around = around.map(|(fault, one)| Fault {
-        kind: &fault.kind,
-        target: &fault.target,
-        begin: time.since(one.begin_ns as f64),
-        length: (one.end_ns - one.begin_ns) as f64,
-    });
+    let gap = |interval: &FaultInterval| Some(interval.operations.as_ref()?.longest_gap_ns);
+    let around =
+        happenings(faults).find(|(_, interval)| gap(interval) == Some(whole.longest_gap_ns));
     Operations {
         counts: [whole.count, whole.ok, whole.fail, whole.info],
         longest: whole.longest_ns as f64,
-        gap: (whole.longest_gap_ns as f64, around),
+        gap: (whole.longest_gap_ns as f64, around.map(|one| named(one, time))),
     }
 }

@@ -68,21 +68,19 @@ impl Cluster<'_> {
     }
 
     fn faults(&self) -> Option<String> {
-        match &self.faults[..] {
-            [] => self.has_faults.then(|| "No fault came.".to_owned()),
-            all if all.len() <= NAMED => {
-                let each: Vec<_> = all.iter().map(Fault::clause).collect();
-                Some(format!("{}.", capital(&each.join("; "))))
-            }
-            [first, .., last] => Some(format!(
+        let (Some(first), Some(last)) = (self.faults.first(), self.faults.last()) else {
+            return self.has_faults.then(|| "No fault came.".to_owned());
+        };
+        if self.faults.len() > NAMED {
+            return Some(format!(
                 "{}, from {} to {}.",
                 counted(self.faults.len() as u64, "fault", "faults"),
                 units::duration(first.begin),
                 units::duration(last.begin)
-            )),
-            // Fewer than three are named above.
-            [_] => None,
+            ));
         }
+        let each: Vec<_> = self.faults.iter().map(Fault::clause).collect();
+        Some(format!("{}.", capital(&each.join("; "))))
     }
 }
 
