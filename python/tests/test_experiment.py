@@ -28,6 +28,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "variables": {"role": "first"},
         "guest_scheduler": "bfq", "coordinate": True, "kernel_command_line": "quiet", "quantum": "20us",
         "threads": 1, "rewind": False, "random": False, "randomize": True,
+        "boots_again": True,
     },
     "Guest": {
         "packages": ["stress-ng"], "modules": ["nfsd"], "root": "host",

@@ -353,6 +353,7 @@ class Machine(Table):
     rewind: Optional[bool] = None
     random: Optional[bool] = None
     randomize: Optional[bool] = None
+    boots_again: Optional[bool] = None
 
 
 @dataclass

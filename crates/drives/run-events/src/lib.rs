@@ -25,7 +25,7 @@ pub use guest_io::{BioPlaces, GuestIo, KernelPlaces, Submitter, THREAD_NAME};
 pub use io_columns::{Column, IoRecord, IoStatus, Kind, BLOCK, COLUMN_COUNT};
 pub use network::{LinkOutcome, NetworkOutcome};
 pub use outcome::{
-    Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, Processors,
+    Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, Processors, RestartOutcome,
 };
 pub use packet::PacketRecord;
 pub use profile::{

@@ -109,6 +109,9 @@ pub struct Outcome {
     /// Figures of each network between the machines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<NetworkOutcome>,
+    /// How each machine has come back after its failures, in the order of machines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restarts: Vec<RestartOutcome>,
     /// Service that each tenant of a shared drive received, for each such drive.
     #[serde(default)]
     pub shared: Vec<SharedOutcome>,
@@ -138,6 +141,7 @@ impl Outcome {
             processors: Processors::default(),
             networks: Vec::new(),
             shared: Vec::new(),
+            restarts: Vec::new(),
             lost_spans: 0,
         }
     }
@@ -179,6 +183,18 @@ pub struct ProcessorOutcome {
     pub running_ns: Nanos,
     /// The share of each step of the command's virtual time for which it ran.
     pub shares: Vec<f64>,
+}
+
+/// How a machine has come back after its failures. The results do not depend on it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RestartOutcome {
+    /// Number of times at which its kept boot took the place of one.
+    pub kept: u64,
+    /// Number of times at which its guest booted.
+    pub whole: u64,
+    /// Reason why it booted, the last time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// Outcome of one of several machines.

@@ -170,6 +170,9 @@ pub struct MachineSpec {
     /// True if the guest's kernel lays out each program's address space at random, under `exact`
     /// too.
     pub randomize: bool,
+    /// True if the guest boots anew when the machine comes back from a failure. By default a machine of one
+    /// processor goes on from its first boot under `exact`, with the same results.
+    pub boots_again: bool,
 }
 
 fn older_names(schema: &mut Schema) {
@@ -197,6 +200,7 @@ impl Default for MachineSpec {
             rewind: false,
             random: false,
             randomize: false,
+            boots_again: false,
         }
     }
 }

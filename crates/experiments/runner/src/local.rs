@@ -436,6 +436,8 @@ pub fn run(
             root: root.transpose()?,
             seed: plan.seed,
             random: machine.spec.random,
+            comes_back: machine.comes_back,
+            boots_again: machine.spec.boots_again,
             rewind: machine.spec.rewind.then_some(rewind),
             waited: machine.spec.wait,
             pauses: machine.pauses.iter().map(pause).collect(),

@@ -143,6 +143,9 @@ pub struct PlannedMachine {
     /// Its failures.
     #[serde(default)]
     pub failures: Vec<MachineFailure>,
+    /// True if it comes back from one of them: its first boot serves the later ones.
+    #[serde(default)]
+    pub comes_back: bool,
     /// Faults that the agent of its guest brings about.
     #[serde(default)]
     pub guest_faults: Vec<ScheduledGuestFault>,

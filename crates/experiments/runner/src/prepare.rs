@@ -402,7 +402,8 @@ impl<'a> RunSetup<'a> {
             // Linux, Documentation/admin-guide/kernel-parameters.txt.
             spec.kernel_command_line.push_str(" unknown_nmi_panic");
         }
-        PlannedMachine { name, spec, job, drives, pauses, failures, guest_faults }
+        let comes_back = failures.iter().any(|failure| failure.restart.is_some());
+        PlannedMachine { name, spec, job, drives, pauses, failures, comes_back, guest_faults }
     }
 
     /// Time that the software of a guest with `vcpus` processors adds to a read as fio measures it

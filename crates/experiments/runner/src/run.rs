@@ -362,6 +362,9 @@ impl<'a> Runner<'a> {
         }
         let mut extra = self.extra(&guest, provenance)?;
         extra.insert("address_randomization".into(), randomizes.into());
+        if outcome.restarts.iter().any(|restarts| restarts.kept + restarts.whole > 0) {
+            extra.insert("restarts".into(), serde_json::to_value(&outcome.restarts)?);
+        }
         if let Some(changed) = self.changed {
             extra.insert("branch".into(), changed.described(self.experiment, ended.changed_ns)?);
         }

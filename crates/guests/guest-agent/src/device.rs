@@ -9,8 +9,8 @@ use std::sync::atomic::{compiler_fence, fence, Ordering};
 
 use nix::sys::mman::{mmap, MapFlags, ProtFlags};
 use stasis_channel::{
-    Transport, DEVICE_ID, DOORBELL_OFFSET, MAILBOX_BAR, MAILBOX_SIZE, REGISTERS_BAR,
-    REGISTERS_SIZE, VENDOR_ID,
+    Transport, DEVICE_ID, DOORBELL_OFFSET, HIDDEN_DEVICE_ID, MAILBOX_BAR, MAILBOX_SIZE,
+    REGISTERS_BAR, REGISTERS_SIZE, VENDOR_ID,
 };
 
 use crate::AgentError;
@@ -61,6 +61,25 @@ impl Transport for Device {
         unsafe { self.doorbell.as_ptr().write_volatile(1) };
         compiler_fence(Ordering::SeqCst);
     }
+}
+
+/// Makes the kernel look anew for the devices that it was not to see before the agent greeted, if there
+/// are any (Linux, Documentation/ABI/testing/sysfs-bus-pci).
+pub(crate) fn uncover() -> Result<(), AgentError> {
+    let is_hidden = |path: &PathBuf| {
+        number(path.join("vendor")) == Some(VENDOR_ID)
+            && number(path.join("device")) == Some(HIDDEN_DEVICE_ID)
+    };
+    let mut hidden: Vec<PathBuf> = devices().filter(is_hidden).collect();
+    if hidden.is_empty() {
+        return Ok(());
+    }
+    hidden.sort_unstable();
+    let again = hidden.iter().map(|path| path.join("remove"));
+    for file in again.chain([PathBuf::from("/sys/bus/pci/rescan")]) {
+        fs::write(&file, "1").map_err(|e| AgentError::new("write", path_name(&file), e))?;
+    }
+    Ok(())
 }
 
 /// The vendors of this machine's PCI devices.

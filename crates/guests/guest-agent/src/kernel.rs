@@ -88,14 +88,14 @@ fn expand(seed: u64) -> [u64; 4] {
     })
 }
 
-/// Loads the modules that `folder/order` lists, one file name a line, and those
-/// of `folder/order-VENDOR` for each vendor of PCI devices here.
-pub(crate) fn load_modules(folder: &Path, vendors: &BTreeSet<u16>) -> Result<(), AgentError> {
-    load_list(folder, "order")?;
+/// Loads the modules of `folder/order-drives`, and of `folder/order-VENDOR` for each vendor of PCI
+/// devices here.
+pub(crate) fn load_drives(folder: &Path, vendors: &BTreeSet<u16>) -> Result<(), AgentError> {
+    load_list(folder, "order-drives")?;
     vendors.iter().try_for_each(|vendor| load_list(folder, &format!("order-{vendor:04x}")))
 }
 
-/// Loads the modules that one list names, if there is one.
+/// Loads the modules that one list names, one file name a line, if there is such a list.
 pub(crate) fn load_list(folder: &Path, list: &str) -> Result<(), AgentError> {
     let list = folder.join(list);
     let list = match fs::read_to_string(&list) {

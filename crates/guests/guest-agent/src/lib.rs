@@ -77,9 +77,14 @@ fn end(work: impl FnOnce() -> Result<(), AgentError>) -> ! {
 fn serve<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> Result<(), AgentError> {
     root::mount_kernel_files()?;
     kernel::take_calls()?;
+    // Up to the greeting a boot depends on nothing but the machine: a machine that comes back goes on
+    // from its first boot there. Drivers of drives and networks come after it.
+    let announcements = wait::Announcements::listen()
+        .and_then(|listener| kernel::load_list(modules(), "order").map(|()| listener));
     let mut client = Client::new(connect()?);
     let mut job = client.hello()?;
-    let prepared = prepare(&mut client, &job).and_then(|()| {
+    let prepared = announcements.and_then(|announcements| {
+        prepare(&mut client, &job, &announcements)?;
         // From here on the guest depends on what runs in it, and on the seed.
         job = client.command()?;
         kernel::reseed_random(job.seed)?;
@@ -100,23 +105,32 @@ fn serve<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> Resul
     Ok(())
 }
 
-/// Sets the guest up.
-fn prepare<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentError> {
+/// The folder of the kernel's modules, and of the lists of those to load.
+fn modules() -> &'static Path {
+    Path::new("/modules")
+}
+
+/// Sets the guest up, beyond what all guests have.
+fn prepare<T: Transport>(
+    client: &mut Client<T>,
+    job: &Job,
+    announcements: &wait::Announcements,
+) -> Result<(), AgentError> {
     kernel::set_clock(job.realtime_ns)?;
     kernel::seed_random(job.seed)?;
     kernel::count_processors(job.vcpus)?;
-    let announcements = wait::Announcements::listen()?;
-    kernel::load_modules(Path::new("/modules"), &device::vendors())?;
+    device::uncover()?;
+    kernel::load_drives(modules(), &device::vendors())?;
     if !job.interfaces.is_empty() {
-        kernel::load_list(Path::new("/modules"), "order-network")?;
+        kernel::load_list(modules(), "order-network")?;
     }
-    root::enter(&announcements, job.root.as_ref())?;
+    root::enter(announcements, job.root.as_ref())?;
     network::loopback_up()?;
     network::set_up(&job.interfaces, &job.hosts)?;
     if !job.interfaces.is_empty() {
         programs::put(CLIENT_PROGRAM)?;
     }
-    surroundings(client, job, &announcements, Udev::Starts)
+    surroundings(client, job, announcements, Udev::Starts)
 }
 
 /// Use of udevd beside the command. Under stock QEMU job follows job, each for a moment on a drive

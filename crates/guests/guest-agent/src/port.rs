@@ -16,17 +16,17 @@ use stasis_channel::{
 
 use crate::wait::Announcements;
 use crate::{
-    begin, checked, command, device, kernel, network, root, send_results, surroundings, AgentError,
-    Udev,
+    begin, checked, command, device, kernel, modules, network, root, send_results, surroundings,
+    AgentError, Udev,
 };
 
 /// Sets the guest up once and runs jobs until the last.
 pub(crate) fn serve() -> Result<(), AgentError> {
     root::mount_kernel_files()?;
     let announcements = Announcements::listen()?;
-    let modules = Path::new("/modules");
-    kernel::load_modules(modules, &device::vendors())?;
-    kernel::load_list(modules, "order-port")?;
+    kernel::load_list(modules(), "order")?;
+    kernel::load_drives(modules(), &device::vendors())?;
+    kernel::load_list(modules(), "order-port")?;
     let port = Port::find(&announcements)?;
     let root = root_device(&announcements)?;
     let root = root.as_ref();

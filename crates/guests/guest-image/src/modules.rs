@@ -4,9 +4,15 @@ use std::collections::BTreeMap;
 
 use crate::{decompress, BuildError};
 
-/// Loaded in every guest: the root file system's device and layers, and the drives' driver.
+/// Loaded in every guest: the root file system's device and layers.
 /// Built-in modules of a kernel are left out.
-const ALWAYS: [&str; 5] = ["nd_pmem", "nd_e820", "ext4", "overlay", "nvme"];
+const ALWAYS: [&str; 4] = ["nd_pmem", "nd_e820", "ext4", "overlay"];
+
+/// Loaded after those in every guest: the driver of NVMe drives.
+const DRIVES: &str = "nvme";
+
+/// The list of [`DRIVES`].
+const DRIVES_LIST: &str = "order-drives";
 
 /// Loaded where a PCI device of the vendor (hexadecimal) is there. 1af4 is
 /// virtio's (Virtual I/O Device 1.2, section 4.1.2).
@@ -123,13 +129,16 @@ impl Index {
 }
 
 /// The lists of the initramfs: file name, and the modules' paths in the order of
-/// loading. A list by vendor continues the general one.
+/// loading. That of drives continues the general one, and a list by vendor both.
 pub(crate) fn lists(index: &Index) -> Result<Vec<(String, Vec<String>)>, BuildError> {
     let mut order = Vec::new();
     for name in ALWAYS {
         index.collect(name, &mut order)?;
     }
     let mut lists = vec![("order".to_string(), order.clone())];
+    let before = order.len();
+    index.collect(DRIVES, &mut order)?;
+    lists.push((DRIVES_LIST.to_string(), order[before..].to_vec()));
     for (vendor, names) in BY_VENDOR {
         let mut longer = order.clone();
         for name in names {
@@ -247,10 +256,10 @@ kernel/drivers/char/virtio_console.ko.xz: kernel/drivers/virtio/virtio.ko.xz
             "overlay",
         ];
         assert_eq!(names[0], general);
-        assert_eq!(names[1], ["virtio", "virtio_pci", "virtio_blk"]);
-        assert_eq!(lists[1].0, "order-1af4");
-        assert_eq!(names[2], ["virtio_console", "crc32c_intel"]);
-        assert_eq!(lists[2].0, "order-port");
+        assert_eq!(names[2], ["virtio", "virtio_pci", "virtio_blk"]);
+        assert_eq!(lists[2].0, "order-1af4");
+        assert_eq!(names[3], ["virtio_console", "crc32c_intel"]);
+        assert_eq!(lists[3].0, "order-port");
     }
 
     /// As Linux 6.14 and later ones.
@@ -261,8 +270,8 @@ kernel/drivers/char/virtio_console.ko.xz: kernel/drivers/virtio/virtio.ko.xz
         let without = without.join("\n");
         let index = Index::new(&without, "kernel/drivers/nvme/host/nvme.ko\n", "", "");
         let lists = lists(&index).unwrap();
-        assert!(lists[2].1.iter().all(|path| !path.contains("crc32c")), "{lists:?}");
-        assert!(lists[2].1.iter().any(|path| path.contains("virtio_console")), "{lists:?}");
+        assert!(lists[3].1.iter().all(|path| !path.contains("crc32c")), "{lists:?}");
+        assert!(lists[3].1.iter().any(|path| path.contains("virtio_console")), "{lists:?}");
     }
 
     #[test]

@@ -353,6 +353,12 @@ impl Apic {
         }
     }
 
+    /// The same with its timer by so many ticks and nanoseconds later.
+    pub fn later(&self, ticks: u64, ns: u64) -> Self {
+        let deadline = if self.deadline == 0 { 0 } else { self.deadline.saturating_add(ticks) };
+        Self { deadline, started: self.started.saturating_add(ns), ..self.clone() }
+    }
+
     /// Returns the time at which the timer expires next.
     pub fn expiry(&self) -> Option<Expiry> {
         match self.timer_mode() {
@@ -448,6 +454,18 @@ mod tests {
         assert_eq!(apic.expiry(), Some(Expiry::Tsc(500)));
         apic.expire();
         assert_eq!((apic.expiry(), apic.pending()), (None, Some(0xec)));
+    }
+
+    #[test]
+    fn a_timer_is_moved_with_its_machine() {
+        let mut apic = enabled();
+        apic.write(TIMER_DIVIDE, 0b1011, 0);
+        apic.write(TIMER_INITIAL, 100, 50);
+        assert_eq!(apic.later(7, 1_000).expiry(), Some(Expiry::At(1_150)));
+        apic.write(LVT_TIMER, 2 << 17 | 0xec, 0);
+        assert_eq!(apic.later(7, 1_000).expiry(), None, "a timer that is off stays off");
+        apic.set_deadline(500);
+        assert_eq!(apic.later(7, 1_000).expiry(), Some(Expiry::Tsc(507)));
     }
 
     #[test]

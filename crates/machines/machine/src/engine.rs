@@ -18,7 +18,8 @@ pub type Processors = Vec<Vec<Box<dyn Vcpu>>>;
 /// An engine while machines are made.
 pub trait Engine {
     /// Adds a machine with `count` processors, which read the time by `reads`; `random` lets it
-    /// draw random numbers from outside.
+    /// draw random numbers from outside. With `notes_writes` the engine, if it can, tells which memory
+    /// the guest [has written](crate::vcpu::Vcpu::take_written).
     ///
     /// # Safety
     /// The regions' host memory must live longer than the machine's processors,
@@ -29,6 +30,7 @@ pub trait Engine {
         count: u32,
         reads: Reads,
         random: bool,
+        notes_writes: bool,
     ) -> Result<(), Error>;
 
     /// Ticks of the TSC in a millisecond of the host's.

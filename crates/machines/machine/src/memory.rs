@@ -5,7 +5,9 @@
 //! [`GuestMemory::write`], which refuse what is not guest memory.
 
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// First address of the hole below 4 GiB that devices and APICs live in.
 pub const HOLE_START: u64 = 0xc000_0000;
@@ -15,6 +17,8 @@ pub const HOLE_END: u64 = 0x1_0000_0000;
 const PMEM_FLOOR: u64 = 0x10_0000_0000;
 /// Big pages keep nested page faults, which take guest time unseen, rare.
 const HUGE: u64 = 2 << 20;
+/// Memory is known to be written, or not, by pieces of so many bytes.
+pub const PIECE: usize = HUGE as usize;
 
 /// The use of a range of guest memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +49,8 @@ pub struct Mapping {
     start: NonNull<u8>,
     length: usize,
     whole: (NonNull<u8>, usize),
+    /// For each piece of [`PIECE`] bytes, whether it has been written to since [`Self::clear`].
+    written: Box<[AtomicBool]>,
 }
 
 // SAFETY: the mapping is plain memory owned by this value; all access goes
@@ -74,7 +80,9 @@ impl Mapping {
         let skip = (address as usize).next_multiple_of(HUGE as usize) - address as usize;
         // SAFETY: `skip` is less than HUGE, by which `whole` exceeds `length`.
         let start = unsafe { first.add(skip) };
-        let mapping = Self { start, length, whole: (first, whole) };
+        let pieces = length.div_ceil(PIECE);
+        let written = std::iter::repeat_with(AtomicBool::default).take(pieces).collect();
+        let mapping = Self { start, length, whole: (first, whole), written };
         // SAFETY: within the mapping. Advice only: failure costs speed, not correctness.
         unsafe { libc::madvise(start.as_ptr().cast(), length, libc::MADV_HUGEPAGE) };
         if populate {
@@ -121,6 +129,7 @@ impl Mapping {
 
     fn copy_in(&self, offset: usize, from: &[u8]) {
         debug_assert!(offset + from.len() <= self.length);
+        self.note_written(offset..offset + from.len());
         // SAFETY: as in `copy_out`.
         unsafe {
             std::ptr::copy_nonoverlapping(
@@ -129,6 +138,31 @@ impl Mapping {
                 from.len(),
             );
         }
+    }
+
+    /// These bytes, which lie within the mapping, have been written.
+    #[inline]
+    pub fn note_written(&self, bytes: Range<usize>) {
+        if let Some(pieces) = self.written.get(bytes.start / PIECE..bytes.end.div_ceil(PIECE)) {
+            pieces.iter().for_each(|piece| piece.store(true, Ordering::Relaxed));
+        }
+    }
+
+    /// The pieces that have been written to since the mapping was last cleared, with the place (byte) of
+    /// each; with `all`, every piece.
+    pub fn written(&mut self, all: bool) -> impl Iterator<Item = (usize, &mut [u8])> {
+        // SAFETY: as in `as_mut_slice`.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) };
+        let pieces = bytes.chunks_mut(PIECE).zip(&self.written).enumerate();
+        pieces.filter_map(move |(number, (bytes, written))| {
+            (all || written.load(Ordering::Relaxed)).then_some((number * PIECE, bytes))
+        })
+    }
+
+    /// Makes everything zeroes; without `all`, the pieces that are known to have been written.
+    fn clear(&mut self, all: bool) {
+        self.written(all).for_each(|(_, bytes)| bytes.fill(0));
+        self.written.iter().for_each(|piece| piece.store(false, Ordering::Relaxed));
     }
 
     /// Copies from `offset`, or refuses.
@@ -201,12 +235,23 @@ impl GuestMemory {
         &self.regions
     }
 
-    /// Forgets everything but the root file system, which is persistent.
-    pub fn lose(&mut self) {
-        let volatile = |region: &&mut Region| region.purpose != Purpose::Root;
-        for region in self.regions.iter_mut().filter(volatile) {
-            region.mapping.as_mut_slice().fill(0);
-        }
+    /// A guest has written to the `length` bytes at `address` by itself.
+    pub fn note_written(&self, address: u64, length: u64) {
+        let Ok((region, offset)) = self.find(address) else { return };
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let end = usize::try_from(length).map_or(usize::MAX, |length| start.saturating_add(length));
+        region.mapping.note_written(start..end.min(region.mapping.len()));
+    }
+
+    /// Forgets everything but the root file system, which is persistent; without `all`, only what is
+    /// known to have been written.
+    pub fn lose(&mut self, all: bool) {
+        self.volatile().for_each(|region| region.mapping.clear(all));
+    }
+
+    /// The ranges that a machine without power loses.
+    pub fn volatile(&mut self) -> impl Iterator<Item = &mut Region> {
+        self.regions.iter_mut().filter(|region| region.purpose != Purpose::Root)
     }
 
     /// The root file system's range.
@@ -270,6 +315,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_known_to_be_written_is_lost() {
+        const MIB: u64 = 1 << 20;
+        let mut memory = GuestMemory::new(8 * MIB, 4096).unwrap();
+        memory.write(4 * MIB - 1, &[7, 8]).unwrap();
+        let places = |memory: &mut GuestMemory| {
+            let ram = memory.volatile().next().unwrap();
+            ram.mapping_mut().written(false).map(|(place, _)| place as u64).collect::<Vec<_>>()
+        };
+        assert_eq!(places(&mut memory), [2 * MIB, 4 * MIB]);
+        // By the guest itself, which nobody sees.
+        memory.volatile().next().unwrap().mapping_mut().as_mut_slice()[0] = 9;
+        memory.lose(false);
+        let mut bytes = [1; 2];
+        memory.read(4 * MIB - 1, &mut bytes).unwrap();
+        assert_eq!((bytes, places(&mut memory)), ([0, 0], vec![]));
+        memory.read(0, &mut bytes).unwrap();
+        assert_eq!(bytes, [9, 0], "nobody said that it was written");
+        memory.note_written(0, 2 * MIB);
+        memory.note_written(PMEM_FLOOR, u64::MAX);
+        assert_eq!(places(&mut memory), [0]);
+        memory.lose(false);
+        memory.read(0, &mut bytes).unwrap();
+        assert_eq!(bytes, [0, 0]);
+    }
+
+    #[test]
     fn memory_of_devices_is_lost_and_the_root_is_kept() {
         let mut memory = GuestMemory::new(4 << 20, 4096).unwrap();
         let device = HOLE_START + (2 << 20);
@@ -278,7 +349,7 @@ mod tests {
             memory.write(address, &[7]).unwrap();
         }
         assert_eq!(memory.write(device + (2 << 20) - 1, &[1, 2]), Err(OutOfMemoryRange));
-        memory.lose();
+        memory.lose(true);
         let found = [0, device, PMEM_FLOOR].map(|address| {
             let mut byte = [1];
             memory.read(address, &mut byte).map(|()| byte[0])

@@ -20,7 +20,7 @@ const ENABLED: u64 = 1;
 const MAY_SKIP: u32 = 1;
 
 /// A processor's word.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct PvEoi {
     /// Its address (guest-physical), if the guest has set it.
     word: Option<u64>,

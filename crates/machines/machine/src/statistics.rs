@@ -198,6 +198,7 @@ impl Statistics {
             medium_errors: Vec::new(),
             machines: Vec::new(),
             networks: Vec::new(),
+            restarts: Vec::new(),
             shared: Vec::new(),
             lost_spans: 0,
         }

@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use stasis_bare::svm::{Debug, DebugRegisters};
+use stasis_bare::svm::{Debug, DebugRegisters, KeptVcpu};
 
 use crate::apic::Apic;
 use crate::error::Error;
@@ -199,6 +199,27 @@ pub trait Vcpu: Send {
 
     /// By how much a slice can end late (ticks).
     fn lateness(&self) -> u64;
+
+    /// Its TSC is zero at `origin` (ticks), from the next entry on; whether the engine can do so. Where
+    /// it cannot, the TSC shows the time since the run's beginning.
+    fn count_from(&mut self, _origin: u64) -> bool {
+        false
+    }
+
+    /// Returns its state after the last exit, for [`Self::go_on_from`]; None where the engine keeps
+    /// none, or an interrupt is about to go in.
+    fn keep(&mut self) -> Option<KeptVcpu> {
+        None
+    }
+
+    /// Goes on from a state of the same processor.
+    fn go_on_from(&mut self, _kept: &KeptVcpu) {}
+
+    /// Names the memory (guest-physical address, length in bytes) of its machine that guests have
+    /// written to since the last call, on any processor; false where the engine does not know.
+    fn take_written(&mut self, _found: &mut dyn FnMut(u64, u64)) -> bool {
+        false
+    }
 
     /// Runs the guest from where `clock` stands until `until` (ticks) or an exit of the guest, and
     /// sets `clock` to the time of that. `injecting`: an interrupt goes in.

@@ -373,6 +373,7 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
     let outcome = Outcome {
         shared: vec![shared],
         lost_spans: 0,
+        restarts: Vec::new(),
         machines: vec![MachineOutcome {
             name: "desk".into(),
             ending: None,

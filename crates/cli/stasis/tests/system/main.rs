@@ -40,6 +40,7 @@ mod reader;
 mod readme;
 mod repeat;
 mod replay;
+mod restarts;
 mod root;
 mod shell;
 mod snapshots;

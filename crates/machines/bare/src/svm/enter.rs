@@ -33,6 +33,7 @@ pub(super) struct Context {
 }
 
 /// Room for FXSAVE.
+#[derive(Clone)]
 #[repr(C, align(16))]
 pub(super) struct Vectors(pub [u8; 512]);
 

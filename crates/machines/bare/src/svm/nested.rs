@@ -4,7 +4,9 @@
 //! memory leaves the guest; addresses that are left out are devices.
 
 const PRESENT_WRITABLE_USER: u64 = 7;
-const ACCESSED_DIRTY: u64 = 3 << 5;
+const ACCESSED: u64 = 1 << 5;
+const DIRTY: u64 = 1 << 6;
+const ACCESSED_DIRTY: u64 = ACCESSED | DIRTY;
 const LARGE: u64 = 1 << 7;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 const PAGE: u64 = 1 << 12;
@@ -38,6 +40,8 @@ pub struct Nested {
     // guest's main memory, and a few others.
     first: Range,
     others: Vec<Range>,
+    /// True if the processor notes in the tables which pages are written.
+    notes_writes: bool,
 }
 
 /// Guest memory in one piece.
@@ -57,7 +61,14 @@ impl Nested {
             tables: Vec::new(),
             first: Range::default(),
             others: Vec::new(),
+            notes_writes: false,
         }
+    }
+
+    /// Tables that map nothing, and that tell which parts of memory the guest [has
+    /// written](Self::take_written). Their pages have 2 MiB at most, so that a step more leads to each.
+    pub fn noting_writes() -> Self {
+        Self { notes_writes: true, ..Self::new() }
     }
 
     /// The top table's address.
@@ -81,9 +92,10 @@ impl Nested {
         let mut at = guest;
         while at < end {
             let to = host + (at - guest);
-            let size = [GIB, TWO_MIB, PAGE]
-                .into_iter()
-                .find(|size| (at | to).is_multiple_of(*size) && end - at >= *size);
+            let sizes =
+                if self.notes_writes { &[TWO_MIB, PAGE][..] } else { &[GIB, TWO_MIB, PAGE] };
+            let fits = |size: &u64| (at | to).is_multiple_of(*size) && end - at >= *size;
+            let size = sizes.iter().copied().find(fits);
             let Some(size) = size else { return refused };
             if !self.enter(at, to, size) {
                 return refused;
@@ -110,7 +122,8 @@ impl Nested {
                 let free = *entry == 0;
                 if free {
                     let large = if size == PAGE { 0 } else { LARGE };
-                    *entry = host | PRESENT_WRITABLE_USER | ACCESSED_DIRTY | large;
+                    let dirty = if self.notes_writes { 0 } else { DIRTY };
+                    *entry = host | PRESENT_WRITABLE_USER | ACCESSED | dirty | large;
                 }
                 return free;
             }
@@ -123,6 +136,62 @@ impl Nested {
             }
             table = (*entry & ADDRESS) as *mut [u64; 512];
             span /= 512;
+        }
+    }
+
+    /// Names the pages (guest-physical address, length in bytes) that a guest has written to since the
+    /// last call, and those that were written for it by an instruction that was carried out outside.
+    /// Returns false, and names none, where the tables do not note it.
+    ///
+    /// The processor sets the dirty bit of an entry at the first write (AMD64 APM vol. 2, 5.4.2 and
+    /// 15.25.5). To be called between two entries: an entry to the guest drops what the processor
+    /// remembers of the tables.
+    pub fn take_written(&self, found: &mut dyn FnMut(u64, u64)) -> bool {
+        if !self.notes_writes {
+            return false;
+        }
+        for range in std::iter::once(&self.first).chain(&self.others) {
+            let mut at = range.guest;
+            while at < range.guest + range.length {
+                let Some((entry, size)) = self.leaf(at) else { break };
+                // SAFETY: an entry of a table that lives as long as this value; the guest, whose
+                // processor writes to it, does not run.
+                unsafe {
+                    let value = entry.read_volatile();
+                    if value & DIRTY != 0 {
+                        entry.write_volatile(value & !DIRTY);
+                        found(at, size);
+                    }
+                }
+                at += size;
+            }
+        }
+        true
+    }
+
+    /// The entry that maps `guest`, and the length of its page.
+    fn leaf(&self, guest: u64) -> Option<(*mut u64, u64)> {
+        let (mut table, mut span) = (self.root(), 1 << 39);
+        loop {
+            let entry = (table as *mut u64).wrapping_add((guest / span % 512) as usize);
+            // SAFETY: `table` is the root or came from an entry: both live as long as this value.
+            let value = unsafe { entry.read_volatile() };
+            if value == 0 {
+                return None;
+            }
+            if span == PAGE || value & LARGE != 0 {
+                return Some((entry, span));
+            }
+            table = value & ADDRESS;
+            span /= 512;
+        }
+    }
+
+    /// Notes that the page at `guest` is written.
+    fn note(&self, guest: u64) {
+        if let Some((entry, _)) = self.notes_writes.then(|| self.leaf(guest)).flatten() {
+            // SAFETY: as in `take_written`.
+            unsafe { entry.write_volatile(entry.read_volatile() | DIRTY) };
         }
     }
 
@@ -176,6 +245,8 @@ impl Nested {
             let (part, rest) = from.split_at(length);
             // SAFETY: as in `read`.
             unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), host as *mut u8, length) };
+            self.note(guest);
+            self.note(guest + (length as u64 - 1));
             from = rest;
             guest += length as u64;
         }
@@ -198,6 +269,26 @@ mod tests {
         assert_eq!(nested.find(2 * GIB + 5), Some((7 * GIB + 5, TWO_MIB + PAGE - 5)));
         assert_eq!(nested.find(length), None);
         assert_eq!(nested.find(u64::MAX), None);
+    }
+
+    #[test]
+    fn what_is_written_is_named_once() {
+        let mut memory = vec![0u64; (5 * TWO_MIB / 8) as usize];
+        let start = (memory.as_mut_ptr() as u64).next_multiple_of(TWO_MIB);
+        let mut nested = Nested::noting_writes();
+        nested.map(0, start, 2 * TWO_MIB).unwrap();
+        nested.map(GIB, start + 2 * TWO_MIB, TWO_MIB + PAGE).unwrap();
+        let written = || {
+            let mut found = Vec::new();
+            assert!(nested.take_written(&mut |at, length| found.push((at, length))));
+            found
+        };
+        assert_eq!(written(), []);
+        assert!(nested.write(TWO_MIB - 1, &[1, 2]));
+        assert!(nested.write(GIB + TWO_MIB + 5, &[3]));
+        assert_eq!(written(), [(0, TWO_MIB), (TWO_MIB, TWO_MIB), (GIB + TWO_MIB, PAGE)]);
+        assert_eq!(written(), []);
+        assert!(!Nested::new().take_written(&mut |_, _| panic!("nothing is noted")));
     }
 
     #[test]

@@ -54,14 +54,14 @@ pub struct Vcpu {
     // Number of those of the last exit.
     length: usize,
     value: u64,
-    apic_base: u64,
-    tsc_aux: u64,
-    pat: u64,
-    mtrr: Mtrr,
-    nmi: bool,
+    pub(super) apic_base: u64,
+    pub(super) tsc_aux: u64,
+    pub(super) pat: u64,
+    pub(super) mtrr: Mtrr,
+    pub(super) nmi: bool,
     // The vector that goes in at the next entry.
-    injected: Option<u8>,
-    window: bool,
+    pub(super) injected: Option<u8>,
+    pub(super) window: bool,
     pub(super) debug: Debug,
     /// True if it has watchpoints.
     pub(super) is_watched: bool,
@@ -156,6 +156,13 @@ impl Vcpu {
         self.context.fs_base = 0;
         self.pending = Pending::Nothing;
         (self.injected, self.window) = (None, false);
+        self.forget();
+    }
+
+    /// Nothing is left of the last exit, and nothing in the processor.
+    pub(super) fn clear_pending(&mut self) {
+        self.pending = Pending::Nothing;
+        (self.nmi, self.injected) = (false, None);
         self.forget();
     }
 
@@ -636,7 +643,8 @@ const APIC_ENABLED: u64 = 1 << 11;
 const RESET_PAT: u64 = 0x0007_0406_0007_0406;
 
 /// Memory type range registers: kept for the guest, without effect.
-struct Mtrr {
+#[derive(Clone)]
+pub(super) struct Mtrr {
     capabilities: u64,
     default: u64,
     variable: [u64; 16],

@@ -1,6 +1,7 @@
 //! The virtual machine control block (AMD64 APM vol. 2, appendix B).
 
 /// A control block; every field by its offset.
+#[derive(Clone)]
 #[repr(C, align(4096))]
 pub(super) struct Vmcb([u64; 512]);
 

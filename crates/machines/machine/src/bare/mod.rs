@@ -5,7 +5,7 @@ mod cpuid;
 
 use std::sync::Arc;
 
-use stasis_bare::svm::{self, Debug, DebugRegisters, LongMode, Nested};
+use stasis_bare::svm::{self, Debug, DebugRegisters, KeptVcpu, LongMode, Nested};
 
 use crate::engine::{Engine, Processors, Region};
 use crate::error::Error;
@@ -44,8 +44,9 @@ impl Engine for BareEngine {
         count: u32,
         reads: Reads,
         _random: bool,
+        notes_writes: bool,
     ) -> Result<(), Error> {
-        let mut nested = Nested::new();
+        let mut nested = if notes_writes { Nested::noting_writes() } else { Nested::new() };
         for &(base, length, host) in regions {
             nested.map(base, host, length).map_err(Error::NotMappable)?;
         }
@@ -54,7 +55,7 @@ impl Engine for BareEngine {
         let one = |index| {
             let place = (index, count, reads);
             let (vcpu, nested) = (new(place), Arc::clone(&nested));
-            Box::new(Processor { vcpu, place, nested, costs }) as Box<dyn Vcpu>
+            Box::new(Processor { vcpu, place, nested, costs, origin: 0 }) as Box<dyn Vcpu>
         };
         self.machines.push((0..count).map(one).collect());
         Ok(())
@@ -88,6 +89,8 @@ struct Processor {
     place: Place,
     nested: Arc<Nested>,
     costs: svm::Costs,
+    /// Time at which its TSC is zero (ticks).
+    origin: u64,
 }
 
 impl Vcpu for Processor {
@@ -168,11 +171,32 @@ impl Vcpu for Processor {
         0
     }
 
+    fn count_from(&mut self, origin: u64) -> bool {
+        self.origin = origin;
+        true
+    }
+
+    fn keep(&mut self) -> Option<KeptVcpu> {
+        // SAFETY: on the bare machine.
+        unsafe { self.vcpu.keep(&self.nested) }
+    }
+
+    fn go_on_from(&mut self, kept: &KeptVcpu) {
+        self.vcpu.go_on_from(kept);
+    }
+
+    fn take_written(&mut self, found: &mut dyn FnMut(u64, u64)) -> bool {
+        self.nested.take_written(found)
+    }
+
     fn run_slice(&mut self, clock: &mut Clock, until: u64, _: bool) -> Result<SliceEnd, Error> {
+        let origin = self.origin;
         let end = until.min(clock.now().saturating_add(MAX_SLICE));
+        let (from, to) = (clock.now() - origin, end - origin);
         // SAFETY: on the bare machine; the guest's memory is the machine's, which
         // promised it to `add_machine`.
-        let (exit, now) = unsafe { self.vcpu.run(&self.nested, &self.costs, clock.now(), end) };
+        let (exit, now) = unsafe { self.vcpu.run(&self.nested, &self.costs, from, to) };
+        let now = now + origin;
         clock.set(now);
         let over = exit == Exit::Interrupted && now >= until;
         let overshoot = over.then(|| now - until);

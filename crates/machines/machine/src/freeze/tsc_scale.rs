@@ -24,6 +24,11 @@ impl Scale {
         self.khz
     }
 
+    /// Returns whether a nanosecond has a whole number of ticks.
+    pub fn is_whole(self) -> bool {
+        self.whole.is_some()
+    }
+
     /// Nanoseconds that have wholly passed after `ticks`.
     pub fn to_ns(self, ticks: u64) -> Nanos {
         match self.whole {

@@ -58,6 +58,7 @@ impl Engine for KvmEngine {
         count: u32,
         reads: Reads,
         random: bool,
+        _notes_writes: bool,
     ) -> Result<(), Error> {
         let vm = self.kvm.create_vm().map_err(Error::kvm("create a virtual machine"))?;
         prepare_vm(&vm)?;

@@ -7,6 +7,7 @@ use super::timeline::Timeline;
 use super::vm::{After, Machine};
 use crate::devices::AgentEvent;
 use crate::error::Error;
+use crate::exit::Exit;
 use crate::vcpu::ProcessorState;
 
 /// Place of the page's ring.
@@ -14,7 +15,19 @@ const RING: u64 = application_hint::RING_OFFSET as u64;
 
 impl Machine {
     /// The agent rang the channel's doorbell, on processor `index`.
-    pub(super) fn ring(&mut self, timeline: &mut Timeline, index: usize) -> Result<After, Error> {
+    pub(super) fn ring(
+        &mut self,
+        timeline: &mut Timeline,
+        index: usize,
+        (address, data): (u64, &[u8]),
+    ) -> Result<After, Error> {
+        if self.kept_boot.is_recorded() {
+            let mut bytes = [0; 8];
+            let length = data.len().min(bytes.len());
+            bytes[..length].copy_from_slice(&data[..length]);
+            self.keep_boot(&Exit::MmioWrite { address, data: (bytes, length) });
+        }
+        self.bus.show();
         timeline.flush_records()?;
         timeline.set_source(self.number)?;
         // The guest's message has a time.

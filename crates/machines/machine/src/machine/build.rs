@@ -13,6 +13,7 @@ use stasis_virtio::PciDevice;
 use super::config::{Config, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig};
 use super::controller::Controller;
 use super::failures::Failures;
+use super::kept_boot::KeptBoot;
 use super::limits::Limits;
 use super::networks::Networks;
 use super::orders::Orders;
@@ -49,6 +50,13 @@ const LATENESS_IN_QUANTUM: u64 = 4;
 const HOST_BRIDGE: Identity =
     Identity { vendor: stasis_channel::VENDOR_ID, device: 0, class: 0x06_00_00, revision: 1 };
 // Class: system peripheral, other.
+/// Drives and ports of networks until the agent greets. Class: no defined one.
+pub(super) const HIDDEN: Identity = Identity {
+    vendor: stasis_channel::VENDOR_ID,
+    device: stasis_channel::HIDDEN_DEVICE_ID,
+    class: 0xff_00_00,
+    revision: 0,
+};
 const CHANNEL: Identity = Identity {
     vendor: stasis_channel::VENDOR_ID,
     device: stasis_channel::DEVICE_ID,
@@ -70,12 +78,20 @@ impl<'j> Run<'j> {
         let all: usize = config.machines.iter().map(|machine| machine.vcpus as usize).sum();
         let threads = config.threads.clamp(1, all.max(1));
         let reads = if threads > 1 { Reads::Own } else { Reads::Mean };
+        let is_single = config.machines.iter().all(|machine| machine.vcpus == 1);
         let (mut machines, mut processors) = (Vec::new(), Vec::new());
         for (number, mut machine) in config.machines.into_iter().enumerate() {
             processors.extend((0..machine.vcpus as usize).map(|index| (number, index)));
             let root = (config.root_length, &mut *config.fill_root);
             let rewind = machine.rewind.take();
             // All machines' processors are in one pool.
+            let kept_boot = match (machine.comes_back, machine.boots_again) {
+                (false, _) => KeptBoot::none(),
+                (true, true) => KeptBoot::unwanted(),
+                (true, false) if !is_single => KeptBoot::among_several(),
+                (true, false) => KeptBoot::recorded(),
+            };
+            let reads = (reads, kept_boot);
             let made = Machine::new(&mut *engine, machine, number as u16, root, reads)?;
             machines.push((made, rewind));
         }
@@ -151,6 +167,7 @@ impl<'j> Run<'j> {
             guest_ios: None,
             stacks: None,
             typing: Typing::new(config.keyboard),
+            is_observed: false,
         };
         let pool = match threads {
             1 => None,
@@ -240,7 +257,7 @@ impl Machine {
         config: MachineConfig<'_>,
         number: u16,
         (root_length, fill_root): Root,
-        reads: Reads,
+        (reads, kept_boot): (Reads, KeptBoot),
     ) -> Result<Self, Error> {
         let mut memory = GuestMemory::new(config.memory, root_length)
             .map_err(|error| Error::Memory(config.memory >> 20, error))?;
@@ -285,6 +302,10 @@ impl Machine {
             memory.add_device(at, size).map_err(|error| Error::Memory(size >> 20, error))?;
         }
         path_faults.settle(&mut bus, &slots);
+        let kept_boot = if path_faults.any() { KeptBoot::with_paths() } else { kept_boot };
+        if kept_boot.hides_drives() {
+            bus.hide(layout::FIRST_DRIVE_SLOT, HIDDEN);
+        }
         let channel_function = bus.function(layout::CHANNEL_SLOT);
         let mailbox = channel_function.bar(stasis_channel::MAILBOX_BAR).unwrap_or(0);
         let mut regions: Vec<(u64, u64, u64)> = memory
@@ -293,11 +314,11 @@ impl Machine {
             .map(|region| (region.base, region.length, region.mapping().host_address()))
             .collect();
         regions.push((mailbox, channel.mailbox().len() as u64, channel.mailbox().host_address()));
+        let (random, notes_writes) = (config.random, config.comes_back);
         // SAFETY: the mappings live as long as the machine, longer than its
         // processors (field order), and cover these lengths.
-        unsafe { engine.add_machine(&regions, config.vcpus, reads, config.random)? };
-        let boot =
-            Boot { command_line: config.command_line.to_owned(), seed: config.seed, count: 0 };
+        unsafe { engine.add_machine(&regions, config.vcpus, reads, random, notes_writes)? };
+        let boot = Boot { command_line: config.command_line.to_owned(), seed: config.seed };
         let processors = (0..config.vcpus).map(Processor::new).collect();
         Ok(Self {
             lazy: drives.iter().any(DriveDevice::is_lazy),
@@ -307,6 +328,8 @@ impl Machine {
             failures: Failures::new(config.failures),
             orders: Orders::new(config.orders),
             boot,
+            kept_boot,
+            origin: 0,
             controllers,
             processors,
             vcpus: Vec::new(),
@@ -354,14 +377,13 @@ impl Machine {
 
     /// Puts the kernel into memory, and the first processor before it.
     pub(super) fn load(&mut self, files: &KernelFiles<'_>) -> Result<(), Error> {
-        let Boot { command_line, seed, count } = &self.boot;
-        // No boot draws what another does; the first one draws by the seed itself.
-        let seed = if *count == 0 { *seed } else { splitmix::nth(*seed, *count) };
+        // Each boot draws the same up to the agent's greeting, and what the job's seed says afterwards.
+        let Boot { command_line, seed } = &self.boot;
         let kernel = Kernel {
             vmlinux: files.vmlinux,
             initramfs: files.initramfs,
             command_line,
-            seed: expand_seed(seed),
+            seed: expand_seed(*seed),
         };
         let too_small = |_| boot::BootError::TooSmall;
         boot::write_tables(&self.memory).map_err(too_small)?;
@@ -414,6 +436,9 @@ impl Machine {
         // The buffers are where they were: the functions are the same.
         memory_buffers(&self.controllers, &mut self.drives, &mut self.bus, &self.slots);
         self.path_faults.settle(&mut self.bus, &self.slots);
+        if self.kept_boot.hides_drives() {
+            self.bus.hide(layout::FIRST_DRIVE_SLOT, HIDDEN);
+        }
         for (path, fault) in self.path_faults.of_controllers() {
             self.befall_controller(path, fault, true);
         }

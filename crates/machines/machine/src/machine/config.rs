@@ -67,6 +67,10 @@ pub struct MachineConfig<'a> {
     pub seed: u64,
     /// True if RDRAND and RDSEED are visible.
     pub random: bool,
+    /// True if it can come back after a failure.
+    pub comes_back: bool,
+    /// True if its guest boots then; else it goes on from its first boot where it can.
+    pub boots_again: bool,
     /// Rewind, if wanted; only where the machine is alone.
     pub rewind: Option<Rewind>,
     /// True if the run lasts until its command has ended.

@@ -2,6 +2,7 @@
 
 use stasis_run_events::RunEvent;
 
+use super::kept_boot::{Access, Bytes};
 use super::slots::Device;
 use super::timeline::Timeline;
 use super::vm::{After, Machine};
@@ -90,6 +91,7 @@ impl Machine {
         value: u64,
     ) -> Result<After, Error> {
         if number == TSC_DEADLINE {
+            let value = if value == 0 { 0 } else { value.saturating_add(self.origin) };
             let deadline = self.on_the_clock(timeline, value);
             self.processors[index].apic.set_deadline(deadline);
         } else if number == pvclock::SYSTEM_TIME {
@@ -144,7 +146,7 @@ impl Machine {
             apic.set_x2apic(self.vcpus[index].x2apic());
         }
         match number {
-            TSC_DEADLINE => apic.deadline(),
+            TSC_DEADLINE => apic.deadline().saturating_sub(self.origin),
             number if X2APIC.contains(&number) => {
                 apic.read(apic::register_of(number), timeline.clock.now_ns()).unwrap_or(0)
             }
@@ -165,6 +167,7 @@ impl Machine {
             return Ok(After::Continue);
         }
         if let Some(offset) = within(address, layout::IO_APIC, APIC_SIZE) {
+            self.kept_boot.accessed(|| Access::IoApicWrite(offset, Bytes::new(data)));
             self.io_apic.write(offset, data);
             return Ok(After::Continue);
         }
@@ -173,8 +176,14 @@ impl Machine {
             (CHANNEL_SLOT, stasis_channel::REGISTERS_BAR)
                 if place.offset == stasis_channel::DOORBELL_OFFSET =>
             {
-                return self.ring(timeline, index);
+                return self.ring(timeline, index, (address, data));
             }
+            (slot, DEVICE_BAR | MSIX_BAR) if slot >= FIRST_DRIVE_SLOT => {
+                self.kept_boot.accessed_drive();
+            }
+            _ => {}
+        }
+        match (place.slot, place.bar) {
             (slot, DEVICE_BAR) if slot >= FIRST_DRIVE_SLOT => match self.slots.device(slot) {
                 Some(Device::Port(port)) => {
                     if NetworkDevice::is_doorbell(place.offset) {
@@ -228,13 +237,16 @@ impl Machine {
         } else if let Some(place) = self.bus.find(address) {
             match (place.slot, place.bar) {
                 (CHANNEL_SLOT, _) => put(into, u64::from(stasis_channel::VERSION)),
-                (slot, DEVICE_BAR) if slot >= FIRST_DRIVE_SLOT => match self.slots.device(slot) {
-                    Some(Device::Port(port)) => self.ports[port].read(place.offset, into),
-                    Some(Device::Drive(drive, path)) => {
-                        self.drives[drive].read(path, place.offset, into);
+                (slot, DEVICE_BAR) if slot >= FIRST_DRIVE_SLOT => {
+                    self.kept_boot.accessed_drive();
+                    match self.slots.device(slot) {
+                        Some(Device::Port(port)) => self.ports[port].read(place.offset, into),
+                        Some(Device::Drive(drive, path)) => {
+                            self.drives[drive].read(path, place.offset, into);
+                        }
+                        None => {}
                     }
-                    None => {}
-                },
+                }
                 (slot, MSIX_BAR) => {
                     if let Some(msix) = self.bus.function(slot).msix() {
                         msix.read(place.offset, into);
@@ -251,10 +263,22 @@ impl Machine {
         index: usize,
         port: u16,
     ) -> Result<(), Error> {
-        let data = self.vcpus[index].port_data();
+        let data = Bytes::new(self.vcpus[index].port_data());
+        self.kept_boot.accessed(|| Access::PortWrite(port, data));
+        self.write_port(timeline, port, data.get())
+    }
+
+    /// The guest writes `data` to a port.
+    pub(super) fn write_port(
+        &mut self,
+        timeline: &mut Timeline,
+        port: u16,
+        data: &[u8],
+    ) -> Result<(), Error> {
         if Serial::owns(port) {
-            for &byte in &*data {
+            for &byte in data {
                 if let Some(text) = self.serial.write(port, byte) {
+                    self.kept_boot.wrote_line();
                     timeline.emit_from(self.number, RunEvent::Console(text))?;
                 }
             }
@@ -269,7 +293,16 @@ impl Machine {
     }
 
     fn port_read(&mut self, index: usize, port: u16) {
-        let into = self.vcpus[index].port_data();
+        let mut found = [0; 8];
+        let length = self.vcpus[index].port_data().len().min(found.len());
+        let found = &mut found[..length];
+        self.read_port(port, found);
+        self.kept_boot.accessed(|| Access::PortRead(port, Bytes::new(found)));
+        self.vcpus[index].port_data()[..length].copy_from_slice(found);
+    }
+
+    /// The guest reads from a port.
+    pub(super) fn read_port(&mut self, port: u16, into: &mut [u8]) {
         into.fill(0xff);
         if Serial::owns(port) {
             into.fill(self.serial.read(port));

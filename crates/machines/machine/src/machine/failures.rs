@@ -97,6 +97,11 @@ impl Failures {
         }
     }
 
+    /// Returns whether its kernel is to panic, or may be.
+    pub(super) fn can_panic(&self) -> bool {
+        self.coming.iter().chain(&self.waiting).any(|failure| failure.kind == FailureKind::Panic)
+    }
+
     /// None is to come any more.
     pub(super) fn forget(&mut self) {
         self.coming.clear();

@@ -15,6 +15,7 @@ mod exits;
 mod failures;
 mod guest_io;
 mod interrupts;
+mod kept_boot;
 mod limits;
 mod networks;
 mod order;
@@ -110,6 +111,8 @@ impl Run<'_> {
             if let Some(ending) = self.debug_turn()? {
                 return Ok(ending);
             }
+            self.timeline.is_observed =
+                self.debug.is_some() || self.sampler.is_some() || self.snapshots.is_some();
             self.advance();
             self.cross()?;
             self.change_if_due()?;

@@ -55,6 +55,8 @@ impl Run<'_> {
             self.timeline.statistics.outcome(ending, clock, frozen, inside, processors);
         outcome.lost_spans = lost_spans;
         outcome.networks = self.timeline.networks.outcome();
+        let restarts = self.machines.iter().map(|machine| machine.kept_boot.outcome().clone());
+        outcome.restarts = restarts.collect();
         if self.machines.len() > 1 {
             let outcome_of = |machine: &Machine| MachineOutcome {
                 name: machine.name.clone(),

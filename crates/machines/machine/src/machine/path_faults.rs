@@ -97,6 +97,11 @@ impl PathFaults {
         self.0.iter().any(|(_, fault, _)| *fault == PathFault::Gone)
     }
 
+    /// Returns whether there are any.
+    pub(super) fn any(&self) -> bool {
+        !self.0.is_empty()
+    }
+
     /// Brings a bus after power-on into the present state.
     pub(super) fn settle(&self, bus: &mut Bus, slots: &Slots) {
         for ((drive, path), fault, pauses) in &self.0 {

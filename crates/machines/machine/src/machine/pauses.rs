@@ -85,6 +85,11 @@ impl Pauses {
         self.until.is_some()
     }
 
+    /// Returns whether there is a pause now, or can be one later.
+    pub(super) fn any(&self) -> bool {
+        self.is_paused() || !self.coming.is_empty() || !self.waiting.is_empty()
+    }
+
     /// Returns the time at which the next pause begins, or the present one ends (ticks).
     pub(super) fn next_event(&self, scale: Scale) -> Option<u64> {
         let at = match self.until {

@@ -81,6 +81,7 @@ impl Machine {
     }
 
     fn stop_processors(&mut self) {
+        self.kept_boot.end_replay();
         for (index, processor) in self.processors.iter_mut().enumerate() {
             let time = processor.time;
             *processor = Processor { time, ..Processor::new(index as u32) };
@@ -103,8 +104,6 @@ impl Machine {
         kernel: &KernelFiles<'_>,
     ) -> Result<(), Error> {
         self.discard_frames(timeline);
-        self.boot.count += 1;
-        self.memory.lose();
         self.channel.restart();
         self.wanting = None;
         self.stop_processors();
@@ -115,14 +114,27 @@ impl Machine {
         for vcpu in &mut self.vcpus {
             vcpu.reset()?;
         }
+        // A whole nanosecond: no time of the boot is rounded otherwise than another boot's.
+        let scale = timeline.clock.scale();
         let now = timeline.clock.now();
+        let whole = scale.to_ticks(scale.to_ns(now));
+        let now = if whole < now { scale.to_ticks(scale.to_ns(now) + 1) } else { now };
         for processor in &mut self.processors {
             processor.time = processor.time.max(now);
+        }
+        if let ([vcpu], [processor]) = (&mut self.vcpus[..], &self.processors[..]) {
+            self.origin = if vcpu.count_from(processor.time) { processor.time } else { 0 };
         }
         self.processors[0].state = match self.pauses.is_paused() {
             true => ProcessorState::Paused,
             false => ProcessorState::Runnable,
         };
+        if self.replay_boot(timeline)? {
+            return Ok(());
+        }
+        self.reset_devices(&[])?;
+        let all = !self.know_written();
+        self.memory.lose(all);
         self.load(kernel)
     }
 }

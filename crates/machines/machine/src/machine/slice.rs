@@ -32,6 +32,9 @@ pub(super) struct Begun {
 impl Machine {
     /// Runs a processor until the slice's end or an exit of the processor.
     pub(super) fn slice(&mut self, timeline: &mut Timeline, slice: Slice) -> Result<After, Error> {
+        if self.kept_boot.is_replayed() {
+            return self.replayed_slice(timeline, slice);
+        }
         let Some(begun) = self.enter(timeline, slice)? else { return Ok(After::Continue) };
         let vcpu = &mut self.vcpus[slice.index];
         let end = vcpu.run_slice(&mut timeline.clock, slice.until, begun.injecting)?;
@@ -116,6 +119,7 @@ impl Machine {
             Exit::Halt => {
                 timeline.statistics.exits.halt += 1;
                 processor.state = ProcessorState::Halted;
+                self.kept_boot.halted(exited - self.origin);
                 Ok(After::Continue)
             }
             exit if exit::is_local(&exit) || others.is_none_or(|others| others >= exited) => {

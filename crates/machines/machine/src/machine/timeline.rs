@@ -49,6 +49,8 @@ pub(super) struct Timeline<'j> {
     pub(super) stacks: Option<Box<Stacks>>,
     /// Input of the terminal of a guest's command.
     pub(super) typing: Typing,
+    /// True while something looks into guests from outside: a debugger, samples, snapshots.
+    pub(super) is_observed: bool,
 }
 
 impl Timeline<'_> {

@@ -7,6 +7,7 @@ use stasis_run_events::Ending;
 
 use super::controller::Controller;
 use super::failures::Failures;
+use super::kept_boot::KeptBoot;
 use super::orders::Orders;
 use super::path_faults::PathFaults;
 use super::pauses::Pauses;
@@ -42,6 +43,11 @@ pub(super) struct Machine {
     pub(super) orders: Orders,
     /// Its boot.
     pub(super) boot: Boot,
+    /// Its first boot, for later ones.
+    pub(super) kept_boot: KeptBoot,
+    /// Time (ticks) at which its guest's TSC is zero: the beginning of its boot, or of the run where the
+    /// engine cannot do so.
+    pub(super) origin: u64,
     /// Controller of each of its drives.
     pub(super) controllers: Vec<Controller>,
     pub(super) serial: Serial,
@@ -80,8 +86,6 @@ pub(super) struct Machine {
 pub(super) struct Boot {
     pub(super) command_line: String,
     pub(super) seed: u64,
-    /// Number of boots.
-    pub(super) count: u64,
 }
 
 /// The step that follows an exit.
@@ -106,6 +110,7 @@ impl Machine {
         let scale = timeline.clock.scale();
         let idle = (0..self.processors.len()).filter(|&index| !self.processors[index].is_busy());
         let timers = idle.filter_map(|index| self.timer(timeline, index));
+        let replay = self.replay_goes_on();
         let held_until = self.held_until(timeline).unwrap_or(0);
         let drives = self
             .drives
@@ -117,7 +122,7 @@ impl Machine {
         let failure = self.failures.next_event().map(|at| scale.to_ticks(at));
         let ports = ports.map(|at| scale.to_ticks(at));
         let pause = pause.into_iter().chain(self.path_faults.next_event(scale));
-        timers.chain(drives).chain(ports).chain(pause).chain(failure).min()
+        timers.chain(replay).chain(drives).chain(ports).chain(pause).chain(failure).min()
     }
 
     /// Returns the time at which a processor's timer expires (ticks): of a busy one, on its own
@@ -194,10 +199,13 @@ impl Machine {
         if self.pauses.is_paused() {
             return;
         }
+        let replay = self.replay_goes_on().is_some_and(|at| at <= now);
         for processor in &mut self.processors {
-            if processor.state == ProcessorState::Halted && processor.apic.pending().is_some() {
+            let is_called = processor.apic.pending().is_some() || replay;
+            if processor.state == ProcessorState::Halted && is_called {
                 processor.state = ProcessorState::Runnable;
                 processor.time = processor.time.max(now);
+                self.kept_boot.went_on(processor.time - self.origin);
             }
         }
     }

@@ -64,6 +64,8 @@ pub struct Bus {
     functions: Vec<Function>,
     ports: Vec<RootPort>,
     address: u32,
+    /// The first of the functions that are hidden: they have another identity.
+    hidden: Option<(usize, Identity)>,
 }
 
 /// Whom a configuration access is for.
@@ -118,6 +120,16 @@ impl Bus {
         &mut self.functions[slot]
     }
 
+    /// From now on functions from `slot` on show `identity` for their own, so that no driver takes them.
+    pub fn hide(&mut self, slot: usize, identity: Identity) {
+        self.hidden = Some((slot, identity));
+    }
+
+    /// Functions show their own identities again.
+    pub fn show(&mut self) {
+        self.hidden = None;
+    }
+
     /// Returns the BAR that `address` is in.
     pub fn find(&self, address: u64) -> Option<BarAddress> {
         self.functions.iter().enumerate().find_map(|(slot, function)| {
@@ -162,6 +174,9 @@ impl Bus {
             match self.selected(port) {
                 Some((Selected::Function(slot), register)) => {
                     self.functions[slot].read(register, into);
+                    if let Some((_, identity)) = self.hidden.filter(|(from, _)| slot >= *from) {
+                        identity.overlay(register, into);
+                    }
                 }
                 Some((Selected::Port(port), register)) => self.ports[port].read(register, into),
                 None => {}

@@ -36,6 +36,27 @@ fn bars_can_be_sized_and_moved() {
 }
 
 #[test]
+fn a_hidden_function_shows_another_identity_alone() {
+    let mut bus = bus();
+    let before: Vec<u32> = (0..64).map(|word| config(&mut bus, 4 * word)).collect();
+    let hidden = Identity { vendor: 0x1234, device: 0xff, class: 0xff_00_01, revision: 7 };
+    bus.hide(1, hidden);
+    assert_eq!(config(&mut bus, 0), before[0], "it stands before those that are hidden");
+    bus.hide(0, hidden);
+    assert_eq!([0, 8].map(|at| config(&mut bus, at)), [0x00ff_1234, 0xff00_0107]);
+    let others = (0..64).filter(|word| ![0, 2].contains(word));
+    for word in others {
+        assert_eq!(config(&mut bus, 4 * word), before[word as usize]);
+    }
+    let mut byte = [0];
+    bus.port_write(0xcf8, &(1 << 31 | 8u32).to_le_bytes());
+    bus.port_read(0xcff, &mut byte);
+    assert_eq!(byte, [0xff], "its class");
+    bus.show();
+    assert_eq!(config(&mut bus, 0), before[0]);
+}
+
+#[test]
 fn masked_vectors_wait() {
     let mut bus = bus();
     let msix = bus.function(0).msix().unwrap();

@@ -62,8 +62,7 @@ impl Run<'_> {
         }
         for (machine, change) in self.machines.iter_mut().zip(machines) {
             if let Some(seed) = seed {
-                // Later boots draw by it.
-                machine.boot.seed = seed;
+                // Later boots draw by it from the agent's greeting on.
                 machine.channel.reseed(seed);
             }
             let early = machine.change(change, &known, now, begun)?;

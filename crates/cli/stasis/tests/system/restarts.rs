@@ -1,0 +1,103 @@
+//! A machine that comes back goes on from its first boot, and nothing tells the difference.
+
+use serde_json::{json, Value};
+use stasis_report::comparable;
+
+use crate::support::Bench;
+
+/// Says in each boot all that could tell it from another: the kernel's log with its times, interrupts,
+/// the clock, random numbers, and the content of each drive.
+const COMMAND: &str = r#"command = ["sh", "-ec", '''
+echo "boot $STASIS_BOOT" $(date +%s.%N) $(cat /proc/sys/kernel/random/uuid)
+dmesg; cat /proc/interrupts /proc/uptime /proc/meminfo /proc/vmstat
+for drive in $(lsblk -dno NAME | grep -v pmem); do
+    head -c 64k /dev/$drive | md5sum
+    dd if=/dev/urandom of=/dev/$drive bs=4k count=8 conv=fsync 2> /dev/null
+done
+[ "$STASIS_BOOT" = 3 ] || sleep 100
+''']
+virtual-limit = "60s"
+"#;
+
+/// The figures of a run but those that count the work that it took.
+fn figures(summary: &Value) -> String {
+    let mut summary = comparable(summary);
+    let all = summary.as_object_mut().unwrap();
+    for counts in ["exits", "exits_by_reason", "exits_per_io", "restarts", "overshoot_ns"] {
+        all.remove(counts);
+    }
+    if let Some(processors) = all.get_mut("processors").and_then(Value::as_object_mut) {
+        for counts in ["slices", "clock_skew_max_ns"] {
+            processors.remove(counts);
+        }
+    }
+    serde_json::to_string_pretty(&summary).unwrap()
+}
+
+/// Runs `experiment` with restarts from the first boot and with boots; both results must be alike. Returns
+/// what each says of its restarts.
+fn both(bench: &Bench, experiment: &str) -> [Value; 2] {
+    let runs = [("kept", false), ("whole", true)].map(|(name, boots)| {
+        let text = format!("{COMMAND}{experiment}");
+        let text = text.replace("#boots", &format!("boots-again = {boots}"));
+        std::fs::write(bench.path("restarts.toml"), text).unwrap();
+        let results = format!("--results={name}");
+        let run = bench.run(&["--quiet", "--ios=csv", &results, "restarts.toml"]);
+        run.expect(0);
+        let ios = bench.text(&format!("{name}/ios.csv"));
+        (run.stdout, ios, bench.json(&format!("{name}/summary.json")))
+    });
+    let [kept, whole] = &runs;
+    for (kept, whole) in kept.0.lines().zip(whole.0.lines()) {
+        assert_eq!(kept, whole, "a guest says something else");
+    }
+    assert!(kept.0 == whole.0 && kept.0.contains("boot 3"), "{}", kept.0);
+    assert!(kept.1 == whole.1, "the I/Os differ");
+    assert_eq!(figures(&kept.2), figures(&whole.2));
+    runs.map(|(.., summary)| summary["restarts"].clone())
+}
+
+#[test]
+fn a_restart_is_a_boot_whatever_the_drive() {
+    let bench = Bench::new();
+    let drives = [
+        "model = 'samsung-980-pro', medium = 'ram:64MiB'",
+        "model = 'fixed:100us', medium = 'ram:64MiB', interface = 'virtio-blk'",
+        "model = 'disk', medium = 'ram:64MiB', interface = 'virtio-blk', queues = 1",
+        "model = 'uniform:50us-150us', medium = 'ram:64MiB', queues = 2",
+    ];
+    let machines = drives.iter().enumerate().map(|(number, drive)| {
+        format!("[[machine]]\nname = 'm{number}'\n#boots\ndrive = [{{ {drive} }}]\n")
+    });
+    let failures = [
+        ("m0", "power-cut", "power-cut"),
+        ("m1", "reset", "power-cut"),
+        ("m2", "hang", "reset"),
+        ("m3", "panic", "power-cut"),
+    ];
+    let fault = |machine: &str, kind: &str, at: &str, restart: &str| {
+        format!("[[fault]]\nkind = '{kind}'\nmachine = '{machine}'\nat = '{at}'\nrestart = '{restart}'\n")
+    };
+    let faults = failures.iter().map(|(machine, first, second)| {
+        fault(machine, first, "200ms", "33us") + &fault(machine, second, "1900ms", "50ms")
+    });
+    let text: String =
+        ["[[network]]\n".to_owned()].into_iter().chain(machines).chain(faults).collect();
+    let [kept, whole] = both(&bench, &text);
+    for number in 0..drives.len() {
+        assert_eq!(kept[number], json!({ "kept": 2, "whole": 0 }), "{kept}");
+        assert_eq!((&whole[number]["kept"], &whole[number]["whole"]), (&json!(0), &json!(2)));
+    }
+}
+
+/// Where another processor might notice, the guest boots and the run says why.
+#[test]
+fn a_machine_of_several_processors_boots() {
+    let bench = Bench::new();
+    let experiment = "drive = [{ model = 'null', medium = 'ram:64MiB' }]\n\
+         fault = [{ kind = 'power-cut', at = '100ms', restart = '1ms' }, \
+         { kind = 'reset', at = '600ms', restart = '1ms' }]\n[machine]\nvcpus = 2\n#boots\n";
+    let [kept, _] = both(&bench, experiment);
+    let reason = "a machine of the run has several processors";
+    assert_eq!(kept, json!([{ "kept": 0, "whole": 2, "reason": reason }]));
+}
