@@ -19,18 +19,15 @@ done
 virtual-limit = "60s"
 "#;
 
+/// Fields of `summary.json` that count the work of the host.
+const WORK: [&str; 6] =
+    ["exits", "exits_by_reason", "exits_per_io", "slices", "clock_skew_max_ns", "restarts"];
+
 /// The figures of a run but those that count the work that it took.
 fn figures(summary: &Value) -> String {
     let mut summary = comparable(summary);
     let all = summary.as_object_mut().unwrap();
-    for counts in ["exits", "exits_by_reason", "exits_per_io", "restarts", "overshoot_ns"] {
-        all.remove(counts);
-    }
-    if let Some(processors) = all.get_mut("processors").and_then(Value::as_object_mut) {
-        for counts in ["slices", "clock_skew_max_ns"] {
-            processors.remove(counts);
-        }
-    }
+    WORK.iter().for_each(|field| drop(all.remove(*field)));
     serde_json::to_string_pretty(&summary).unwrap()
 }
 
@@ -48,12 +45,16 @@ fn both(bench: &Bench, experiment: &str) -> [Value; 2] {
         (run.stdout, ios, bench.json(&format!("{name}/summary.json")))
     });
     let [kept, whole] = &runs;
-    for (kept, whole) in kept.0.lines().zip(whole.0.lines()) {
-        assert_eq!(kept, whole, "a guest says something else");
+    let parts = |(output, ios, summary): &(String, String, Value)| {
+        [output.clone(), ios.clone(), figures(summary)]
+    };
+    for (kept, whole) in parts(kept).iter().zip(&parts(whole)) {
+        for (kept, whole) in kept.lines().zip(whole.lines()) {
+            assert_eq!(kept, whole);
+        }
+        assert!(kept == whole, "one has more lines");
     }
-    assert!(kept.0 == whole.0 && kept.0.contains("boot 3"), "{}", kept.0);
-    assert!(kept.1 == whole.1, "the I/Os differ");
-    assert_eq!(figures(&kept.2), figures(&whole.2));
+    assert!(kept.0.contains("boot 3"), "{}", kept.0);
     runs.map(|(.., summary)| summary["restarts"].clone())
 }
 
@@ -63,18 +64,13 @@ fn a_restart_is_a_boot_whatever_the_drive() {
     let drives = [
         "model = 'samsung-980-pro', medium = 'ram:64MiB'",
         "model = 'fixed:100us', medium = 'ram:64MiB', interface = 'virtio-blk'",
-        "model = 'disk', medium = 'ram:64MiB', interface = 'virtio-blk', queues = 1",
-        "model = 'uniform:50us-150us', medium = 'ram:64MiB', queues = 2",
+        "model = 'flash-tlc', medium = 'ram:64MiB'",
     ];
     let machines = drives.iter().enumerate().map(|(number, drive)| {
         format!("[[machine]]\nname = 'm{number}'\n#boots\ndrive = [{{ {drive} }}]\n")
     });
-    let failures = [
-        ("m0", "power-cut", "power-cut"),
-        ("m1", "reset", "power-cut"),
-        ("m2", "hang", "reset"),
-        ("m3", "panic", "power-cut"),
-    ];
+    let failures =
+        [("m0", "power-cut", "power-cut"), ("m1", "panic", "power-cut"), ("m2", "hang", "reset")];
     let fault = |machine: &str, kind: &str, at: &str, restart: &str| {
         format!("[[fault]]\nkind = '{kind}'\nmachine = '{machine}'\nat = '{at}'\nrestart = '{restart}'\n")
     };
