@@ -47,12 +47,20 @@ impl Core {
     /// Writes data, in new clusters where the image has none of its own.
     pub(super) async fn write_new(&self, mut offset: u64, mut data: &[u8]) -> io::Result<()> {
         while !data.is_empty() {
+            let length = data.len() as u64;
+            let found = self.look(|disk| disk.tables.look_up(offset, length)).await?;
+            if let (Cluster::Data { at, own: true }, count) = found {
+                if count == length {
+                    let command = Command::new(Operation::Write, at, length);
+                    return self.shared.io(command, data.to_vec()).await.map(drop);
+                }
+            }
             let (index, rest) = {
                 let tables = &self.shared.lock().disk.tables;
                 (tables.l1_index(offset), tables.rest_of_table(offset))
             };
             let turn = self.turns.alone(Subject::L2(index)).await;
-            let piece = &data[..rest.min(data.len() as u64) as usize];
+            let piece = &data[..rest.min(length) as usize];
             let written = self.write_run(turn, offset, piece).await?;
             data = &data[written as usize..];
             offset += written;
@@ -180,12 +188,11 @@ impl Core {
         // A cluster that the disk ends in is whole with what the disk has of it.
         let last = if end == disk { end.next_multiple_of(size) } else { end / size * size };
         let first = offset.next_multiple_of(size);
-        if first > offset {
-            self.zero_part(offset, first.min(end) - offset).await?;
+        if first >= last {
+            return self.zero_parts(offset, end).await;
         }
-        if last < end && last >= first {
-            self.zero_part(last, end - last).await?;
-        }
+        self.zero_parts(offset, first).await?;
+        self.zero_parts(last, end).await?;
         for at in (first..last).step_by(size as usize) {
             self.zero_cluster(at, false).await?;
         }
@@ -198,16 +205,21 @@ impl Core {
         Ok(())
     }
 
-    /// The same of a part of one cluster.
-    async fn zero_part(&self, offset: u64, length: u64) -> io::Result<()> {
+    /// The same of parts of one cluster or two: those with other data stay, and get zeroes.
+    async fn zero_parts(&self, offset: u64, end: u64) -> io::Result<()> {
         let size = self.cluster_size();
-        let (start, end) = (offset / size * size, offset + length);
         let disk = self.shared.lock().disk.size;
-        let stop = (start + size).min(disk);
-        if self.is_zero(start, offset).await? && self.is_zero(end, stop).await? {
-            return self.zero_cluster(start, true).await;
+        let mut written = end..end;
+        for start in (offset / size * size..end).step_by(size as usize) {
+            let part = offset.max(start)..end.min(start + size);
+            let stop = (start + size).min(disk);
+            if self.is_zero(start, part.start).await? && self.is_zero(part.end, stop).await? {
+                self.zero_cluster(start, true).await?;
+            } else {
+                written = written.start.min(part.start)..part.end;
+            }
         }
-        self.write_new(offset, &vec![0; length as usize]).await
+        self.write_new(written.start, &vec![0; (written.end - written.start) as usize]).await
     }
 
     async fn is_zero(&self, mut at: u64, end: u64) -> io::Result<bool> {
