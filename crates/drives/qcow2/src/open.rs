@@ -223,7 +223,7 @@ impl Files {
     /// The image as `lower` holds it, repaired there if it has to be.
     fn found(&self, lower: &mut dyn Layer) -> Result<Found, ImageError> {
         let (path, room) = (&self.links[0].path, self.places[0].1);
-        let below = Below::new(lower, room);
+        let below = Below::new(lower, 0, room);
         let inspect = || {
             let length = self.lengths()?[0];
             let source = Source { file: &below, length };
@@ -390,17 +390,9 @@ impl Opening {
     ) -> Result<Vec<u8>, ImageError> {
         let (start, room) = self.places[file];
         let end = if file == 0 { room } else { self.lengths[file] };
-        let there = length.min(end.saturating_sub(offset));
-        let whole = there.next_multiple_of(512);
-        let command = Command::new(Operation::Read, start + offset, whole);
-        match lower.instant(command, vec![0; whole as usize]) {
-            (Status::Ok, mut data) => {
-                data.truncate(there as usize);
-                data.resize(length as usize, 0);
-                Ok(data)
-            }
-            _ => Err(self.failed("the drive below cannot read it")),
-        }
+        let below = Below::new(lower, start, end);
+        let bytes = Source { file: &below, length: end }.bytes(offset, length as usize);
+        bytes.map_err(|source| ImageError::Format { path: self.path(), source })
     }
 
     /// Marks the image's header: a log exists.

@@ -110,51 +110,36 @@ impl Drop for Turn<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tasks::Tasks;
-    use std::sync::Arc;
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::task::Context;
+
+    fn poll<'a>(claim: &mut Pin<Box<impl Future<Output = Turn<'a>>>>) -> Option<Turn<'a>> {
+        match claim.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(turn) => Some(turn),
+            Poll::Pending => None,
+        }
+    }
 
     #[test]
     fn turns_come_in_the_order_of_asking() {
-        let (mut tasks, turns) = (Tasks::default(), Arc::new(Turns::default()));
-        let log: Arc<Mutex<Vec<char>>> = Arc::default();
-        let gate = Arc::new(Turns::default());
-        let mut closed = Tasks::default();
-        let held = Arc::clone(&gate);
-        let (open, opened) = (Arc::new(Mutex::new(false)), Arc::new(Mutex::new(None::<Waker>)));
-        let (is_open, place) = (Arc::clone(&open), Arc::clone(&opened));
-        // Holds the gate until it is told to end.
-        closed.spawn(async move {
-            let _turn = held.alone(Subject::Tables).await;
-            poll_fn(|context| match *lock(&is_open) {
-                true => Poll::Ready(()),
-                false => {
-                    *lock(&place) = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            })
-            .await;
-        });
-        closed.run();
-        for (name, shared) in [('a', true), ('b', true), ('c', false), ('d', true), ('e', false)] {
-            let (turns, log, gate) = (Arc::clone(&turns), Arc::clone(&log), Arc::clone(&gate));
-            tasks.spawn(async move {
-                let _turn = turns.turn(Subject::Mappings, shared).await;
-                lock(&log).push(name);
-                if name < 'c' {
-                    drop(gate.shared(Subject::Tables).await);
-                }
-                lock(&log).push(name.to_ascii_uppercase());
-            });
-        }
-        tasks.run();
-        assert_eq!(*lock(&log), ['a', 'b'], "two share it");
+        let turns = Turns::default();
+        let claim = |shared| Box::pin(turns.turn(Subject::Mappings, shared));
+        let [mut a, mut b, mut c, mut d, mut e] = [true, true, false, true, false].map(claim);
+        let (first, second) = (poll(&mut a).unwrap(), poll(&mut b).unwrap());
+        assert!(poll(&mut c).is_none(), "alone");
+        assert!(poll(&mut d).is_none(), "behind one that waits");
+        assert!(poll(&mut e).is_none());
         assert!(turns.is_free(Subject::L2(0)) && !turns.is_free(Subject::Mappings));
-        *lock(&open) = true;
-        lock(&opened).take().unwrap().wake();
-        closed.run();
-        tasks.run();
-        let rest = ['a', 'b', 'A', 'B', 'c', 'C', 'd', 'D', 'e', 'E'];
-        assert_eq!(*lock(&log), rest);
+        drop(first);
+        assert!(poll(&mut c).is_none());
+        drop(second);
+        let third = poll(&mut c).unwrap();
+        assert!(poll(&mut d).is_none());
+        // One that gives up is none that others wait for.
+        drop(d);
+        drop(third);
+        assert!(poll(&mut e).is_some());
         assert!(turns.is_free(Subject::Mappings));
     }
 }

@@ -7,6 +7,8 @@
 mod allocation;
 mod clusters;
 mod log;
+#[cfg(test)]
+mod tests;
 mod write_order;
 
 pub(crate) use clusters::Look;

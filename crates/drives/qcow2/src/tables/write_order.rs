@@ -49,7 +49,7 @@ impl Tables {
     }
 
     /// The refcount blocks' clusters, sorted.
-    fn blocks(&self, pointers: &Pointers) -> Vec<u64> {
+    pub(super) fn blocks(&self, pointers: &Pointers) -> Vec<u64> {
         let tables = pointers.reftable.clone().filter_map(|cluster| self.clusters.get(&cluster));
         let entries = tables.flat_map(|table| table.now.chunks_exact(8));
         let entries = entries.map(|entry| be64(entry, 0) >> self.cluster_bits);
