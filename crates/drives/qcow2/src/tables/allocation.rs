@@ -26,22 +26,30 @@ impl Tables {
         }
     }
 
+    /// Returns whether a cluster can be taken: it is free, and nothing at the drive below can point
+    /// to it any more.
+    fn is_open(&self, cluster: u64) -> bool {
+        self.is_free(cluster) && !self.is_used(cluster)
+    }
+
     /// Takes the first `count` free clusters one behind the other; `None` if there is no room.
     pub(crate) fn take(&mut self, count: u64) -> Option<u64> {
         let mut start = self.first_free;
+        let mut freed = None;
         loop {
             let wanted = start..start.checked_add(count).filter(|end| *end <= self.limit)?;
             for cluster in wanted.clone() {
                 self.add_block(cluster)?;
             }
-            let used = wanted.clone().rev().find(|&cluster| !self.is_free(cluster));
+            let used = wanted.clone().rev().find(|&cluster| !self.is_open(cluster));
             let Some(used) = used else {
                 wanted.clone().for_each(|cluster| self.set_refcount(cluster, 1));
                 if count == 1 {
-                    self.first_free = wanted.end;
+                    self.first_free = freed.unwrap_or(wanted.end);
                 }
                 return Some(start);
             };
+            freed = freed.or(self.is_free(used).then_some(used));
             start = used + 1;
         }
     }
@@ -49,7 +57,7 @@ impl Tables {
     /// Takes this cluster; `false` if it is used, or there is no room.
     pub(crate) fn take_at(&mut self, cluster: u64) -> bool {
         let taken =
-            cluster < self.limit && self.add_block(cluster).is_some() && self.is_free(cluster);
+            cluster < self.limit && self.add_block(cluster).is_some() && self.is_open(cluster);
         if taken {
             self.set_refcount(cluster, 1);
         }
@@ -63,7 +71,8 @@ impl Tables {
         }
         let index = cluster / self.in_block();
         let first = index * self.in_block();
-        let place = (self.first_free..first).find(|&c| self.refcount(c) == Some(0));
+        let place = (self.first_free..first)
+            .find(|&cluster| self.refcount(cluster) == Some(0) && !self.is_used(cluster));
         // One that finds no place among the others counts itself.
         let place = place.unwrap_or(first);
         let table = self.pointers(true).reftable;

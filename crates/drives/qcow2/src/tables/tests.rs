@@ -26,6 +26,21 @@ fn new(cluster_size: u64, refcount_bits: u32, size: u64, room: u64) -> Tables {
     tables
 }
 
+/// What the drive below points to may not be overwritten before its tables are written.
+#[test]
+fn a_freed_cluster_is_taken_once_the_tables_were_written() {
+    let mut tables = new(512, 16, 1 << 20, 1 << 20);
+    let freed = tables.pointers(true).l1.start;
+    tables.free(freed, 1);
+    let next = tables.take(1).unwrap();
+    assert!(next > freed && !tables.take_at(freed));
+    // One that was never there is free at once.
+    tables.free(next, 1);
+    assert_eq!(tables.take(1), Some(next));
+    tables.plan(false);
+    assert_eq!((tables.take(1), tables.take(1)), (Some(freed), Some(next + 1)));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
