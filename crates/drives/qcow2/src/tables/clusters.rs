@@ -17,7 +17,7 @@ pub(crate) enum Look<T> {
 }
 
 impl Tables {
-    /// Which L2 table has the cluster of the disk with the byte `offset`.
+    /// The place in the L1 table of the L2 table for the byte `offset` of the disk.
     pub(crate) fn l1_index(&self, offset: u64) -> u64 {
         offset >> (2 * self.cluster_bits - 3)
     }

@@ -26,7 +26,7 @@ fn new(cluster_size: u64, refcount_bits: u32, size: u64, room: u64) -> Tables {
     tables
 }
 
-/// What the drive below points to may not be overwritten before its tables are written.
+/// A cluster that the drive below points to is not overwritten before its tables are written.
 #[test]
 fn a_freed_cluster_is_taken_once_the_tables_were_written() {
     let mut tables = new(512, 16, 1 << 20, 1 << 20);
