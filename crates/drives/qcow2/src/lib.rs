@@ -15,8 +15,8 @@
 //! - A write that finds no room ends with an error, and the image stays sound and remains usable.
 //! - No file makes it panic or hang: a contradictory one is refused with one message.
 //!
-//! Where a part of the disk lies is found in `disk`, by the tables in [`tables`], which allocate and
-//! order too; commands of the guest run in `core`, and wait there for the drive below.
+//! The module `disk` finds a part of the disk by the tables in [`tables`], which allocate and order
+//! too; commands of the guest run in `core`, and wait there for the drive below.
 
 mod below;
 mod chain;

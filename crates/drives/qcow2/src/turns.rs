@@ -9,7 +9,7 @@ use crate::core::lock;
 /// A thing that is shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
-    /// What the tables have: shared by commands that leave every mapping as it is or add one.
+    /// The mappings in the tables: shared by commands that leave every mapping as it is or add one.
     Mappings,
     /// Writing tables.
     Tables,

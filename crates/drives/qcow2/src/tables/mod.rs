@@ -1,8 +1,8 @@
 //! An image's tables as they are to be, held back until they can be written in
 //! an order in which the image is sound at every instant.
 //!
-//! What an operation changes stays here. [`Tables::plan`] turns the changes into groups of writes.
-//! Between two groups there is order: a flush or a barrier.
+//! Changes stay here. [`Tables::plan`] turns them into groups of writes. Between two groups there is
+//! order: a flush or a barrier.
 
 mod allocation;
 mod clusters;
