@@ -1,10 +1,11 @@
 //! Check of the uses of each cluster in an image's tables against its refcounts.
 //!
-//! The library that does the format's work trusts an image's tables; so an
-//! image is checked as a whole before it is opened.
+//! The crate `qcow2` trusts an image's tables; so an image is checked as a whole before it is
+//! opened.
 
 use std::path::Path;
 
+use crate::entries::{Cluster, COPIED, OFFSET};
 use crate::header::{be64, snapshots, Snapshot, Source};
 use crate::{refcounts, FormatError, Header};
 
@@ -16,12 +17,6 @@ const BUDGET: u64 = 1 << 28;
 const MAX_CLUSTERS: u64 = 1 << 28;
 /// Contradictions that are described; the rest are counted.
 const DESCRIBED: usize = 20;
-
-/// Bits of an entry of an L1 or L2 table that are an offset (bytes).
-pub const OFFSET: u64 = 0x00ff_ffff_ffff_fe00;
-const COPIED: u64 = 1 << 63;
-/// Flag of an L2 entry: the cluster is compressed.
-pub const COMPRESSED: u64 = 1 << 62;
 
 /// Formats that a backing file can have (`qemu-img --help`, QEMU 7.2); which of them can be
 /// used is another matter.
@@ -309,8 +304,8 @@ impl Checker<'_> {
             }
             let number = l1_index * entries + index as u64;
             let active = sharing == Sharing::Own;
-            if entry & COMPRESSED != 0 {
-                self.compressed(entry, number, active);
+            if let Cluster::Packed { at, length } = Cluster::new(entry, self.header.cluster_bits) {
+                self.compressed(entry, (at, length), number, active);
                 continue;
             }
             let offset = entry & OFFSET;
@@ -334,19 +329,15 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// A compressed cluster: sectors of 512 bytes, anywhere
-    /// (qcow2.txt, "Compressed Clusters Descriptor").
-    fn compressed(&mut self, entry: u64, number: u64, active: bool) {
-        let bits = 62 - (self.header.cluster_bits - 8);
-        let offset = entry & ((1 << bits) - 1);
-        let sectors = ((entry & !(COPIED | COMPRESSED)) >> bits) + 1;
-        let end = (offset & !511) + sectors * 512;
+    /// A compressed cluster, whose bytes lie anywhere.
+    fn compressed(&mut self, entry: u64, (at, length): (u64, u64), number: u64, active: bool) {
+        let end = at + length;
         if entry & COPIED != 0 {
             self.corrupt(|| format!("L2 entry of cluster {number} is {entry:#x}"));
             return;
         }
         let cluster = self.header.cluster_size();
-        let mut at = offset & !(cluster - 1);
+        let mut at = at & !(cluster - 1);
         while at < end {
             if self.add(at, "compressed data") && self.metadata[(at / cluster) as usize] {
                 self.corrupt(|| format!("compressed data at {at:#x} overlaps a table"));

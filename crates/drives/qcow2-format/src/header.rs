@@ -8,7 +8,8 @@ use std::path::Path;
 
 use crate::{layout, FormatError};
 
-const MAGIC: u32 = 0x5146_49fb;
+/// The first bytes of an image.
+pub const MAGIC: u32 = 0x5146_49fb;
 /// Longest tables that QEMU opens (block/qcow2.h: `QCOW_MAX_L1_SIZE`,
 /// `QCOW_MAX_REFTABLE_SIZE`, `QCOW_MAX_SNAPSHOTS`), in bytes and in number.
 pub const MAX_L1: u64 = 32 << 20;
@@ -16,6 +17,9 @@ const MAX_REFTABLE: u64 = 8 << 20;
 const MAX_SNAPSHOTS: u32 = 65536;
 /// Longest name of a backing file (qcow2.txt: `backing_file_size`).
 const MAX_NAME: u32 = 1023;
+
+/// Header extension with the format of the backing file (qcow2.txt, "Header extensions").
+pub const BACKING_FORMAT: u32 = 0xe279_2aca;
 
 /// Incompatible feature bit: refcounts may be stale (qcow2.txt: bytes 72 to 79).
 pub const DIRTY: u64 = 1;
@@ -343,7 +347,7 @@ impl Header {
             if at + 8 + bytes > end {
                 return Err(damaged("a header extension is longer than the header"));
             }
-            if kind == 0xe279_2aca {
+            if kind == BACKING_FORMAT {
                 let name = source.bytes(at + 8, bytes as usize).map_err(os)?;
                 let name = String::from_utf8(name)
                     .map_err(|_| damaged("the format of its backing file is no text"))?;

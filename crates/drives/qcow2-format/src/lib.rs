@@ -8,6 +8,7 @@
 //! - Nothing is written. The crate `qcow2` does that, with the layout that is here.
 
 pub mod check;
+pub mod entries;
 mod error;
 pub mod header;
 pub mod layout;

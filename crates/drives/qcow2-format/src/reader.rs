@@ -5,20 +5,18 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::check::{COMPRESSED, OFFSET};
-use crate::header::{be64, is_qcow2, Compression, Source};
+use crate::entries::{unpack, Cluster, OFFSET};
+use crate::header::{be64, is_qcow2, Source};
 use crate::{FormatError, Header};
 
 /// L2 tables that are kept (number), so that a large image's do not fill memory.
 const TABLES_KEPT: usize = 1024;
 /// Uncompressed clusters that are kept (bytes).
 const CLUSTERS_KEPT: usize = 32 << 20;
-/// Flag of an L2 entry: the cluster reads as zeroes (version 3).
-const ZERO: u64 = 1;
 
 /// A disk in one image, that is read.
 #[derive(Debug)]
@@ -106,14 +104,14 @@ impl Reader {
             0 => 0,
             table => self.l2(table)?[(index % in_table) as usize],
         };
-        if entry & COMPRESSED != 0 {
-            let cluster = self.unpacked(entry)?;
-            let inside = inside as usize;
-            into.copy_from_slice(&cluster[inside..inside + into.len()]);
-        } else if entry & OFFSET == 0 || entry & ZERO != 0 {
-            into.fill(0);
-        } else {
-            self.source().read((entry & OFFSET) + inside, into)?;
+        match Cluster::new(entry, self.header.cluster_bits) {
+            Cluster::Hole | Cluster::Zero { .. } => into.fill(0),
+            Cluster::Data { at, .. } => self.source().read(at + inside, into)?,
+            Cluster::Packed { at, length } => {
+                let cluster = self.unpacked(entry, at, length)?;
+                let inside = inside as usize;
+                into.copy_from_slice(&cluster[inside..inside + into.len()]);
+            }
         }
         Ok(())
     }
@@ -135,32 +133,16 @@ impl Reader {
         Ok(table)
     }
 
-    fn unpacked(&self, entry: u64) -> io::Result<Arc<Vec<u8>>> {
+    fn unpacked(&self, entry: u64, at: u64, length: u64) -> io::Result<Arc<Vec<u8>>> {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(cluster) = cache.clusters.get(&entry) {
             return Ok(Arc::clone(cluster));
         }
-        let bits = 62 - (self.header.cluster_bits - 8);
-        let start = entry & ((1 << bits) - 1);
-        let sectors = ((entry & (COMPRESSED - 1)) >> bits) + 1;
         // The last sector may be cut short by the file's end.
-        let length = (sectors * 512 - start % 512).min(self.length.saturating_sub(start));
-        let packed = self.source().bytes(start, length as usize)?;
+        let length = length.min(self.length.saturating_sub(at));
+        let packed = self.source().bytes(at, length as usize)?;
         let size = self.header.cluster_size() as usize;
-        let mut cluster = Vec::with_capacity(size);
-        match self.header.compression {
-            Compression::Zstd => {
-                let decoder = zstd::Decoder::with_buffer(&packed[..])?.single_frame();
-                decoder.take(size as u64).read_to_end(&mut cluster)?;
-            }
-            Compression::Deflate => {
-                let decoder = flate2::read::DeflateDecoder::new(&packed[..]);
-                decoder.take(size as u64).read_to_end(&mut cluster)?;
-            }
-        }
-        if cluster.len() != size {
-            return Err(io::Error::other("a compressed cluster is damaged"));
-        }
+        let cluster = unpack(&packed, self.header.compression, size)?;
         let cluster = Arc::new(cluster);
         if cache.clusters.len() >= CLUSTERS_KEPT >> self.header.cluster_bits {
             cache.clusters.clear();

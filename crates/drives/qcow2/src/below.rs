@@ -1,4 +1,4 @@
-//! The bytes of an image's own file, to be read and written outside of time: in the file, or on the layer
+//! The bytes of an image's files, to be read and written outside of time: in the file, or on the layer
 //! that holds it.
 
 use std::cell::RefCell;
@@ -35,16 +35,17 @@ impl Bytes for File {
     }
 }
 
-/// An image's file at the begin of a layer.
+/// A file in a layer.
 pub(crate) struct Below<'l> {
     lower: RefCell<&'l mut dyn Layer>,
+    start: u64,
     capacity: u64,
 }
 
 impl<'l> Below<'l> {
-    /// Makes a layer of at most `capacity` bytes, a multiple of 512.
-    pub(crate) fn new(lower: &'l mut dyn Layer, capacity: u64) -> Self {
-        Self { lower: RefCell::new(lower), capacity }
+    /// Makes the file that begins at the byte `start` of a layer, of at most `capacity` bytes.
+    pub(crate) fn new(lower: &'l mut dyn Layer, start: u64, capacity: u64) -> Self {
+        Self { lower: RefCell::new(lower), start, capacity }
     }
 
     fn run(&self, command: Command, data: Vec<u8>, failure: &'static str) -> io::Result<Vec<u8>> {
@@ -69,7 +70,7 @@ impl ReadAt for Below<'_> {
         let length = room.min(into.len() as u64).min(MAX_READ);
         let first = offset / SECTOR * SECTOR;
         let whole = (offset + length).next_multiple_of(SECTOR) - first;
-        let command = Command::new(Operation::Read, first, whole);
+        let command = Command::new(Operation::Read, self.start + first, whole);
         let data = self.run(command, vec![0; whole as usize], "the drive below cannot read it")?;
         let from = (offset - first) as usize;
         into[..length as usize].copy_from_slice(&data[from..from + length as usize]);
@@ -79,7 +80,7 @@ impl ReadAt for Below<'_> {
 
 impl Bytes for Below<'_> {
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let command = Command::new(Operation::Write, offset, bytes.len() as u64);
+        let command = Command::new(Operation::Write, self.start + offset, bytes.len() as u64);
         self.run(command, bytes.to_vec(), "the drive below cannot write it").map(drop)
     }
 

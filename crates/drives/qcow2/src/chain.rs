@@ -42,6 +42,8 @@ pub struct Found {
     pub links: Vec<Link>,
     /// The header of the topmost.
     pub header: Header,
+    /// The headers of those below it; `None` for raw ones.
+    pub(crate) headers_below: Vec<Option<Header>>,
     /// Result of the check of its tables.
     pub report: Report,
     /// Its internal snapshots.
@@ -165,8 +167,10 @@ pub(crate) fn inspect_with(
     first: impl Fn(&Path) -> Result<Examined, ImageError>,
 ) -> Result<Found, ImageError> {
     let mut top = None;
+    let mut headers_below = Vec::new();
     for (depth, link) in links.iter().enumerate() {
         if link.format == Format::Raw {
+            headers_below.push(None);
             continue;
         }
         let (header, report, snapshots) = match depth {
@@ -186,10 +190,15 @@ pub(crate) fn inspect_with(
         if depth > 0 && header.dirty() {
             return Err(ImageError::Dirty(link.path.clone()));
         }
-        top.get_or_insert((header, report, snapshots));
+        match depth {
+            0 => top = Some((header, report, snapshots)),
+            _ => headers_below.push(Some(header)),
+        }
     }
     match top {
-        Some((header, report, snapshots)) => Ok(Found { links, header, report, snapshots }),
+        Some((header, report, snapshots)) => {
+            Ok(Found { links, header, headers_below, report, snapshots })
+        }
         None => Err(ImageError::Value("an image without files".into())),
     }
 }

@@ -1,25 +1,15 @@
 //! New images.
 
 use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
-use imago::qcow2::Qcow2;
-use imago::{DenyImplicitOpenGate, FormatAccess, FormatCreateBuilder, FormatDriverBuilder};
-use stasis_block::{Command, Operation};
-use stasis_drive::{Control, Drive};
-use stasis_media::{Access, Execution, HostFile, HostFiles, OpenOptions};
+use stasis_qcow2_format::layout::Field;
 
 use crate::chain::{self, Format};
-use crate::header::{Source, LAZY_REFCOUNTS, MAX_L1};
-use crate::host::Shared;
-use crate::layer::instantly;
-use crate::storage::{Handle, Role};
-use crate::tables::Tables;
-use crate::tasks::Tasks;
-use crate::zero_latency::ZeroLatency;
-use crate::{layout, ImageError};
+use crate::header::{Source, BACKING_FORMAT, LAZY_REFCOUNTS, MAGIC, MAX_L1};
+use crate::{layout, refcounts, ImageError};
 
 /// Options of a new image.
 #[derive(Debug, Clone)]
@@ -72,8 +62,15 @@ pub fn create(path: &Path, options: &CreateOptions) -> Result<(), ImageError> {
         ));
     }
     let os = |action| move |source| ImageError::Os { path: path.into(), action, source };
-    File::options().write(true).create_new(true).open(path).map_err(os("make it"))?;
-    let made = write(path, options, bits, size, backing);
+    let new = New { bits, order: options.refcount_bits.ilog2(), size };
+    let header = new.header(options.lazy_refcounts, backing.as_ref());
+    if header.len() as u64 > options.cluster_size {
+        return value(
+            "the name of the backing file is too long for a header in one cluster".into(),
+        );
+    }
+    let file = File::options().write(true).create_new(true).open(path).map_err(os("make it"))?;
+    let made = new.write(&file, &header).map_err(os("write it"));
     if made.is_err() {
         let _ = std::fs::remove_file(path);
     }
@@ -122,64 +119,92 @@ fn below(path: &Path, options: &CreateOptions) -> Result<(u64, Backing), ImageEr
     Ok((options.size.unwrap_or(found), Some((name.clone(), word.into()))))
 }
 
-fn write(
-    path: &Path,
-    options: &CreateOptions,
+/// A new image: its header, refcount table, refcount blocks and L1 table, one behind the other.
+struct New {
     bits: u32,
+    order: u32,
     size: u64,
-    backing: Backing,
-) -> Result<(), ImageError> {
-    let format = |source| ImageError::Format { path: path.into(), source };
-    let file = HostFile { path: path.into(), room: 1 << 50, access: Access::Write };
-    let open = OpenOptions {
-        execution: Execution::Synchronous,
-        delay: Duration::ZERO,
-        base: Path::new(""),
-    };
-    let medium = HostFiles::open(&[file], &open)?;
-    let mut lower =
-        Drive::new(0, "image".into(), Box::new(ZeroLatency::default()), Box::new(medium));
-    let order = options.refcount_bits.ilog2();
-    let shared = Shared::new(1 << 50, 0, Tables::new(bits, order, false));
-    let mut tasks = Tasks::default();
-    let (handle, options) = (Handle::new(&shared, Role::Tables), options.clone());
-    let files = Arc::clone(&shared);
-    let made = instantly(&mut tasks, &shared, &mut lower, async move {
-        let mut builder = Qcow2::<Handle>::create_builder(handle)
-            .size(size)
-            .cluster_size(options.cluster_size as usize)
-            .refcount_width(options.refcount_bits as usize);
-        if let Some((name, format)) = backing {
-            builder = builder.backing(name, format);
-        }
-        let image = builder
-            .create_open(DenyImplicitOpenGate::default(), |file| {
-                Ok(Qcow2::<Handle>::builder(file).backing(None).write(true))
-            })
-            .await?;
-        FormatAccess::new(image).flush().await?;
-        let plan = {
-            let mut state = files.lock();
-            if options.lazy_refcounts {
-                let mut header = [0; layout::LENGTH[1] as usize];
-                state.tables.read(0, &mut header);
-                if !layout::COMPATIBLE.set_bits(&mut header, LAZY_REFCOUNTS, true) {
-                    return Err(std::io::ErrorKind::Unsupported.into());
-                }
-                state.tables.write(0, &header);
+}
+
+impl New {
+    fn cluster(&self) -> u64 {
+        1 << self.bits
+    }
+
+    /// Clusters of the L1 table.
+    fn l1(&self) -> u64 {
+        self.size.div_ceil(self.cluster() * (self.cluster() / 8)).div_ceil(self.cluster() / 8)
+    }
+
+    fn in_block(&self) -> u64 {
+        (self.cluster() * 8) >> self.order
+    }
+
+    /// Clusters of the refcount table, and the number of its blocks.
+    fn counts(&self) -> (u64, u64) {
+        let (mut table, mut blocks) = (1, 1);
+        loop {
+            let wanted = (1 + table + blocks + self.l1()).div_ceil(self.in_block());
+            let long = (8 * wanted).div_ceil(self.cluster());
+            if (long, wanted) == (table, blocks) {
+                return (table, blocks);
             }
-            state.tables.plan(true)
-        };
-        for write in plan.groups.into_iter().flat_map(|group| group.writes) {
-            let command = Command::new(Operation::Write, write.offset, write.data.len() as u64);
-            files.io(command, write.data).await?;
+            (table, blocks) = (long, wanted);
         }
-        files.io(Command::flush(), Vec::new()).await.map(drop)
-    });
-    made.unwrap_or_else(|| Err(std::io::Error::other("it waits for something"))).map_err(|source| {
-        match lower.take_error() {
-            Some(error) => format(std::io::Error::other(error)),
-            None => format(source),
+    }
+
+    fn header(&self, lazy: bool, backing: Option<&(String, String)>) -> Vec<u8> {
+        let (table, blocks) = self.counts();
+        let mut header = vec![0; layout::LENGTH[1] as usize];
+        let fields: [(Field, u64); 11] = [
+            (layout::MAGIC, u64::from(MAGIC)),
+            (layout::VERSION, 3),
+            (layout::CLUSTER_BITS, u64::from(self.bits)),
+            (layout::SIZE, self.size),
+            (layout::L1_ENTRIES, self.l1() * (self.cluster() / 8)),
+            (layout::L1_OFFSET, (1 + table + blocks) << self.bits),
+            (layout::REFTABLE_OFFSET, self.cluster()),
+            (layout::REFTABLE_CLUSTERS, table),
+            (layout::COMPATIBLE, if lazy { LAZY_REFCOUNTS } else { 0 }),
+            (layout::REFCOUNT_ORDER, u64::from(self.order)),
+            (layout::HEADER_LENGTH, u64::from(layout::LENGTH[1])),
+        ];
+        if let Some((_, format)) = backing {
+            header.extend(BACKING_FORMAT.to_be_bytes());
+            header.extend((format.len() as u32).to_be_bytes());
+            header.extend(format.as_bytes());
+            header.resize(header.len().next_multiple_of(8), 0);
         }
-    })
+        // The end of the extensions.
+        header.extend([0; 8]);
+        let name = header.len() as u64;
+        let written = fields.into_iter().all(|(field, value)| field.set(&mut header, value));
+        debug_assert!(written, "version 3 has all of these");
+        if let Some((backing, _)) = backing {
+            let _ = layout::BACKING_OFFSET.set(&mut header, name)
+                && layout::BACKING_LENGTH.set(&mut header, backing.len() as u64);
+            header.extend(backing.as_bytes());
+        }
+        header
+    }
+
+    /// Writes it, the header last: before that, the file is no image.
+    fn write(&self, file: &File, header: &[u8]) -> io::Result<()> {
+        let (table, blocks) = self.counts();
+        let used = 1 + table + blocks + self.l1();
+        file.set_len(used << self.bits)?;
+        for block in 0..blocks {
+            let at = (1 + table + block) << self.bits;
+            file.write_all_at(&at.to_be_bytes(), self.cluster() + 8 * block)?;
+            let mut bytes = vec![0; self.cluster() as usize];
+            let first = block * self.in_block();
+            for entry in 0..self.in_block().min(used - first) {
+                refcounts::set(&mut bytes, self.order, entry, 1);
+            }
+            file.write_all_at(&bytes, at)?;
+        }
+        file.sync_data()?;
+        file.write_all_at(header, 0)?;
+        file.sync_all()
+    }
 }

@@ -102,12 +102,12 @@ pub enum ImageError {
          or take durability = \"flush\""
     )]
     NoBarrier(&'static str),
-    /// The format's library refused.
+    /// The image cannot be read or written through the drive below.
     #[error("{}: {source}", path.display())]
     Format {
         /// The image.
         path: PathBuf,
-        /// The library's message.
+        /// The cause.
         source: io::Error,
     },
     /// A value is out of its range.

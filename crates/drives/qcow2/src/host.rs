@@ -11,7 +11,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Request, Status};
 use stasis_drive::LayerTimes;
 
-use crate::tables::Tables;
+use crate::disk::Disk;
 use crate::Counters;
 
 /// State that an image's tasks share with the layer that runs them.
@@ -23,11 +23,7 @@ pub(crate) struct State {
     pub(crate) now: Nanos,
     /// The drive's command whose end is attended to.
     pub(crate) ended: Option<Ended>,
-    /// Limit on the size of the image's own file (bytes).
-    pub(crate) room: u64,
-    /// Length of that file as written so far (bytes).
-    pub(crate) length: u64,
-    pub(crate) tables: Tables,
+    pub(crate) disk: Disk,
     pub(crate) counters: Counters,
     /// True if anything was written since the last barrier, or since a flush that ended: a write
     /// beside one that is under way can overtake the writes that it covers.
@@ -62,13 +58,11 @@ enum Slot {
 }
 
 impl Shared {
-    pub(crate) fn new(room: u64, length: u64, tables: Tables) -> Arc<Self> {
+    pub(crate) fn new(disk: Disk) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State {
             now: 0,
             ended: None,
-            room,
-            length,
-            tables,
+            disk,
             counters: Counters::default(),
             written: false,
             writes: 0,
@@ -117,15 +111,15 @@ impl State {
         (self.now, layers)
     }
 
-    /// Begins anew with these tables and a file of `length` bytes: what was submitted and not sent is
-    /// not sent any more. Nobody waits for anything.
-    pub(crate) fn start_again(&mut self, length: u64, tables: Tables) {
+    /// Begins anew with this disk: what was submitted and not sent is not sent any more. Nobody waits
+    /// for anything.
+    pub(crate) fn start_again(&mut self, disk: Disk) {
         for slot in self.queue.drain(..) {
             self.slots[slot as usize] = Slot::Free;
             self.free.push(slot);
         }
         self.flushes.clear();
-        (self.length, self.tables, self.written) = (length, tables, false);
+        (self.disk, self.written) = (disk, false);
     }
 
     fn count(&mut self, command: &Command) {
@@ -135,9 +129,6 @@ impl State {
                 self.writes += 1;
                 self.counters.host_writes += 1;
                 self.counters.host_write_bytes += command.length;
-                if command.operation == Operation::Write && command.offset < self.room {
-                    self.length = self.length.max(command.offset + command.length);
-                }
             }
             Operation::Flush => self.counters.host_flushes += 1,
             Operation::Barrier => {

@@ -2,21 +2,19 @@
 
 use std::io;
 
-use imago::FormatAccess;
 use stasis_block::Command;
-use tokio::sync::MutexGuard;
 
 use crate::core::{finish, lock, Core, End};
 use crate::host::HostIo;
-use crate::storage::Handle;
 use crate::tables::UpdatePlan;
+use crate::turns::Turn;
 
 /// Tables on their way to the drive below. Dropped before it is settled, it
 /// counts as failed.
 pub(crate) struct Job<'a> {
     core: &'a Core,
     // One job at a time.
-    _turn: MutexGuard<'a, ()>,
+    _turn: Turn<'a>,
     freed: Vec<(u64, u64)>,
     plan: Option<UpdatePlan>,
     orders: Vec<HostIo>,
@@ -27,7 +25,7 @@ pub(crate) struct Job<'a> {
 impl<'a> Job<'a> {
     pub(crate) fn new(
         core: &'a Core,
-        turn: MutexGuard<'a, ()>,
+        turn: Turn<'a>,
         freed: Vec<(u64, u64)>,
         plan: UpdatePlan,
     ) -> Self {
@@ -76,11 +74,11 @@ impl<'a> Job<'a> {
     }
 
     /// Waits for the rest.
-    pub(crate) async fn settle(mut self, access: &FormatAccess<Handle>) -> io::Result<()> {
+    pub(crate) async fn settle(mut self) -> io::Result<()> {
         self.ordered().await?;
         finish(std::mem::take(&mut self.writes)).await?;
         self.plan = None;
-        self.core.shorten_log(access, !self.freed.is_empty()).await?;
+        self.core.shorten_log(!self.freed.is_empty());
         let freed = std::mem::take(&mut self.freed);
         let count = freed.len();
         self.core.discard(freed).await;
@@ -92,7 +90,7 @@ impl<'a> Job<'a> {
 impl Drop for Job<'_> {
     fn drop(&mut self) {
         if let Some(plan) = self.plan.take() {
-            self.core.shared.lock().tables.failed(plan);
+            self.core.shared.lock().disk.tables.failed(plan);
             self.durable = false;
         }
         if !self.durable {

@@ -4,12 +4,10 @@ use std::io;
 use std::path::Path;
 use std::sync::Mutex;
 
-use imago::FormatAccess;
-
 use crate::core::{lock, Core, End};
 use crate::redo_log::RedoLog;
-use crate::storage::Handle;
 use crate::tables::Write;
+use crate::turns::Subject;
 
 /// Part of an image's tables that survives when the program is killed.
 #[derive(Debug, Default)]
@@ -90,17 +88,17 @@ impl Core {
         if matches!(self.kill_safety.strategy, Strategy::Flushed) || !pending() {
             return Ok(());
         }
-        let access = self.access().await;
-        if self.kill_safety.is_logged() && self.settled(&access, || self.log_changes()).await? {
+        let _turn = self.turns.shared(Subject::Mappings).await;
+        if self.kill_safety.is_logged() && self.log_changes() {
             return Ok(());
         }
-        self.write_tables(&access, End::Ordered).await
+        self.write_tables(End::Ordered).await
     }
 
     /// Logs the changes; `false` if the tables had better be written.
     pub(crate) fn log_changes(&self) -> bool {
         let Strategy::Logged(log) = &self.kill_safety.strategy else { return true };
-        let unlogged = self.shared.lock().tables.unlogged();
+        let unlogged = self.shared.lock().disk.tables.unlogged();
         let mut log = lock(log);
         let Some(log) = log.as_mut() else { return true };
         let logged = log.append(&unlogged).is_ok() && !log.is_long();
@@ -112,29 +110,21 @@ impl Core {
 
     /// Drops the changes that the image's file has, now that tables were written.
     /// `freed`: whether clusters are about to get a new use.
-    pub(crate) async fn shorten_log(
-        &self,
-        access: &FormatAccess<Handle>,
-        freed: bool,
-    ) -> io::Result<()> {
+    pub(crate) fn shorten_log(&self, freed: bool) {
         match &self.kill_safety.strategy {
-            Strategy::Flushed => Ok(()),
+            Strategy::Flushed => {}
             Strategy::Written => {
                 let mut changes = lock(&self.kill_safety.changes);
                 changes.any = changes.under_way > 0;
-                Ok(())
             }
             Strategy::Logged(log) => {
-                self.settled(access, || {
-                    self.log_changes();
-                    let unwritten = self.shared.lock().tables.unwritten();
-                    if let Some(log) = lock(log).as_mut() {
-                        if freed || unwritten.is_empty() || log.is_long() {
-                            log.restart(&unwritten);
-                        }
+                self.log_changes();
+                let unwritten = self.shared.lock().disk.tables.unwritten();
+                if let Some(log) = lock(log).as_mut() {
+                    if freed || unwritten.is_empty() || log.is_long() {
+                        log.restart(&unwritten);
                     }
-                })
-                .await
+                }
             }
         }
     }
@@ -142,6 +132,6 @@ impl Core {
     /// Ends the log, for the image to be closed; returns the write that takes its mark away.
     pub(crate) fn end_log(&self) -> Option<Write> {
         let logged = self.kill_safety.is_logged();
-        logged.then(|| self.shared.lock().tables.end_log()).flatten()
+        logged.then(|| self.shared.lock().disk.tables.end_log()).flatten()
     }
 }

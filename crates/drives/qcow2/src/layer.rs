@@ -51,7 +51,6 @@ impl Image {
     pub(crate) fn new(
         lower: Box<dyn Layer>,
         core: Arc<Core>,
-        tasks: Tasks,
         path: PathBuf,
         size: u64,
         files: Option<Files>,
@@ -65,7 +64,7 @@ impl Image {
             shared,
             path,
             properties: Properties { capacity: size, discard_zeroes, ..of_drive },
-            tasks,
+            tasks: Tasks::default(),
             done: Arc::default(),
             lower_done: Vec::new(),
             in_flight: Arc::default(),
@@ -118,12 +117,27 @@ impl Image {
         Ok(())
     }
 
-    /// Runs a future of the image's outside of time.
+    /// Runs a future of the image's outside of time, with a drive below that takes none; `None` if it
+    /// waits for something else.
     pub(crate) fn instantly<T: 'static>(
         &mut self,
         future: impl std::future::Future<Output = T> + 'static,
     ) -> Option<T> {
-        instantly(&mut self.tasks, &self.shared, &mut *self.lower, future)
+        let result = Arc::new(std::sync::Mutex::new(None));
+        let place = Arc::clone(&result);
+        self.tasks.spawn(async move {
+            let value = future.await;
+            *lock(&place) = Some(value);
+        });
+        loop {
+            self.tasks.run();
+            let next = self.shared.lock().next();
+            let Some(Request { tag, command, data, .. }) = next else { break };
+            let (status, data) = self.lower.instant(command, data);
+            self.shared.lock().finish(tag, status, data);
+        }
+        let value = lock(&result).take();
+        value
     }
 
     /// The same, for operations that have to end.
@@ -143,7 +157,7 @@ impl Image {
         lock(&self.done).clear();
         self.in_flight = Arc::default();
         if let Some(files) = &self.files {
-            let core = files.start_again(&mut *self.lower, &mut self.tasks, &self.core)?;
+            let core = files.start_again(&mut *self.lower, &self.core)?;
             self.core = Arc::new(core);
         }
         Ok(())
@@ -211,31 +225,6 @@ impl Image {
             }
         }
     }
-}
-
-/// Runs `future` with a drive below that takes no time; `None` if it waits for
-/// something else.
-pub(crate) fn instantly<T: 'static>(
-    tasks: &mut Tasks,
-    shared: &Arc<Shared>,
-    lower: &mut dyn Layer,
-    future: impl std::future::Future<Output = T> + 'static,
-) -> Option<T> {
-    let result = Arc::new(std::sync::Mutex::new(None));
-    let place = Arc::clone(&result);
-    tasks.spawn(async move {
-        let value = future.await;
-        *lock(&place) = Some(value);
-    });
-    loop {
-        tasks.run();
-        let next = shared.lock().next();
-        let Some(Request { tag, command, data, .. }) = next else { break };
-        let (status, data) = lower.instant(command, data);
-        shared.lock().finish(tag, status, data);
-    }
-    let value = lock(&result).take();
-    value
 }
 
 impl Layer for Image {

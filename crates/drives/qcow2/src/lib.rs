@@ -1,9 +1,8 @@
 //! Disk images in qcow2, as a layer over any model and medium.
 //!
 //! A command of the guest becomes reads, writes and orders of the drive below, each of which takes
-//! that drive's time. The format's work is done by [`imago`]; its writes of tables are held back
-//! and done in a different order, so that the image is sound at every instant, whatever part of the
-//! drive's cache a power cut loses.
+//! that drive's time. Changes of tables are held back and written in an order in which the image
+//! is sound at every instant, whatever part of the drive's cache a power cut loses.
 //!
 //! Promises:
 //! - Virtual time only: the same commands at the same times end at the same
@@ -16,14 +15,14 @@
 //! - A write that finds no room ends with an error, and the image stays sound and remains usable.
 //! - No file makes it panic or hang: a contradictory one is refused with one message.
 //!
-//! This crate does the part that `imago` 0.2 does not do: the order of tables ([`tables`]),
-//! checking an image ([`check`]), internal snapshots (read through a header that
-//! points to them), lazy refcounts and their repair.
+//! The module `disk` finds a part of the disk by the tables in [`tables`], which allocate and order
+//! too; commands of the guest run in `core`, and wait there for the drive below.
 
 mod below;
 mod chain;
 mod core;
 mod create;
+mod disk;
 mod error;
 mod host;
 mod job;
@@ -34,9 +33,9 @@ mod map;
 mod open;
 mod redo_log;
 mod repair;
-mod storage;
 mod tables;
 mod tasks;
+mod turns;
 mod zero_latency;
 
 pub use chain::{find, links, newer_below, Format, Found, Link, MAX_DEPTH};

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use imago::Mapping;
-
-use crate::storage::Role;
+use crate::disk::Source;
+use crate::turns::Subject;
 use crate::{Image, ImageError};
 
 /// A range of the disk.
@@ -43,19 +42,18 @@ impl Image {
     pub fn map(&mut self) -> Result<Vec<Extent>, ImageError> {
         let core = Arc::clone(&self.core);
         let walked = self.instantly(async move {
-            let access = core.access().await;
+            let _turn = core.turns.shared(Subject::Mappings).await;
             let mut extents: Vec<Extent> = Vec::new();
-            let (mut at, size) = (0, access.size());
+            let (mut at, size) = (0, core.shared.lock().disk.size);
             while at < size {
-                let (mapping, count) = access.get_mapping(at, size - at).await?;
-                let kind = match mapping {
-                    Mapping::Raw { storage, offset, .. } => match storage.role {
-                        Role::Below(start, _) => Kind::Below(start + offset),
-                        _ => Kind::Data(offset),
-                    },
-                    Mapping::Zero { explicit, .. } => Kind::Zero { explicit },
-                    Mapping::Special { .. } => Kind::Compressed,
-                    _ => break,
+                let (source, count) = core.locate(at, size - at).await?;
+                let kind = match source {
+                    Source::Data { file: 0, at, .. } => Kind::Data(at),
+                    Source::Data { file, at, .. } => {
+                        Kind::Below(core.shared.lock().disk.span(file).0 + at)
+                    }
+                    Source::Zero { explicit } => Kind::Zero { explicit },
+                    Source::Packed { .. } => Kind::Compressed,
                 };
                 match extents.last_mut() {
                     Some(last) if goes_on(last, kind) => last.length += count,

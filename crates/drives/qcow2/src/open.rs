@@ -5,26 +5,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use imago::qcow2::Qcow2;
-use imago::raw::Raw;
-use imago::{DenyImplicitOpenGate, FormatAccess, FormatDriverBuilder};
 use stasis_block::{Command, Operation, Status};
 use stasis_drive::{Drive, Layer};
 use stasis_media::{Access, Execution, HostFile, HostFiles, HostMedium, OpenOptions};
 
 use crate::below::Below;
-use crate::chain::{self, Format, Found, Link};
+use crate::chain::{self, Found, Link};
 use crate::core::Core;
 use crate::create::largest;
+use crate::disk::{Backing, Disk};
 use crate::header::Source;
 use crate::host::Shared;
 use crate::kill_safety::KillSafety;
-use crate::layer::{instantly, Image};
+use crate::layer::Image;
 use crate::repair;
-use crate::storage::{Handle, Role};
 use crate::tables::{Tables, Write};
-use crate::tasks::Tasks;
-use crate::{layout, redo_log, Durability, ImageError, Settings, ZeroLatency};
+use crate::{layout, redo_log, Durability, Header, ImageError, Settings, Snapshot, ZeroLatency};
 
 /// Clusters that an image may need beside those of its disk and its tables.
 const SPARE: u64 = 64;
@@ -173,10 +169,8 @@ fn find_for(
             if needs_recovery(&found, places[0].1) {
                 return Err(ImageError::Unrepaired(found.links[0].path.clone()));
             }
-            // As that of a file that is given its room beforehand ([`make_room`]).
-            lengths[0] = places[0].1;
-        } else if recover(&mut found, places[0].1)? {
-            lengths[0] = length(&found.links[0].path)?;
+        } else {
+            recover(&mut found, places[0].1)?;
         }
     }
     let kill_safe = false;
@@ -196,19 +190,16 @@ fn needs_recovery(found: &Found, room: u64) -> bool {
     redo_log::is_marked(header) || header.dirty() || !repair::reaches(header, room)
 }
 
-/// Repairs an image that was not closed, whose file may have `room` bytes; whether its file has
-/// changed.
-fn recover(found: &mut Found, room: u64) -> Result<bool, ImageError> {
-    let mut changed = redo_log::recover(&found.links[0].path, &found.header)?;
-    if changed {
+/// Repairs an image that was not closed, whose file may have `room` bytes.
+fn recover(found: &mut Found, room: u64) -> Result<(), ImageError> {
+    if redo_log::recover(&found.links[0].path, &found.header)? {
         *found = chain::inspect(found.links.clone())?;
     }
     if found.header.dirty() || !repair::reaches(&found.header, room) {
         repair::refcounts(found, room)?;
         *found = chain::inspect(found.links.clone())?;
-        changed = true;
     }
-    Ok(changed)
+    Ok(())
 }
 
 /// The files of an image that is open, by which it starts again after a power cut.
@@ -232,7 +223,7 @@ impl Files {
     /// The image as `lower` holds it, repaired there if it has to be.
     fn found(&self, lower: &mut dyn Layer) -> Result<Found, ImageError> {
         let (path, room) = (&self.links[0].path, self.places[0].1);
-        let below = Below::new(lower, room);
+        let below = Below::new(lower, 0, room);
         let inspect = || {
             let length = self.lengths()?[0];
             let source = Source { file: &below, length };
@@ -253,18 +244,15 @@ impl Files {
     pub(crate) fn start_again(
         &self,
         lower: &mut dyn Layer,
-        tasks: &mut Tasks,
         core: &Core,
     ) -> Result<Core, ImageError> {
         let (found, lengths) = (self.found(lower)?, self.lengths()?);
         let (places, access) = (self.places.clone(), self.access);
         let again = Opening { found, places, lengths, access, kill_safe: false };
-        let tables = again.tables(lower)?;
-        core.shared.lock().start_again(again.lengths[0], tables);
-        let access = again.attach(lower, tasks, &core.shared, Role::Tables, true)?;
+        core.shared.lock().start_again(again.disk(lower, None)?);
         let (shared, barriers) = (Arc::clone(&core.shared), lower.properties().barrier.is_some());
         let zeroes = again.found.header.version > 2;
-        Ok(Core::new(access, shared, core.settings, KillSafety::default(), zeroes, barriers))
+        Ok(Core::new(shared, core.settings, KillSafety::default(), true, zeroes, barriers))
     }
 }
 
@@ -326,16 +314,12 @@ impl Opening {
         if settings.durability != Durability::Flush && lower.properties().barrier.is_none() {
             return Err(ImageError::NoBarrier(settings.durability.name()));
         }
-        let tables = self.tables(&mut *lower)?;
         let header = &self.found.header;
-        let (role, size) = match snapshot {
-            Some(name) => self.snapshot(&mut *lower, name)?,
-            None => (Role::Tables, header.size),
-        };
+        let snapshot = snapshot.map(|name| self.snapshot(name)).transpose()?;
         let writable = self.is_writable() && snapshot.is_none();
-        let shared = Shared::new(self.places[0].1, self.lengths[0], tables);
-        let mut tasks = Tasks::default();
-        let access = self.attach(&mut *lower, &mut tasks, &shared, role, writable)?;
+        let disk = self.disk(&mut *lower, snapshot)?;
+        let size = disk.size;
+        let shared = Shared::new(disk);
         let barriers = lower.properties().barrier.is_some();
         let kill_safety = match self.kill_safe && writable {
             true => KillSafety::everything(&self.path(), header.version > 2),
@@ -344,76 +328,76 @@ impl Opening {
         if kill_safety.is_logged() {
             self.mark(&mut *lower, &shared)?;
         }
-        let core = Core::new(access, shared, settings, kill_safety, header.version > 2, barriers);
+        let zeroes = header.version > 2;
+        let core = Core::new(shared, settings, kill_safety, writable, zeroes, barriers);
         let path = self.path();
         let Self { places, access, .. } = self;
         let files = writable.then_some(Files { links: self.found.links, places, access });
-        Ok(Image::new(lower, Arc::new(core), tasks, path, size, files))
+        Ok(Image::new(lower, Arc::new(core), path, size, files))
     }
 
-    /// The tables, with those that have to be known from the beginning.
-    fn tables(&self, lower: &mut dyn Layer) -> Result<Tables, ImageError> {
-        let header = &self.found.header;
-        let lazy = header.lazy_refcounts();
-        let mut tables = Tables::new(header.cluster_bits, header.refcount_order, lazy);
-        if self.is_writable() {
-            self.load(lower, &mut tables)?;
+    /// The disk, as it is or as it was at a snapshot, with the tables that have to be known from
+    /// the beginning.
+    fn disk(&self, lower: &mut dyn Layer, then: Option<&Snapshot>) -> Result<Disk, ImageError> {
+        let (header, room) = (&self.found.header, self.places[0].1);
+        let mut tables = Tables::new(header, 0, room);
+        let mut head = self.read(lower, 0, 0, header.cluster_size())?;
+        let (mut size, mut l1) = (header.size, (header.l1_offset, header.l1_entries));
+        if let Some(then) = then {
+            (size, l1) = (then.size, (then.l1_offset, then.l1_entries));
+            let set = layout::SIZE.set(&mut head, size)
+                && layout::L1_ENTRIES.set(&mut head, u64::from(l1.1))
+                && layout::L1_OFFSET.set(&mut head, l1.0);
+            if !set {
+                return Err(self.failed("its header has changed meanwhile"));
+            }
         }
-        Ok(tables)
+        tables.load(0, head);
+        self.load(lower, 0, &mut tables, (l1.0, 8 * u64::from(l1.1)))?;
+        if self.is_writable() && then.is_none() {
+            self.load_refcounts(lower, &mut tables)?;
+            tables.clear_features();
+        }
+        let mut below = Vec::new();
+        for (index, header) in self.found.headers_below.iter().enumerate() {
+            let ((start, _), length) = (self.places[index + 1], self.lengths[index + 1]);
+            let image = header.as_ref().map(|header| self.image_below(lower, index + 1, header));
+            below.push(Backing { start, length, image: image.transpose()? });
+        }
+        Ok(Disk { size, room, tables, below })
     }
 
-    /// Opens the files by the library, outside of time.
-    fn attach(
+    /// Size of the disk in the image that is this file of the chain, and its tables.
+    fn image_below(
         &self,
         lower: &mut dyn Layer,
-        tasks: &mut Tasks,
-        shared: &Arc<Shared>,
-        role: Role,
-        writable: bool,
-    ) -> Result<FormatAccess<Handle>, ImageError> {
-        let (links, places) = (self.found.links.clone(), self.places.clone());
-        let lengths = self.lengths.clone();
-        let files = Arc::clone(shared);
-        let opened = instantly(tasks, shared, lower, async move {
-            let mut below: Option<FormatAccess<Handle>> = None;
-            for (index, link) in links.iter().enumerate().skip(1).rev() {
-                let file = Handle::new(&files, Role::Below(places[index].0, lengths[index]));
-                below = Some(match link.format {
-                    Format::Raw => {
-                        let raw = Raw::builder(file).open(DenyImplicitOpenGate::default()).await?;
-                        FormatAccess::new(raw)
-                    }
-                    Format::Qcow2 => {
-                        let image = Qcow2::<Handle>::builder(file).backing(below.take());
-                        FormatAccess::new(image.open(DenyImplicitOpenGate::default()).await?)
-                    }
-                });
-            }
-            let image = Qcow2::<Handle>::builder(Handle::new(&files, role))
-                .backing(below)
-                .data_file(Some(Handle::new(&files, Role::Data)))
-                .write(writable);
-            std::io::Result::Ok(FormatAccess::new(
-                image.open(DenyImplicitOpenGate::default()).await?,
-            ))
-        });
-        opened
-            .unwrap_or_else(|| Err(std::io::Error::other("it waits for something")))
-            .map_err(|source| ImageError::Format { path: self.path(), source })
+        file: usize,
+        header: &Header,
+    ) -> Result<(u64, Tables), ImageError> {
+        let mut tables = Tables::new(header, file, 0);
+        self.load(lower, file, &mut tables, (0, 1))?;
+        self.load(lower, file, &mut tables, (header.l1_offset, 8 * u64::from(header.l1_entries)))?;
+        Ok((header.size, tables))
     }
 
-    fn read(&self, lower: &mut dyn Layer, offset: u64, length: u64) -> Result<Vec<u8>, ImageError> {
-        let length = length.min(self.places[0].1 - offset.min(self.places[0].1));
-        let command = Command::new(Operation::Read, offset, length);
-        match lower.instant(command, vec![0; length as usize]) {
-            (Status::Ok, data) => Ok(data),
-            _ => Err(self.failed("the drive below cannot read it")),
-        }
+    /// Reads a file of the chain; behind its end are zeroes.
+    fn read(
+        &self,
+        lower: &mut dyn Layer,
+        file: usize,
+        offset: u64,
+        length: u64,
+    ) -> Result<Vec<u8>, ImageError> {
+        let (start, room) = self.places[file];
+        let end = if file == 0 { room } else { self.lengths[file] };
+        let below = Below::new(lower, start, end);
+        let bytes = Source { file: &below, length: end }.bytes(offset, length as usize);
+        bytes.map_err(|source| ImageError::Format { path: self.path(), source })
     }
 
     /// Marks the image's header: a log exists.
     fn mark(&self, lower: &mut dyn Layer, shared: &Shared) -> Result<(), ImageError> {
-        let Some(Write { offset, data }) = shared.lock().tables.log() else { return Ok(()) };
+        let Some(Write { offset, data }) = shared.lock().disk.tables.log() else { return Ok(()) };
         let command = Command::new(Operation::Write, offset, data.len() as u64);
         match lower.instant(command, data).0 {
             Status::Ok => Ok(()),
@@ -425,42 +409,39 @@ impl Opening {
         ImageError::Format { path: self.path(), source: std::io::Error::other(reason) }
     }
 
-    /// Takes over the tables that have to be known from the beginning.
-    fn load(&self, lower: &mut dyn Layer, tables: &mut Tables) -> Result<(), ImageError> {
-        let header = &self.found.header;
-        let cluster = header.cluster_size();
-        let reftable = u64::from(header.reftable_clusters);
-        let l1 = (8 * u64::from(header.l1_entries)).div_ceil(cluster);
-        for (start, clusters) in
-            [(0, 1), (header.reftable_offset, reftable), (header.l1_offset, l1)]
-        {
-            for index in 0..clusters {
-                let offset = start + index * cluster;
-                tables.load(offset, self.read(lower, offset, cluster)?);
-            }
-        }
-        for &block in self.found.report.blocks.iter().flatten() {
-            tables.load_block(block * cluster, self.read(lower, block * cluster, cluster)?);
+    /// Takes over the clusters of a file that a table of so many bytes lies in.
+    fn load(
+        &self,
+        lower: &mut dyn Layer,
+        file: usize,
+        tables: &mut Tables,
+        (start, bytes): (u64, u64),
+    ) -> Result<(), ImageError> {
+        let cluster = tables.size() as u64;
+        for offset in (start..start + bytes).step_by(cluster as usize) {
+            tables.load(offset, self.read(lower, file, offset, cluster)?);
         }
         Ok(())
     }
 
-    /// The first bytes of the file as they would be at a snapshot, and the
-    /// disk's size then.
-    fn snapshot(&self, lower: &mut dyn Layer, name: &str) -> Result<(Role, u64), ImageError> {
-        let all = &self.found.snapshots;
-        let Some(snapshot) = all.iter().find(|one| one.name == name || one.id == name) else {
-            let names = all.iter().map(|one| one.name.clone()).collect();
-            return Err(ImageError::NoSnapshot { path: self.path(), name: name.into(), names });
-        };
-        let mut head = self.read(lower, 0, 512)?;
-        let then = layout::SIZE.set(&mut head, snapshot.size)
-            && layout::L1_ENTRIES.set(&mut head, u64::from(snapshot.l1_entries))
-            && layout::L1_OFFSET.set(&mut head, snapshot.l1_offset);
-        if !then {
-            return Err(self.failed("its header has changed meanwhile"));
+    /// Takes over the tables that count the uses of clusters.
+    fn load_refcounts(&self, lower: &mut dyn Layer, tables: &mut Tables) -> Result<(), ImageError> {
+        let header = &self.found.header;
+        let cluster = header.cluster_size();
+        let length = cluster * u64::from(header.reftable_clusters);
+        self.load(lower, 0, tables, (header.reftable_offset, length))?;
+        for &block in self.found.report.blocks.iter().flatten() {
+            tables.load_block(block * cluster, self.read(lower, 0, block * cluster, cluster)?);
         }
-        Ok((Role::Snapshot(head.into()), snapshot.size))
+        Ok(())
+    }
+
+    fn snapshot(&self, name: &str) -> Result<&Snapshot, ImageError> {
+        let all = &self.found.snapshots;
+        all.iter().find(|one| one.name == name || one.id == name).ok_or_else(|| {
+            let names = all.iter().map(|one| one.name.clone()).collect();
+            ImageError::NoSnapshot { path: self.path(), name: name.into(), names }
+        })
     }
 }
 

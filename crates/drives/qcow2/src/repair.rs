@@ -1,8 +1,8 @@
 //! New refcounts for an image: where it was not closed with lazy refcounts, and where its refcount
 //! table has no room for the image's largest size.
 //!
-//! The library grows a refcount table at a moment at which a range it frees can be given out again
-//! before the header is known to point elsewhere; with a table that is long enough it never has to.
+//! An image that is open never makes its refcount table longer: a table in another place would leave a
+//! range that could be given out again before the header is known to point elsewhere.
 
 use std::fs::File;
 use std::io;

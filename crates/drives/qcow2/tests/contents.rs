@@ -151,7 +151,7 @@ proptest! {
     #[test]
     fn images_of_every_shape_hold_what_is_written(
         seed: u64,
-        cluster_bits in 9u32..=17,
+        cluster_bits in 9u32..=21,
         refcount_order in 0u32..=6,
         lazy: bool,
         old: bool,

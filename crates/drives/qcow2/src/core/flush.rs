@@ -1,21 +1,18 @@
 //! Flushes and orders of the guest, and the tables that are written for them.
 
-use std::future::{poll_fn, Future};
+use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
-use imago::FormatAccess;
 use stasis_block::{Command, Operation};
-use tokio::sync::MutexGuard;
 
 use super::{finish, lock, Core, End};
 use crate::host::HostIo;
 use crate::job::Job;
 use crate::kill_safety::Change;
 use crate::lag::Covered;
-use crate::storage::Handle;
 use crate::tables::{UpdatePlan, Write};
+use crate::turns::{Subject, Turn};
 use crate::Durability;
 
 impl Core {
@@ -35,9 +32,9 @@ impl Core {
 
     /// Makes everything submitted before durable before anything submitted later.
     pub(super) async fn order(&self, acknowledge: &dyn Fn()) -> io::Result<()> {
-        let access = self.access.read().await;
-        let turn = self.writing.lock().await;
-        let mut job = self.job(turn, &access).await?;
+        let _mappings = self.turns.shared(Subject::Mappings).await;
+        let turn = self.turns.alone(Subject::Tables).await;
+        let mut job = self.job(turn);
         job.submit(End::Ordered).await?;
         job.ordered().await?;
         if self.settings.durability == Durability::Ordered {
@@ -48,30 +45,29 @@ impl Core {
             self.wait_for_lag().await;
         }
         acknowledge();
-        job.settle(&access).await
+        job.settle().await
     }
 
     /// Waits while a crash could undo more than is allowed.
     async fn wait_for_lag(&self) {
         let mut waited = false;
-        loop {
-            let turn = self.caught_up.notified();
-            let now = self.shared.lock().now;
-            if !lock(&self.lag).is_over(now, &self.settings) {
-                return;
+        poll_fn(|context| {
+            let state = &mut *self.shared.lock();
+            if !lock(&self.lag).is_over(state.now, &self.settings) {
+                return Poll::Ready(());
             }
-            if !std::mem::replace(&mut waited, true) {
-                self.shared.lock().counters.lag_waits += 1;
-            }
-            turn.await;
-        }
+            state.counters.lag_waits += u64::from(!std::mem::replace(&mut waited, true));
+            lock(&self.behind).push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
     }
 
     pub(super) async fn make_durable(&self) -> io::Result<()> {
-        let access = self.access.read().await;
-        let turn = self.writing.lock().await;
+        let _mappings = self.turns.shared(Subject::Mappings).await;
+        let turn = self.turns.alone(Subject::Tables).await;
         let covered = lock(&self.lag).flush();
-        let outcome = self.write_tables_in_turn(turn, &access, End::Durable).await;
+        let outcome = self.write_tables_in_turn(turn, End::Durable).await;
         self.flushed(covered, outcome.is_ok());
         outcome
     }
@@ -83,7 +79,7 @@ impl Core {
             let now = well.then_some(state.now);
             lock(&self.lag).flushed(covered, now, &mut state.counters);
         }
-        self.caught_up.notify_waiters();
+        lock(&self.behind).drain(..).for_each(Waker::wake);
     }
 
     /// Makes everything durable that was ordered, for a crash to undo no more
@@ -98,14 +94,13 @@ impl Core {
 
     /// Writes the remaining tables, for the image to be closed.
     pub(crate) async fn close(&self) -> io::Result<()> {
-        let access = self.access.read().await;
-        self.write_tables(&access, End::Durable).await?;
-        let turn = self.writing.lock().await;
-        let plan = self.plan(&access, true).await?;
-        let mut job = Job::new(self, turn, Vec::new(), plan);
+        let _mappings = self.turns.shared(Subject::Mappings).await;
+        self.write_tables(End::Durable).await?;
+        let turn = self.turns.alone(Subject::Tables).await;
+        let mut job = Job::new(self, turn, Vec::new(), self.plan(true));
         job.submit(End::Durable).await?;
-        job.settle(&access).await?;
-        let clean = self.shared.lock().tables.mark_clean();
+        job.settle().await?;
+        let clean = self.shared.lock().disk.tables.mark_clean();
         // The later of the two includes the other's content.
         if let Some(write) = self.end_log().or(clean) {
             self.submit(write).await?;
@@ -116,36 +111,22 @@ impl Core {
     }
 
     /// Writes the tables in a sound order, and ends with a flush or a barrier.
-    pub(crate) async fn write_tables(
-        &self,
-        access: &FormatAccess<Handle>,
-        end: End,
-    ) -> io::Result<()> {
-        let turn = self.writing.lock().await;
-        self.write_tables_in_turn(turn, access, end).await
+    pub(crate) async fn write_tables(&self, end: End) -> io::Result<()> {
+        let turn = self.turns.alone(Subject::Tables).await;
+        self.write_tables_in_turn(turn, end).await
     }
 
     /// The same, for a caller that has the turn.
-    async fn write_tables_in_turn<'a>(
-        &'a self,
-        turn: MutexGuard<'a, ()>,
-        access: &FormatAccess<Handle>,
-        end: End,
-    ) -> io::Result<()> {
-        let mut job = self.job(turn, access).await?;
+    pub(super) async fn write_tables_in_turn(&self, turn: Turn<'_>, end: End) -> io::Result<()> {
+        let mut job = self.job(turn);
         job.submit(end).await?;
-        job.settle(access).await
+        job.settle().await
     }
 
-    pub(super) async fn job<'a>(
-        &'a self,
-        turn: MutexGuard<'a, ()>,
-        access: &FormatAccess<Handle>,
-    ) -> io::Result<Job<'a>> {
-        // Nothing is freed while anybody holds `access`.
+    fn job<'a>(&'a self, turn: Turn<'a>) -> Job<'a> {
+        // Nothing is freed while anybody has a turn at the mappings.
         let freed = lock(&self.freed).clone();
-        let plan = self.plan(access, false).await?;
-        Ok(Job::new(self, turn, freed, plan))
+        Job::new(self, turn, freed, self.plan(false))
     }
 
     /// Marks the image's tables as being changed, until the result is dropped.
@@ -154,35 +135,11 @@ impl Core {
         self.kill_safety.changed()
     }
 
-    /// Plans the tables' content as of one instant between all changes.
-    async fn plan(&self, access: &FormatAccess<Handle>, whole: bool) -> io::Result<UpdatePlan> {
-        self.settled(access, || {
-            // The file is to have nothing that the log does not have.
-            self.log_changes();
-            self.shared.lock().tables.plan(whole)
-        })
-        .await
-    }
-
-    /// Does something at an instant between all changes at which the tables are
-    /// known as they are to be.
-    pub(crate) async fn settled<T>(
-        &self,
-        access: &FormatAccess<Handle>,
-        then: impl FnOnce() -> T,
-    ) -> io::Result<T> {
-        loop {
-            let mut flush = pin!(access.flush());
-            // Within one poll nothing else runs.
-            let first = poll_fn(|context| Poll::Ready(flush.as_mut().poll(context))).await;
-            match first {
-                Poll::Ready(outcome) => {
-                    outcome?;
-                    return Ok(then());
-                }
-                Poll::Pending => flush.await?,
-            }
-        }
+    /// Plans the tables' content as it is to be now.
+    fn plan(&self, whole: bool) -> UpdatePlan {
+        // The file is to have nothing that the log does not have.
+        self.log_changes();
+        self.shared.lock().disk.tables.plan(whole)
     }
 
     pub(crate) fn submit(&self, write: Write) -> HostIo {
@@ -206,7 +163,7 @@ impl Core {
 
     /// Gives back freed ranges.
     pub(crate) async fn discard(&self, freed: Vec<(u64, u64)>) {
-        let cluster = self.shared.lock().tables.size() as u64;
+        let cluster = self.shared.lock().disk.tables.size() as u64;
         let mut discards = Vec::new();
         for (offset, length) in freed {
             let start = offset.next_multiple_of(cluster);
@@ -215,7 +172,7 @@ impl Core {
             while at < end {
                 let from = at;
                 {
-                    let tables = &self.shared.lock().tables;
+                    let tables = &self.shared.lock().disk.tables;
                     while at < end && tables.is_free(at / cluster) {
                         at += cluster;
                     }

@@ -1,18 +1,21 @@
 //! Commands to an image: reads, writes and orders.
 
+mod allocate;
 mod flush;
+mod read;
 
 use std::io;
 use std::sync::Arc;
+use std::task::Waker;
 
-use imago::{FormatAccess, Mapping};
 use stasis_block::{Command, Operation, Status};
-use tokio::sync::{Mutex, Notify, RwLock, RwLockReadGuard};
+use stasis_qcow2_format::entries::Cluster;
 
+use crate::disk::Source;
 use crate::host::{HostIo, Shared};
 use crate::kill_safety::KillSafety;
 use crate::lag::Lag;
-use crate::storage::{Handle, Role};
+use crate::turns::{Subject, Turns};
 use crate::{Durability, Settings};
 
 /// Limit on the bytes of tables that wait to be written: beyond it they are written without being
@@ -38,23 +41,21 @@ pub(crate) enum End {
 /// An open image.
 #[derive(Debug)]
 pub(crate) struct Core {
-    /// Read by operations that leave every mapping as it is or add one, written by those that take
-    /// one away.
-    access: RwLock<FormatAccess<Handle>>,
+    pub(crate) turns: Turns,
     pub(crate) shared: Arc<Shared>,
     pub(crate) settings: Settings,
-    /// One at a time writes tables.
-    writing: Mutex<()>,
     /// Freed ranges that may still be pointed to below: clusters are not given out again while that
     /// is possible. (offset, length) in the file.
     pub(crate) freed: std::sync::Mutex<Vec<(u64, u64)>>,
     pub(crate) lag: std::sync::Mutex<Lag>,
     /// Set while the drive below may not have the tables as they are, durably.
     pub(crate) stale: std::sync::Mutex<bool>,
-    /// A flush that bounds the lag is over.
-    caught_up: Notify,
+    /// Those that wait for a flush that bounds the lag.
+    behind: std::sync::Mutex<Vec<Waker>>,
     /// Part of the tables that survives when the program is killed.
     pub(crate) kill_safety: KillSafety,
+    /// True if the image may be changed.
+    writable: bool,
     /// True if the format has clusters of zeroes.
     zeroes: bool,
     /// True if the drive below orders without waiting.
@@ -67,23 +68,23 @@ pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, 
 
 impl Core {
     pub(crate) fn new(
-        access: FormatAccess<Handle>,
         shared: Arc<Shared>,
         settings: Settings,
         kill_safety: KillSafety,
+        writable: bool,
         zeroes: bool,
         barriers: bool,
     ) -> Self {
         Self {
-            access: RwLock::new(access),
+            turns: Turns::default(),
             shared,
             settings,
-            writing: Mutex::new(()),
             freed: std::sync::Mutex::default(),
             lag: std::sync::Mutex::default(),
             stale: std::sync::Mutex::new(false),
-            caught_up: Notify::new(),
+            behind: std::sync::Mutex::default(),
             kill_safety,
+            writable,
             zeroes,
             barriers,
         }
@@ -104,8 +105,14 @@ impl Core {
     ) -> Status {
         let urgent = command.fua || command.priority >> 13 == REAL_TIME;
         let outcome = match command.operation {
-            Operation::Read => self.read(command.offset, data).await,
-            Operation::Verify => self.verify(command.offset, command.length).await,
+            Operation::Read => {
+                let _turn = self.turns.shared(Subject::Mappings).await;
+                self.read(command.offset, data).await
+            }
+            Operation::Verify => {
+                let _turn = self.turns.shared(Subject::Mappings).await;
+                self.verify(command.offset, command.length).await
+            }
             Operation::Write => self.write(command.offset, data, urgent).await,
             Operation::Discard => self.clear(command.offset, command.length, true).await,
             Operation::WriteZeroes => self.clear(command.offset, command.length, false).await,
@@ -126,32 +133,12 @@ impl Core {
         status(outcome, failure)
     }
 
-    async fn read(&self, offset: u64, data: &mut [u8]) -> io::Result<()> {
-        self.access.read().await.read(data, offset).await
-    }
-
-    /// Reads within the drive below, to verify the data there.
-    async fn verify(&self, offset: u64, length: u64) -> io::Result<()> {
-        let access = self.access.read().await;
-        let mut at = 0;
-        while at < length {
-            let (mapping, count) = access.get_mapping(offset + at, length - at).await?;
-            if let Mapping::Raw { storage, offset, .. } = mapping {
-                let start = match storage.role {
-                    Role::Below(start, _) => start,
-                    _ => 0,
-                };
-                let command = Command::new(Operation::Verify, start + offset, count);
-                self.shared.io(command, Vec::new()).await?;
-            }
-            at += count.max(1);
-        }
-        Ok(())
-    }
-
     async fn copy(&self, command: Command, urgent: bool) -> io::Result<()> {
         let mut data = vec![0; command.length as usize];
-        self.read(command.source, &mut data).await?;
+        {
+            let _turn = self.turns.shared(Subject::Mappings).await;
+            self.read(command.source, &mut data).await?;
+        }
         self.write(command.offset, &data, urgent).await
     }
 
@@ -161,10 +148,10 @@ impl Core {
         if urgent && !in_place {
             self.make_durable().await?;
         }
-        let waiting = self.shared.lock().tables.dirty_bytes();
+        let waiting = self.shared.lock().disk.tables.dirty_bytes();
         if waiting > MAX_WAITING {
-            let access = self.access.read().await;
-            self.write_tables(&access, End::Ordered).await?;
+            let _turn = self.turns.shared(Subject::Mappings).await;
+            self.write_tables(End::Ordered).await?;
         }
         Ok(())
     }
@@ -172,38 +159,40 @@ impl Core {
     /// Writes; `true` if it was durable at once, as a durable write in place.
     async fn write_through(&self, offset: u64, data: &[u8], urgent: bool) -> io::Result<bool> {
         let length = data.len() as u64;
-        let access = self.access.read().await;
+        let turn = self.turns.shared(Subject::Mappings).await;
+        self.check_change(offset, length)?;
         // A durable write can be one below only where no table has to follow, and where earlier
         // writes need not be durable too.
         let alone = urgent
             && self.settings.durability != Durability::Ordered
             && !*lock(&self.stale)
-            && self.writing.try_lock().is_ok();
+            && self.turns.is_free(Subject::Tables);
         let mut in_place: Vec<HostIo> = Vec::new();
         let mut all = alone;
         let mut at = 0;
         while at < length {
-            let (mapping, count) = access.get_mapping(offset + at, length - at).await?;
+            let start = offset + at;
+            let (cluster, count) =
+                self.look(|disk| disk.tables.look_up(start, length - at)).await?;
             let piece = &data[at as usize..(at + count) as usize];
-            match mapping {
-                Mapping::Raw { offset, writable: true, .. } => {
-                    let mut command = Command::new(Operation::Write, offset, count);
+            match cluster {
+                Cluster::Data { at, own: true } => {
+                    let mut command = Command::new(Operation::Write, at, count);
                     command.fua = alone;
                     in_place.push(self.shared.io(command, piece.to_vec()));
                 }
-                Mapping::Special { .. } => {
+                Cluster::Packed { .. } => {
                     // The compressed data is freed.
-                    drop(access);
+                    drop(turn);
                     finish(in_place).await?;
-                    self.replace(offset + at, &data[at as usize..]).await?;
+                    self.replace(start, &data[at as usize..]).await?;
                     return Ok(false);
                 }
-                Mapping::Eof { .. } => return Err(io::ErrorKind::UnexpectedEof.into()),
                 _ => {
                     all = false;
-                    self.before_allocation(&access).await?;
+                    self.before_allocation().await?;
                     let _change = self.changed();
-                    access.write(piece, offset + at).await?;
+                    self.write_new(start, piece).await?;
                 }
             }
             at += count;
@@ -212,26 +201,36 @@ impl Core {
         Ok(all)
     }
 
+    /// Returns whether this part of the disk may be changed.
+    fn check_change(&self, offset: u64, length: u64) -> io::Result<()> {
+        let end = offset.checked_add(length);
+        match () {
+            () if !self.writable => Err(io::ErrorKind::PermissionDenied.into()),
+            () if end.is_none_or(|end| end > self.shared.lock().disk.size) => {
+                Err(io::ErrorKind::UnexpectedEof.into())
+            }
+            () => Ok(()),
+        }
+    }
+
     /// Writes where mappings are taken away.
     async fn replace(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let access = self.access.write().await;
-        self.before_allocation(&access).await?;
+        let _turn = self.turns.alone(Subject::Mappings).await;
+        self.before_allocation().await?;
         let _change = self.changed();
-        access.write(data, offset).await?;
+        self.write_new(offset, data).await?;
         lock(&self.freed).push((0, 0));
         Ok(())
     }
 
     /// Ensures that nothing points to a freed cluster any more when it gets a new use.
-    async fn before_allocation(&self, access: &FormatAccess<Handle>) -> io::Result<()> {
+    async fn before_allocation(&self) -> io::Result<()> {
         let freed = || !lock(&self.freed).is_empty();
         if freed() {
-            let turn = self.writing.lock().await;
+            let turn = self.turns.alone(Subject::Tables).await;
             // Another may have seen to it meanwhile.
             if freed() {
-                let mut job = self.job(turn, access).await?;
-                job.submit(End::Ordered).await?;
-                job.settle(access).await?;
+                self.write_tables_in_turn(turn, End::Ordered).await?;
             }
         }
         Ok(())
@@ -242,23 +241,23 @@ impl Core {
         if !self.zeroes {
             return if discard { Ok(()) } else { self.write_zeroes(offset, length).await };
         }
-        let mut access = self.access.write().await;
+        let _turn = self.turns.alone(Subject::Mappings).await;
+        self.check_change(offset, length)?;
         let mut at = 0;
         while at < length {
-            let (mapping, count) = access.get_mapping(offset + at, length - at).await?;
-            let freed = match mapping {
-                Mapping::Zero { .. } => None,
-                Mapping::Eof { .. } => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Mapping::Raw { offset, writable: true, .. } => Some((offset, count)),
+            let (source, count) = self.locate(offset + at, length - at).await?;
+            let freed = match source {
+                Source::Zero { .. } => None,
+                Source::Data { at, own: true, .. } => Some((at, count)),
                 _ => {
                     // The clearing may need a new table, or frees a shared one.
-                    self.before_allocation(&access).await?;
+                    self.before_allocation().await?;
                     Some((0, 0))
                 }
             };
             if let Some(freed) = freed {
                 let _change = self.changed();
-                access.discard_to_zero(offset + at, count).await?;
+                self.zero(offset + at, count).await?;
                 lock(&self.freed).push(freed);
             }
             at += count;
@@ -277,50 +276,42 @@ impl Core {
         Ok(())
     }
 
-    /// Read access to the image through the format's library.
-    pub(crate) async fn access(&self) -> RwLockReadGuard<'_, FormatAccess<Handle>> {
-        self.access.read().await
-    }
-
     /// Makes the disk larger. The new part reads as zeroes, whatever lies there: a file below may
     /// be longer, and a disk that was made smaller leaves data behind its end.
     pub(crate) async fn grow(&self, size: u64) -> io::Result<()> {
-        let mut access = self.access.write().await;
-        let old = access.size();
-        // The part that the new size uncovers is durable before the header has that size.
-        self.shared.lock().tables.hold_size(old);
+        let _turn = self.turns.alone(Subject::Mappings).await;
         let change = self.changed();
-        access.resize_grow(size, imago::format::PreallocateMode::None).await?;
+        let old = {
+            let disk = &mut self.shared.lock().disk;
+            disk.tables.grow_l1(size)?;
+            std::mem::replace(&mut disk.size, size)
+        };
         // The table that grew leaves its old place.
         lock(&self.freed).push((0, 0));
         let zeroes = vec![0; PIECE];
         let mut at = old;
         while at < size {
-            let (mapping, mut count) = access.get_mapping(at, size - at).await?;
-            match mapping {
-                Mapping::Zero { .. } => {}
-                Mapping::Eof { .. } => return Err(io::ErrorKind::UnexpectedEof.into()),
-                _ if self.zeroes => {
-                    self.before_allocation(&access).await?;
-                    access.discard_to_zero(at, count).await?;
-                    lock(&self.freed).push((0, 0));
-                }
-                // Version 2 has no clusters of zeroes.
-                _ => {
-                    self.before_allocation(&access).await?;
+            let (source, mut count) = self.locate(at, size - at).await?;
+            if !matches!(source, Source::Zero { .. }) {
+                self.before_allocation().await?;
+                if self.zeroes {
+                    self.zero(at, count).await?;
+                } else {
+                    // Version 2 has no clusters of zeroes.
                     count = count.min(PIECE as u64);
-                    access.write(&zeroes[..count as usize], at).await?;
-                    lock(&self.freed).push((0, 0));
+                    self.write_new(at, &zeroes[..count as usize]).await?;
                 }
+                lock(&self.freed).push((0, 0));
             }
             at += count;
         }
         drop(change);
-        self.write_tables(&access, End::Durable).await?;
-        if !self.shared.lock().tables.set_size(size) {
+        // The part that the new size uncovers is durable before the header has that size.
+        self.write_tables(End::Durable).await?;
+        if !self.shared.lock().disk.tables.set_size(size) {
             return Err(io::Error::other("its header is not known"));
         }
-        self.write_tables(&access, End::Durable).await
+        self.write_tables(End::Durable).await
     }
 }
 

@@ -1,20 +1,26 @@
 //! An image's tables as they are to be, held back until they can be written in
 //! an order in which the image is sound at every instant.
 //!
-//! The library that does the format's work writes tables at any time; its writes stay here.
-//! [`Tables::plan`] turns the changes into groups of writes. Between two groups there is order: a
-//! flush or a barrier.
+//! Changes stay here. [`Tables::plan`] turns them into groups of writes. Between two groups there is
+//! order: a flush or a barrier.
 
+mod allocation;
+mod clusters;
 mod log;
+#[cfg(test)]
+mod tests;
 mod write_order;
 
+pub(crate) use clusters::Look;
 pub(crate) use write_order::UpdatePlan;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use stasis_qcow2_format::layout::Field;
+
 use crate::header::be64;
-use crate::{layout, redo_log, refcounts};
+use crate::{layout, refcounts, Header};
 
 /// Size of the pages in which changes of a table are written: the unit that drives write at once
 /// (bytes).
@@ -53,8 +59,12 @@ pub(crate) struct Tables {
     lazy: bool,
     clusters: BTreeMap<u64, Table>,
     dirty_bytes: u64,
-    /// The disk's size that the header keeps, whatever size is written to it.
-    held_size: Option<u64>,
+    /// The file: its number from the top of the chain.
+    file: usize,
+    /// Clusters that the file can have.
+    limit: u64,
+    /// No cluster before this one is free.
+    first_free: u64,
     /// The tables that were changed since they were logged, where they are.
     unlogged: Option<Vec<u64>>,
 }
@@ -88,8 +98,16 @@ impl Table {
 }
 
 impl Tables {
-    pub(crate) fn new(cluster_bits: u32, order: u32, lazy: bool) -> Self {
-        Self { cluster_bits, order, lazy, ..Self::default() }
+    /// Makes those of the file with this number, of at most `room` bytes.
+    pub(crate) fn new(header: &Header, file: usize, room: u64) -> Self {
+        Self {
+            file,
+            cluster_bits: header.cluster_bits,
+            order: header.refcount_order,
+            lazy: header.lazy_refcounts(),
+            limit: room >> header.cluster_bits,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -98,6 +116,9 @@ impl Tables {
 
     /// Takes over the content of a table from the drive below.
     pub(crate) fn load(&mut self, offset: u64, bytes: Vec<u8>) {
+        if self.clusters.len() << self.cluster_bits > 2 * KEPT {
+            self.forget();
+        }
         let below = Some(bytes.clone());
         self.clusters
             .entry(offset >> self.cluster_bits)
@@ -112,140 +133,105 @@ impl Tables {
         }
     }
 
+    /// Returns whether the table at `offset` is known.
+    pub(crate) fn is_known(&self, offset: u64) -> bool {
+        self.clusters.contains_key(&(offset >> self.cluster_bits))
+    }
+
     /// Bytes that wait to be written.
     pub(crate) fn dirty_bytes(&self) -> u64 {
         self.dirty_bytes
     }
 
-    /// Copies the known content of the cluster with `offset`, from there on, and returns the length
-    /// copied; 0 where the content is not known.
-    pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> usize {
-        let within = (offset & (self.size() as u64 - 1)) as usize;
-        let length = into.len().min(self.size() - within);
-        match self.clusters.get(&(offset >> self.cluster_bits)) {
-            Some(table) => {
-                into[..length].copy_from_slice(&table.now[within..within + length]);
-                length
+    /// Changes the table in `cluster`; one that is not known begins with zeroes.
+    fn change(&mut self, cluster: u64, change: impl FnOnce(&mut [u8])) {
+        let size = self.size();
+        let mut fresh = false;
+        let table = self.clusters.entry(cluster).or_insert_with(|| {
+            fresh = true;
+            Table::new(vec![0; size])
+        });
+        if let Some(list) = &mut self.unlogged {
+            if !std::mem::replace(&mut table.unlogged, true) {
+                list.push(cluster);
             }
-            None => 0,
+            // The content before the first change is in the file.
+            if table.logged.is_none() && !fresh {
+                table.logged = Some(table.now.clone());
+            }
+        }
+        change(&mut table.now);
+        if !table.dirty {
+            table.dirty = true;
+            self.dirty_bytes += size as u64;
         }
     }
 
-    /// Offset of the first table that a write changes in part, and that has to be loaded first.
-    pub(crate) fn missing(&self, offset: u64, length: usize) -> Option<u64> {
-        let pieces = self.pieces(offset, length);
-        pieces.map(|(cluster, within)| (cluster, within.len())).find_map(|(cluster, length)| {
-            let known = self.clusters.contains_key(&cluster);
-            (!known && length < self.size() && self.is_used(cluster))
-                .then_some(cluster << self.cluster_bits)
-        })
-    }
-
-    fn pieces(&self, offset: u64, length: usize) -> impl Iterator<Item = (u64, Range<usize>)> {
-        let (bits, size) = (self.cluster_bits, self.size() as u64);
-        let end = offset + length as u64;
-        let mut at = offset;
-        std::iter::from_fn(move || {
-            if at >= end {
-                return None;
-            }
-            let within = at & (size - 1);
-            let stop = size.min(within + (end - at));
-            let piece = (at >> bits, within as usize..stop as usize);
-            at += stop - within;
-            Some(piece)
-        })
-    }
-
-    /// Takes a change of tables.
-    pub(crate) fn write(&mut self, offset: u64, mut data: &[u8]) {
-        for (cluster, within) in self.pieces(offset, data.len()).collect::<Vec<_>>() {
-            let (piece, rest) = data.split_at(within.len());
-            let size = self.size();
-            let mut fresh = false;
-            let table = self.clusters.entry(cluster).or_insert_with(|| {
-                fresh = true;
-                Table::new(vec![0; size])
-            });
-            if let Some(list) = &mut self.unlogged {
-                if !std::mem::replace(&mut table.unlogged, true) {
-                    list.push(cluster);
-                }
-                // The content before the first change is in the file.
-                if table.logged.is_none() && !fresh {
-                    table.logged = Some(table.now.clone());
-                }
-            }
-            table.now[within].copy_from_slice(piece);
-            if self.unlogged.is_some() && cluster == 0 {
-                let _ = redo_log::mark(&mut table.now, true);
-            }
-            if let (0, Some(size)) = (cluster, self.held_size) {
-                let _ = layout::SIZE.set(&mut table.now, size);
-            }
-            if !table.dirty {
-                table.dirty = true;
-                self.dirty_bytes += size as u64;
-            }
-            data = rest;
+    /// Writes a field of the header; `false` if there is none.
+    fn set_field(&mut self, field: Field, value: u64) -> bool {
+        let mut written = false;
+        if self.clusters.contains_key(&0) {
+            self.change(0, |header| written = field.set(header, value));
         }
-    }
-
-    /// Keeps the disk's size in the header at `size`, until [`Tables::set_size`].
-    pub(crate) fn hold_size(&mut self, size: u64) {
-        self.held_size = Some(size);
+        written
     }
 
     /// Sets the disk's size in the header to `size` bytes; `false` if there is no header.
     pub(crate) fn set_size(&mut self, size: u64) -> bool {
-        self.held_size = None;
-        let mut header = [0; layout::LENGTH[0] as usize];
-        let known = self.read(0, &mut header) > 0 && layout::SIZE.set(&mut header, size);
-        if known {
-            self.write(0, &header);
-        }
-        known
+        self.set_field(layout::SIZE, size)
     }
 
-    fn bytes_at(&self, offset: u64, length: usize, now: bool) -> Vec<u8> {
-        let mut bytes = vec![0; length];
-        let mut at = 0;
-        for (cluster, within) in self.pieces(offset, length) {
-            let span = at..at + within.len();
-            at += within.len();
-            let table = self.clusters.get(&cluster);
-            let from = table.and_then(|t| if now { Some(&t.now) } else { t.below.as_ref() });
-            if let Some(from) = from {
-                bytes[span].copy_from_slice(&from[within]);
-            }
+    /// Clears the features that only hold while every program that writes knows them.
+    pub(crate) fn clear_features(&mut self) {
+        if layout::AUTOCLEAR.get(self.header(true)) != 0 {
+            let _ = self.set_field(layout::AUTOCLEAR, 0);
         }
-        bytes
+    }
+
+    /// The first bytes of the file, as they are to be or at the drive below.
+    fn header(&self, now: bool) -> &[u8] {
+        let table = self.clusters.get(&0);
+        table.and_then(|t| if now { Some(&t.now) } else { t.below.as_ref() }).map_or(&[], |t| t)
+    }
+
+    /// The entry of a table at `place`; 0 where the table is not known.
+    fn entry(&self, place: u64, now: bool) -> u64 {
+        let table = self.clusters.get(&(place >> self.cluster_bits));
+        let bytes = table.and_then(|t| if now { Some(&t.now) } else { t.below.as_ref() });
+        bytes.map_or(0, |bytes| be64(bytes, place as usize & (self.size() - 1)))
+    }
+
+    fn set_entry(&mut self, place: u64, value: u64) {
+        let within = place as usize & (self.size() - 1);
+        self.change(place >> self.cluster_bits, |bytes| {
+            bytes[within..within + 8].copy_from_slice(&value.to_be_bytes());
+        });
     }
 
     fn pointers(&self, now: bool) -> Pointers {
-        let header = self.bytes_at(0, 64, now);
+        let header = self.header(now);
         let clusters = |offset: u64, bytes: u64| {
             let first = offset >> self.cluster_bits;
             first..first + bytes.div_ceil(self.size() as u64)
         };
-        let reftable = layout::REFTABLE_CLUSTERS.get(&header) << self.cluster_bits;
+        let reftable = layout::REFTABLE_CLUSTERS.get(header) << self.cluster_bits;
         Pointers {
-            reftable: clusters(layout::REFTABLE_OFFSET.get(&header), reftable),
-            l1: clusters(layout::L1_OFFSET.get(&header), 8 * layout::L1_ENTRIES.get(&header)),
+            reftable: clusters(layout::REFTABLE_OFFSET.get(header), reftable),
+            l1: clusters(layout::L1_OFFSET.get(header), 8 * layout::L1_ENTRIES.get(header)),
         }
     }
 
     /// The cluster of the refcount block that describes `cluster`, and which
     /// entry.
     fn block_of(&self, cluster: u64, now: bool) -> Option<(u64, u64)> {
-        let in_block = (self.size() as u64 * 8) >> self.order;
+        let in_block = self.in_block();
         let pointers = self.pointers(now);
         let index = cluster / in_block;
         let place = (pointers.reftable.start << self.cluster_bits) + 8 * index;
         if place >> self.cluster_bits >= pointers.reftable.end {
             return None;
         }
-        let block = be64(&self.bytes_at(place, 8, now), 0) & !0x1ff;
+        let block = self.entry(place, now) & !0x1ff;
         (block != 0).then_some((block >> self.cluster_bits, cluster % in_block))
     }
 
@@ -259,10 +245,7 @@ impl Tables {
 
     /// Returns whether a cluster is free as the tables are to be.
     pub(crate) fn is_free(&self, cluster: u64) -> bool {
-        self.block_of(cluster, true).is_none_or(|(block, entry)| {
-            let table = self.clusters.get(&block);
-            table.is_some_and(|table| refcounts::get(&table.now, self.order, entry) == 0)
-        })
+        self.refcount(cluster).is_none_or(|uses| uses == 0)
     }
 }
 

@@ -49,11 +49,10 @@ impl Tables {
     }
 
     /// The refcount blocks' clusters, sorted.
-    fn blocks(&self, pointers: &Pointers) -> Vec<u64> {
-        let start = pointers.reftable.start << self.cluster_bits;
-        let length = (pointers.reftable.end - pointers.reftable.start) << self.cluster_bits;
-        let table = self.bytes_at(start, length as usize, true);
-        let entries = table.chunks_exact(8).map(|entry| be64(entry, 0) >> self.cluster_bits);
+    pub(super) fn blocks(&self, pointers: &Pointers) -> Vec<u64> {
+        let tables = pointers.reftable.clone().filter_map(|cluster| self.clusters.get(&cluster));
+        let entries = tables.flat_map(|table| table.now.chunks_exact(8));
+        let entries = entries.map(|entry| be64(entry, 0) >> self.cluster_bits);
         let mut blocks: Vec<_> = entries.filter(|&block| block != 0).collect();
         blocks.sort_unstable();
         blocks
@@ -184,7 +183,7 @@ impl Tables {
 
     /// Drops unchanged L2 tables beyond the limit on kept ones, and clusters that are no tables any
     /// more.
-    fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         let pointers = [self.pointers(true), self.pointers(false)];
         let blocks = self.blocks(&pointers[0]);
         let mut kept = 0;

@@ -1,0 +1,180 @@
+//! Clusters of the disk: where the tables have them.
+
+use std::io;
+
+use stasis_qcow2_format::entries::{Cluster, COPIED, OFFSET, ZERO};
+
+use super::Tables;
+use crate::layout;
+
+/// Result of a look at the tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look<T> {
+    /// The result.
+    Found(T),
+    /// The table at this offset of a file has to be loaded first.
+    Unknown { file: usize, table: u64 },
+}
+
+impl Tables {
+    /// The place in the L1 table of the L2 table for the byte `offset` of the disk.
+    pub(crate) fn l1_index(&self, offset: u64) -> u64 {
+        offset >> (2 * self.cluster_bits - 3)
+    }
+
+    /// Bytes of the disk from `offset` to the end of what its L2 table has.
+    pub(crate) fn rest_of_table(&self, offset: u64) -> u64 {
+        let bytes = 1 << (2 * self.cluster_bits - 3);
+        bytes - offset % bytes
+    }
+
+    /// Place of an L1 entry; `None` behind the table's end.
+    fn l1_place(&self, index: u64) -> Option<u64> {
+        let header = self.header(true);
+        let place = layout::L1_OFFSET.get(header) + 8 * index;
+        (index < layout::L1_ENTRIES.get(header)).then_some(place)
+    }
+
+    /// Place of the L2 entry for `offset` in the table at `table`.
+    fn l2_place(&self, table: u64, offset: u64) -> u64 {
+        let in_table = self.size() as u64 / 8;
+        table + 8 * ((offset >> self.cluster_bits) % in_table)
+    }
+
+    fn damaged(&self, name: &str, at: u64) -> io::Result<()> {
+        match at % self.size() as u64 {
+            0 => Ok(()),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{name} at {at:#x} is not aligned"),
+            )),
+        }
+    }
+
+    /// Content of the disk from `offset` on, and for how many bytes of `most` it goes on alike; data
+    /// begins at the byte of `offset`.
+    pub(crate) fn look_up(&self, offset: u64, most: u64) -> io::Result<Look<(Cluster, u64)>> {
+        let most = most.min(self.rest_of_table(offset));
+        let l1 = self.l1_place(self.l1_index(offset)).map_or(0, |place| self.entry(place, true));
+        let table = l1 & OFFSET;
+        if table == 0 {
+            return Ok(Look::Found((Cluster::Hole, most)));
+        }
+        self.damaged("an L2 table", table)?;
+        let Some(known) = self.clusters.get(&(table >> self.cluster_bits)) else {
+            return Ok(Look::Unknown { file: self.file, table });
+        };
+        let size = self.size() as u64;
+        let within = offset % size;
+        let entries = known.now[(self.l2_place(table, offset) - table) as usize..].chunks_exact(8);
+        let mut clusters =
+            entries.map(|entry| Cluster::new(crate::header::be64(entry, 0), self.cluster_bits));
+        let first = clusters.next().unwrap_or(Cluster::Hole);
+        let (mut count, mut last) = (size - within, first);
+        for next in clusters {
+            if count >= most || !follows(last, next, size) {
+                break;
+            }
+            (count, last) = (count + size, next);
+        }
+        let found = match first {
+            Cluster::Data { at, own } => {
+                self.damaged("a data cluster", at)?;
+                Cluster::Data { at: at + within, own }
+            }
+            other => other,
+        };
+        Ok(Look::Found((found, count.min(most))))
+    }
+
+    /// Ensures that the image has an L2 table of its own for `offset`, and returns its place.
+    ///
+    /// # Errors
+    /// Without room for it, or behind the end of the L1 table.
+    pub(crate) fn own_table(&mut self, offset: u64) -> io::Result<Look<u64>> {
+        let place = self.l1_place(self.l1_index(offset));
+        let place = place.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let entry = self.entry(place, true);
+        let table = entry & OFFSET;
+        self.damaged("an L2 table", table)?;
+        let known = self.clusters.get(&(table >> self.cluster_bits));
+        let bytes = match (table, known) {
+            (0, _) => vec![0; self.size()],
+            (_, None) => return Ok(Look::Unknown { file: self.file, table }),
+            (_, Some(_)) if entry & COPIED != 0 => return Ok(Look::Found(table)),
+            (_, Some(known)) => known.now.clone(),
+        };
+        let cluster = self.take(1).ok_or(io::ErrorKind::StorageFull)?;
+        let new = cluster << self.cluster_bits;
+        self.change(cluster, |now| now.copy_from_slice(&bytes));
+        self.set_entry(place, new | COPIED);
+        if table != 0 {
+            self.free(table >> self.cluster_bits, 1);
+        }
+        Ok(Look::Found(new))
+    }
+
+    /// Has the cluster of the disk with `offset` be the one at `at` in the file. The image's own
+    /// table for it is at `table`.
+    pub(crate) fn put(&mut self, table: u64, offset: u64, at: u64) {
+        let place = self.l2_place(table, offset);
+        let old = self.entry(place, true);
+        self.set_entry(place, at | COPIED);
+        match Cluster::new(old, self.cluster_bits) {
+            Cluster::Zero { at: same, .. } | Cluster::Data { at: same, .. } if same == at => {}
+            _ => self.release(old),
+        }
+    }
+
+    /// Has the cluster of the disk with `offset` be zeroes; `keep`: with the room that it has.
+    pub(crate) fn clear(&mut self, table: u64, offset: u64, keep: bool) {
+        let place = self.l2_place(table, offset);
+        let old = self.entry(place, true);
+        match Cluster::new(old, self.cluster_bits) {
+            Cluster::Data { .. } | Cluster::Zero { .. } if keep => {
+                self.set_entry(place, old | ZERO)
+            }
+            _ => {
+                self.set_entry(place, ZERO);
+                self.release(old);
+            }
+        }
+    }
+
+    /// Moves the L1 table to where it has room for a disk of `size` bytes, if it has none yet.
+    ///
+    /// # Errors
+    /// Without room for it.
+    pub(crate) fn grow_l1(&mut self, size: u64) -> io::Result<()> {
+        let had = layout::L1_ENTRIES.get(self.header(true));
+        let in_cluster = self.size() as u64 / 8;
+        let wanted = (self.l1_index(size.saturating_sub(1)) + 1).next_multiple_of(in_cluster);
+        if wanted <= had {
+            return Ok(());
+        }
+        let old = self.pointers(true).l1;
+        let start = self.take(wanted / in_cluster).ok_or(io::ErrorKind::StorageFull)?;
+        for index in 0..wanted / in_cluster {
+            let from = old.clone().nth(index as usize).and_then(|old| self.clusters.get(&old));
+            let mut bytes = from.map_or_else(|| vec![0; self.size()], |table| table.now.clone());
+            let kept = 8 * had.saturating_sub(index * in_cluster).min(in_cluster);
+            bytes[kept as usize..].fill(0);
+            self.change(start + index, |now| now.copy_from_slice(&bytes));
+        }
+        self.free(old.start, old.end - old.start);
+        let set = self.set_field(layout::L1_OFFSET, start << self.cluster_bits)
+            && self.set_field(layout::L1_ENTRIES, wanted);
+        set.then_some(()).ok_or_else(|| io::Error::other("its header is not known"))
+    }
+}
+
+/// Returns whether two clusters are one run.
+fn follows(before: Cluster, after: Cluster, size: u64) -> bool {
+    match (before, after) {
+        (Cluster::Data { at, own }, Cluster::Data { at: next, own: also }) => {
+            at + size == next && own == also
+        }
+        (Cluster::Zero { .. }, Cluster::Zero { .. }) => true,
+        (before, after) => before == after && before == Cluster::Hole,
+    }
+}
