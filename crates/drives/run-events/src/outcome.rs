@@ -109,7 +109,7 @@ pub struct Outcome {
     /// Figures of each network between the machines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<NetworkOutcome>,
-    /// How each machine has come back after its failures, in the order of machines.
+    /// Restarts of each machine, in the order of machines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restarts: Vec<RestartOutcome>,
     /// Service that each tenant of a shared drive received, for each such drive.
@@ -185,7 +185,7 @@ pub struct ProcessorOutcome {
     pub shares: Vec<f64>,
 }
 
-/// How a machine has come back after its failures. The results do not depend on it.
+/// A machine's returns from its failures. The results do not depend on how it returned.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RestartOutcome {
     /// Number of times at which its kept boot took the place of one.

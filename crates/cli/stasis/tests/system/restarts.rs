@@ -86,7 +86,7 @@ fn a_restart_is_a_boot_whatever_the_drive() {
     }
 }
 
-/// Where another processor might notice, the guest boots and the run says why.
+/// The guest boots where another processor might notice, and the run says why.
 #[test]
 fn a_machine_of_several_processors_boots() {
     let bench = Bench::new();

@@ -1,7 +1,7 @@
 //! The accesses of a booting guest to the devices that every machine has, to be made again.
 
 /// Limit on them: a boot of Linux 6.1 has some 8,000.
-const MOST: usize = 1 << 16;
+const MAX_ACCESSES: usize = 1 << 16;
 
 /// Bytes of an access, 8 at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(in super::super) struct Accesses(Vec<Access>);
 impl Accesses {
     /// Adds one; false where there are too many.
     pub(in super::super) fn add(&mut self, access: Access) -> bool {
-        let has_room = self.0.len() < MOST;
+        let has_room = self.0.len() < MAX_ACCESSES;
         if has_room {
             self.0.push(access);
         }
@@ -64,11 +64,11 @@ mod tests {
     fn there_are_only_so_many() {
         let mut accesses = Accesses::default();
         let read = Access::PortRead(0xcfc, Bytes::new(&[1, 2, 3, 4]));
-        for _ in 0..MOST {
+        for _ in 0..MAX_ACCESSES {
             assert!(accesses.add(read));
         }
         assert!(!accesses.add(read));
-        assert_eq!((accesses.iter().count(), accesses.iter().last()), (MOST, Some(&read)));
+        assert_eq!((accesses.iter().count(), accesses.iter().last()), (MAX_ACCESSES, Some(&read)));
         assert_eq!(Bytes::new(&[7; 9]).get(), [7; 8]);
     }
 }

@@ -31,7 +31,7 @@ use pages::Pages;
 pub(super) use accesses::{Access, Bytes};
 
 /// Limit on the times at which a processor halts while it boots: Linux 6.1 halts some 20 times.
-const MOST_HALTS: usize = 1 << 12;
+const MAX_HALTS: usize = 1 << 12;
 
 /// Bytes of the mailbox with the agent's greeting: a header, and a version.
 const GREETING: usize = 64;
@@ -68,7 +68,7 @@ enum First {
     /// On its way.
     Recorded(Recording),
     Kept(Box<Greeting>),
-    /// Of no use to later ones, for this reason.
+    /// No use to later ones, for this reason.
     Unfit(&'static str),
 }
 
@@ -105,27 +105,27 @@ struct Replay {
 }
 
 impl KeptBoot {
-    /// That of a machine whose guest boots once.
+    /// For a machine whose guest boots once.
     pub(super) fn none() -> Self {
         Self { hides: false, ..Self::with(First::Unfit(ONCE)) }
     }
 
-    /// That of a machine whose slots are told of paths that come and go.
+    /// For a machine whose paths to drives come and go: its kernel needs their slots from the start.
     pub(super) fn with_paths() -> Self {
         Self { hides: false, ..Self::with(First::Unfit(PATHS)) }
     }
 
-    /// That of a machine whose guest boots again as the experiment asks.
+    /// For a machine whose guest boots again as the experiment asks.
     pub(super) fn unwanted() -> Self {
         Self::with(First::Unfit(WHOLE))
     }
 
-    /// That of a machine which can come back.
+    /// For a machine that can come back.
     pub(super) fn recorded() -> Self {
         Self::with(First::Recorded(Recording::default()))
     }
 
-    /// That of a machine in a run with machines of several processors: these see when others run.
+    /// For a machine in a run with machines of several processors: these see when others run.
     pub(super) fn among_several() -> Self {
         Self::with(First::Unfit(SEVERAL))
     }
@@ -140,7 +140,7 @@ impl KeptBoot {
         self.hides
     }
 
-    /// How later boots were made, if there were any.
+    /// Returns how later boots were made, if there were any.
     pub(super) fn outcome(&self) -> &RestartOutcome {
         &self.outcome
     }
@@ -185,7 +185,7 @@ impl KeptBoot {
     /// The processor has halted at `from`.
     pub(super) fn halted(&mut self, from: u64) {
         if let Some(recording) = self.recording() {
-            match recording.halts.0.len() < MOST_HALTS {
+            match recording.halts.0.len() < MAX_HALTS {
                 true => recording.halts.0.push((from, from)),
                 false => recording.unfit = Some(LONG),
             }
@@ -210,8 +210,8 @@ impl KeptBoot {
         self.replay.is_some()
     }
 
-    /// When the processor, which has halted in a replayed boot, goes on (ticks since the boot's
-    /// beginning).
+    /// Returns the time at which the processor, which has halted in a replayed boot, goes on (ticks since
+    /// the boot's beginning).
     pub(super) fn goes_on(&self) -> Option<u64> {
         let (First::Kept(greeting), Some(replay)) = (&self.first, &self.replay) else {
             return None;
@@ -219,8 +219,8 @@ impl KeptBoot {
         Some(greeting.halts.0.get(replay.halts.checked_sub(1)?)?.1)
     }
 
-    /// When the processor, which is busy in a replayed boot, halts, or its agent greets (ticks since the
-    /// boot's beginning), and which of both.
+    /// Returns the time at which the processor, which is busy in a replayed boot, halts or its agent greets
+    /// (ticks since the boot's beginning), and which of both it does.
     fn next_stop(&self) -> Option<(u64, Stop)> {
         let (First::Kept(greeting), Some(replay)) = (&self.first, &self.replay) else {
             return None;
@@ -328,7 +328,7 @@ impl Machine {
         Ok(Ok(()))
     }
 
-    /// Why a kept boot does not do, if it does not.
+    /// The reason for which the guest has to boot, if there is one.
     fn reason_to_boot(&self, timeline: &Timeline) -> Option<&'static str> {
         let reasons = [
             (!timeline.clock.scale().is_whole(), FREQUENCY),
@@ -376,16 +376,16 @@ impl Machine {
         let processor = &mut self.processors[index];
         (processor.yields, processor.late) = (false, false);
         let entered = processor.time;
-        let left = until.min(stop).min(entered.saturating_add(MAX_SLICE)).max(entered);
-        processor.time = left;
-        timeline.clock.set(left);
+        let end = until.min(stop).min(entered.saturating_add(MAX_SLICE)).max(entered);
+        processor.time = end;
+        timeline.clock.set(end);
         let hindmost = if timeline.lookahead.is_some() { None } else { others };
-        let ahead = left.saturating_sub(hindmost.unwrap_or(left));
-        timeline.statistics.slice(place, (entered, left), ahead);
+        let ahead = end.saturating_sub(hindmost.unwrap_or(end));
+        timeline.statistics.slice(place, (entered, end), ahead);
         if let Some(watch) = &mut timeline.watch {
-            watch.ran(place, (entered, left));
+            watch.ran(place, (entered, end));
         }
-        if left < stop {
+        if end < stop {
             return Ok(After::Continue);
         }
         match kind {
@@ -449,7 +449,7 @@ mod tests {
     #[test]
     fn halts_are_limited() {
         let mut boot = KeptBoot::recorded();
-        for at in 0..MOST_HALTS as u64 {
+        for at in 0..MAX_HALTS as u64 {
             boot.halted(10 * at);
             boot.went_on(10 * at + 5);
         }

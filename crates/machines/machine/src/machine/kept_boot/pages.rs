@@ -27,7 +27,7 @@ enum Content {
 /// The content of the ranges that a machine without power loses.
 #[derive(Debug)]
 pub(super) struct Pages {
-    /// Of each range in turn, in the order of places.
+    /// One list for each range in turn, in the order of places.
     pages: Vec<Vec<Page>>,
     copies: Mapping,
 }
