@@ -37,6 +37,8 @@ fn main() {
         root: None,
         seed: 1,
         random: false,
+        comes_back: false,
+        boots_again: false,
         rewind: None,
         waited: true,
         pauses: Vec::new(),
