@@ -1,48 +1,46 @@
 //! Persistent Event Log (NVMe 2.0 section 5.16.1.14): its head, the head of an event, and the data of
 //! events.
 
-use zerocopy::little_endian::{U128, U16, U32, U64};
-
-use crate::layout::layout;
+use stasis_layout::{layout, U128, U16, U32, U64};
 
 layout! {
     /// Persistent Event Log Header (NVMe 2.0 figure 222).
     pub struct EventLogHead: 512 {
         /// Log Identifier.
-        [0] pub lid: u8,
+        [0] lid: u8,
         [1] reserved1: [u8; 3],
         /// Total Number of Events.
-        [4] pub tnev: U32,
+        [4] tnev: U32,
         /// Total Log Length, in bytes.
-        [8] pub tll: U64,
+        [8] tll: U64,
         /// Log Revision.
-        [16] pub revision: u8,
+        [16] revision: u8,
         [17] reserved17: u8,
         /// Log Header Length: bytes behind this field.
-        [18] pub lhl: U16,
+        [18] lhl: U16,
         /// Timestamp, as the feature has it.
-        [20] pub timestamp: U64,
+        [20] timestamp: U64,
         /// Power on Hours.
-        [28] pub power_on_hours: U128,
+        [28] power_on_hours: U128,
         /// Power Cycle Count.
-        [44] pub power_cycles: U64,
+        [44] power_cycles: U64,
         /// PCI Vendor ID.
-        [52] pub vid: U16,
+        [52] vid: U16,
         /// PCI Subsystem Vendor ID.
-        [54] pub ssvid: U16,
+        [54] ssvid: U16,
         /// Serial Number, padded with spaces.
-        [56] pub sn: [u8; 20],
+        [56] sn: [u8; 20],
         /// Model Number, padded with spaces.
-        [76] pub mn: [u8; 40],
+        [76] mn: [u8; 40],
         /// NVM Subsystem NVMe Qualified Name, which a zero ends.
-        [116] pub subnqn: [u8; 256],
+        [116] subnqn: [u8; 256],
         /// Generation Number.
-        [372] pub generation: U16,
+        [372] generation: U16,
         /// Reporting Context Information.
-        [374] pub context: U32,
+        [374] context: U32,
         [378] reserved378: [u8; 102],
         /// Supported Events Bitmap.
-        [480] pub supported: [u8; 32],
+        [480] supported: [u8; 32],
     }
 }
 
@@ -50,21 +48,21 @@ layout! {
     /// Persistent Event Header (NVMe 2.0 figure 224): the event's data lies behind it.
     pub struct EventHead: 24 {
         /// Event Type.
-        [0] pub etype: u8,
+        [0] etype: u8,
         /// Event Type Revision.
-        [1] pub revision: u8,
+        [1] revision: u8,
         /// Event Header Length: bytes behind this field.
-        [2] pub ehl: u8,
+        [2] ehl: u8,
         [3] reserved3: u8,
         /// Controller Identifier.
-        [4] pub cntlid: U16,
+        [4] cntlid: U16,
         /// Event Timestamp, as the feature has it.
-        [6] pub timestamp: U64,
+        [6] timestamp: U64,
         [14] reserved14: [u8; 6],
         /// Vendor Specific Information Length, in bytes.
-        [20] pub vsil: U16,
+        [20] vsil: U16,
         /// Event Length: bytes of vendor specific information and data.
-        [22] pub el: U16,
+        [22] el: U16,
     }
 }
 
@@ -72,19 +70,19 @@ layout! {
     /// Firmware Commit Event.
     pub struct FirmwareCommitEvent: 22 {
         /// Old Firmware Revision.
-        [0] pub old: [u8; 8],
+        [0] old: [u8; 8],
         /// New Firmware Revision.
-        [8] pub new: [u8; 8],
+        [8] new: [u8; 8],
         /// Firmware Commit Action.
-        [16] pub action: u8,
+        [16] action: u8,
         /// Firmware Slot.
-        [17] pub slot: u8,
+        [17] slot: u8,
         /// Status Code Type of the completion.
-        [18] pub status_code_type: u8,
+        [18] status_code_type: u8,
         /// Status Code of the completion.
-        [19] pub status_code: u8,
+        [19] status_code: u8,
         /// Vendor Assigned Firmware Commit Result Code.
-        [20] pub vendor_code: U16,
+        [20] vendor_code: U16,
     }
 }
 
@@ -92,9 +90,9 @@ layout! {
     /// Timestamp Change Event.
     pub struct TimestampEvent: 16 {
         /// Previous Timestamp.
-        [0] pub previous: U64,
+        [0] previous: U64,
         /// Milliseconds Since Reset.
-        [8] pub since_reset: U64,
+        [8] since_reset: U64,
     }
 }
 
@@ -102,20 +100,20 @@ layout! {
     /// Power-on or Reset Event, with one controller's reset information.
     pub struct PowerOnEvent: 44 {
         /// Firmware Revision.
-        [0] pub fr: [u8; 8],
+        [0] fr: [u8; 8],
         /// Controller ID.
-        [8] pub cntlid: U16,
+        [8] cntlid: U16,
         /// Firmware Activation: 1 if this reset has activated it.
-        [10] pub activated: u8,
+        [10] activated: u8,
         /// Operation in Progress.
-        [11] pub under_way: u8,
+        [11] under_way: u8,
         [12] reserved12: [u8; 12],
         /// Controller Power Cycle.
-        [24] pub power_cycle: U32,
+        [24] power_cycle: U32,
         /// Power on milliseconds.
-        [28] pub powered_on: U64,
+        [28] powered_on: U64,
         /// Controller Timestamp.
-        [36] pub timestamp: U64,
+        [36] timestamp: U64,
     }
 }
 
@@ -123,7 +121,7 @@ layout! {
     /// Head of NVM Subsystem Hardware Error Event: additional information lies behind it.
     pub struct HardwareErrorEvent: 4 {
         /// Hardware Error Event Code.
-        [0] pub code: U16,
+        [0] code: U16,
         [2] reserved2: [u8; 2],
     }
 }
@@ -132,7 +130,7 @@ layout! {
     /// Additional information of a change of Critical Warning.
     pub struct CriticalWarningInfo: 4 {
         /// Bits of Critical Warning.
-        [0] pub warning: u8,
+        [0] warning: u8,
         [1] reserved1: [u8; 3],
     }
 }
@@ -141,12 +139,12 @@ layout! {
     /// Additional information of a media error.
     pub struct MediaErrorInfo: 16 {
         /// Status of the command.
-        [0] pub status: U16,
+        [0] status: U16,
         [2] reserved2: [u8; 2],
         /// Namespace Identifier.
-        [4] pub nsid: U32,
+        [4] nsid: U32,
         /// First block that is known to be concerned.
-        [8] pub lba: U64,
+        [8] lba: U64,
     }
 }
 
@@ -154,28 +152,28 @@ layout! {
     /// Change Namespace Event.
     pub struct NamespaceEvent: 48 {
         /// Namespace Management's Dword 10.
-        [0] pub cdw10: U32,
+        [0] cdw10: U32,
         [4] reserved4: [u8; 4],
         /// Namespace Size, in blocks.
-        [8] pub nsze: U64,
+        [8] nsze: U64,
         [16] reserved16: [u8; 8],
         /// Namespace Capacity, in blocks.
-        [24] pub ncap: U64,
+        [24] ncap: U64,
         /// Formatted LBA Size.
-        [32] pub flbas: u8,
+        [32] flbas: u8,
         /// End-to-end Data Protection Type Settings.
-        [33] pub dps: u8,
+        [33] dps: u8,
         /// Namespace Sharing Capabilities.
-        [34] pub nmic: u8,
+        [34] nmic: u8,
         [35] reserved35: u8,
         /// ANA Group Identifier.
-        [36] pub anagrpid: U32,
+        [36] anagrpid: U32,
         /// NVM Set Identifier.
-        [40] pub nvmsetid: U16,
+        [40] nvmsetid: U16,
         /// Endurance Group Identifier.
-        [42] pub endgid: U16,
+        [42] endgid: U16,
         /// Namespace Identifier.
-        [44] pub nsid: U32,
+        [44] nsid: U32,
     }
 }
 
@@ -183,12 +181,12 @@ layout! {
     /// Format NVM Start Event.
     pub struct FormatStartEvent: 12 {
         /// Namespace Identifier.
-        [0] pub nsid: U32,
+        [0] nsid: U32,
         /// Format NVM Attributes.
-        [4] pub fna: u8,
+        [4] fna: u8,
         [5] reserved5: [u8; 3],
         /// Format NVM's Dword 10.
-        [8] pub cdw10: U32,
+        [8] cdw10: U32,
     }
 }
 
@@ -196,15 +194,15 @@ layout! {
     /// Format NVM Completion Event.
     pub struct FormatCompletionEvent: 12 {
         /// Namespace Identifier.
-        [0] pub nsid: U32,
+        [0] nsid: U32,
         /// Smallest Format Progress Indicator.
-        [4] pub progress: u8,
+        [4] progress: u8,
         /// Format NVM Status: bit 0: it failed.
-        [5] pub status: u8,
+        [5] status: u8,
         /// Completion Information.
-        [6] pub information: U16,
+        [6] information: U16,
         /// Status Field of the completion, with the phase tag in bit 0.
-        [8] pub status_field: U32,
+        [8] status_field: U32,
     }
 }
 
@@ -212,11 +210,11 @@ layout! {
     /// Sanitize Start Event.
     pub struct SanitizeStartEvent: 12 {
         /// Sanitize Capabilities.
-        [0] pub sanicap: U32,
+        [0] sanicap: U32,
         /// Sanitize's Dword 10.
-        [4] pub cdw10: U32,
+        [4] cdw10: U32,
         /// Sanitize's Dword 11.
-        [8] pub cdw11: U32,
+        [8] cdw11: U32,
     }
 }
 
@@ -224,11 +222,11 @@ layout! {
     /// Sanitize Completion Event.
     pub struct SanitizeCompletionEvent: 8 {
         /// Sanitize Progress.
-        [0] pub sprog: U16,
+        [0] sprog: U16,
         /// Sanitize Status.
-        [2] pub sstat: U16,
+        [2] sstat: U16,
         /// Completion Information.
-        [4] pub information: U16,
+        [4] information: U16,
         [6] reserved6: [u8; 2],
     }
 }
@@ -237,8 +235,8 @@ layout! {
     /// Thermal Excursion Event.
     pub struct ThermalEvent: 2 {
         /// Degrees above the threshold.
-        [0] pub degrees: u8,
+        [0] degrees: u8,
         /// Threshold: 1: that of warnings, 2: the critical one.
-        [1] pub threshold: u8,
+        [1] threshold: u8,
     }
 }

@@ -1,21 +1,19 @@
 //! NVMe over Fabrics: the data of Connect, and the discovery log.
 
-use zerocopy::little_endian::{U16, U64};
-
-use crate::layout::layout;
+use stasis_layout::{layout, U16, U64};
 
 layout! {
     /// Data of Connect (NVMe-oF 1.1 section 3.3).
     pub struct ConnectData: 1024 {
         /// Host Identifier.
-        [0] pub hostid: [u8; 16],
+        [0] hostid: [u8; 16],
         /// Controller ID; FFFFh: any.
-        [16] pub cntlid: U16,
+        [16] cntlid: U16,
         [18] reserved18: [u8; 238],
         /// NVM Subsystem NVMe Qualified Name, which a zero ends.
-        [256] pub subnqn: [u8; 256],
+        [256] subnqn: [u8; 256],
         /// Host NVMe Qualified Name, which a zero ends.
-        [512] pub hostnqn: [u8; 256],
+        [512] hostnqn: [u8; 256],
         [768] reserved768: [u8; 256],
     }
 }
@@ -24,11 +22,11 @@ layout! {
     /// Head of the discovery log (NVMe-oF 1.1 figure 38): its entries lie behind it.
     pub struct DiscoveryHead: 1024 {
         /// Generation Counter.
-        [0] pub genctr: U64,
+        [0] genctr: U64,
         /// Number of Records.
-        [8] pub numrec: U64,
+        [8] numrec: U64,
         /// Record Format.
-        [16] pub recfmt: U16,
+        [16] recfmt: U16,
         [18] reserved18: [u8; 1006],
     }
 }
@@ -37,28 +35,28 @@ layout! {
     /// Discovery Log Page Entry (NVMe-oF 1.1 figure 39).
     pub struct DiscoveryEntry: 1024 {
         /// Transport Type.
-        [0] pub trtype: u8,
+        [0] trtype: u8,
         /// Address Family.
-        [1] pub adrfam: u8,
+        [1] adrfam: u8,
         /// Subsystem Type.
-        [2] pub subtype: u8,
+        [2] subtype: u8,
         /// Transport Requirements.
-        [3] pub treq: u8,
+        [3] treq: u8,
         /// Port ID.
-        [4] pub portid: U16,
+        [4] portid: U16,
         /// Controller ID; FFFFh: any.
-        [6] pub cntlid: U16,
+        [6] cntlid: U16,
         /// Admin Max SQ Size.
-        [8] pub asqsz: U16,
+        [8] asqsz: U16,
         [10] reserved10: [u8; 22],
         /// Transport Service Identifier, padded with spaces.
-        [32] pub trsvcid: [u8; 32],
+        [32] trsvcid: [u8; 32],
         [64] reserved64: [u8; 192],
         /// NVM Subsystem Qualified Name, which a zero ends.
-        [256] pub subnqn: [u8; 256],
+        [256] subnqn: [u8; 256],
         /// Transport Address, padded with spaces.
-        [512] pub traddr: [u8; 256],
+        [512] traddr: [u8; 256],
         /// Transport Specific Address Subtype.
-        [768] pub tsas: [u8; 256],
+        [768] tsas: [u8; 256],
     }
 }

@@ -1,42 +1,40 @@
 //! Entries of queues, and the pieces of memory that they point to.
 
-use zerocopy::little_endian::{U16, U32, U64};
-
-use crate::layout::layout;
+use stasis_layout::{layout, U16, U32, U64};
 
 layout! {
     /// Submission Queue Entry (NVMe 1.4 section 4.2).
     pub struct SubmissionEntry: 64 {
         /// Opcode.
-        [0] pub opc: u8,
+        [0] opc: u8,
         /// FUSE in bits 1:0, PSDT in bits 7:6.
-        [1] pub flags: u8,
+        [1] flags: u8,
         /// Command Identifier.
-        [2] pub cid: U16,
+        [2] cid: U16,
         /// Namespace Identifier.
-        [4] pub nsid: U32,
+        [4] nsid: U32,
         /// Command Dword 2.
-        [8] pub cdw2: U32,
+        [8] cdw2: U32,
         /// Command Dword 3.
-        [12] pub cdw3: U32,
+        [12] cdw3: U32,
         /// Metadata Pointer.
-        [16] pub mptr: U64,
+        [16] mptr: U64,
         /// PRP Entry 1, or the first half of SGL Entry 1.
-        [24] pub prp1: U64,
+        [24] prp1: U64,
         /// PRP Entry 2, or the second half of SGL Entry 1.
-        [32] pub prp2: U64,
+        [32] prp2: U64,
         /// Command Dword 10.
-        [40] pub cdw10: U32,
+        [40] cdw10: U32,
         /// Command Dword 11.
-        [44] pub cdw11: U32,
+        [44] cdw11: U32,
         /// Command Dword 12.
-        [48] pub cdw12: U32,
+        [48] cdw12: U32,
         /// Command Dword 13.
-        [52] pub cdw13: U32,
+        [52] cdw13: U32,
         /// Command Dword 14.
-        [56] pub cdw14: U32,
+        [56] cdw14: U32,
         /// Command Dword 15.
-        [60] pub cdw15: U32,
+        [60] cdw15: U32,
     }
 }
 
@@ -44,15 +42,15 @@ layout! {
     /// Completion Queue Entry (NVMe 1.4 section 4.6).
     pub struct CompletionEntry: 16 {
         /// Dwords 0 and 1, which are the command's own.
-        [0] pub result: U64,
+        [0] result: U64,
         /// SQ Head Pointer.
-        [8] pub sqhd: U16,
+        [8] sqhd: U16,
         /// SQ Identifier.
-        [10] pub sqid: U16,
+        [10] sqid: U16,
         /// Command Identifier.
-        [12] pub cid: U16,
+        [12] cid: U16,
         /// Phase Tag in bit 0, Status in bits 15:1.
-        [14] pub status: U16,
+        [14] status: U16,
     }
 }
 
@@ -60,12 +58,12 @@ layout! {
     /// SGL Descriptor (NVMe 1.4 section 4.4): a data block, a bit bucket, or a segment of descriptors.
     pub struct SglDescriptor: 16 {
         /// Address.
-        [0] pub address: U64,
+        [0] address: U64,
         /// Length in bytes.
-        [8] pub length: U32,
+        [8] length: U32,
         [12] reserved12: [u8; 3],
         /// Sub type in bits 3:0, type in bits 7:4.
-        [15] pub identifier: u8,
+        [15] identifier: u8,
     }
 }
 
@@ -74,8 +72,8 @@ layout! {
     /// section 5.7), for a stride (CAP.DSTRD) of 0.
     pub struct DoorbellPair: 8 {
         /// SQ Tail Doorbell.
-        [0] pub sq_tail: U32,
+        [0] sq_tail: U32,
         /// CQ Head Doorbell.
-        [4] pub cq_head: U32,
+        [4] cq_head: U32,
     }
 }

@@ -1,32 +1,19 @@
 //! Data of reservations (NVMe 1.4 sections 6.10 to 6.13), and their log.
 
-use zerocopy::little_endian::{U16, U32, U64};
-
-use crate::layout::layout;
-
-layout! {
-    /// Data of Reservation Register, and of Reservation Acquire, whose second key is the one to
-    /// preempt.
-    pub struct ReservationKeys: 16 {
-        /// Current Reservation Key.
-        [0] pub crkey: U64,
-        /// New Reservation Key, or Preempt Reservation Key.
-        [8] pub other: U64,
-    }
-}
+use stasis_layout::{layout, U16, U32, U64};
 
 layout! {
     /// Head of Reservation Status Extended: registered controllers lie behind it.
     pub struct ReservationStatus: 64 {
         /// Generation.
-        [0] pub gen: U32,
+        [0] generation: U32,
         /// Reservation Type.
-        [4] pub rtype: u8,
+        [4] rtype: u8,
         /// Number of Registered Controllers.
-        [5] pub regctl: U16,
+        [5] regctl: U16,
         [7] reserved7: [u8; 2],
         /// Persist Through Power Loss State.
-        [9] pub ptpls: u8,
+        [9] ptpls: u8,
         [10] reserved10: [u8; 54],
     }
 }
@@ -35,14 +22,14 @@ layout! {
     /// Registered Controller Extended.
     pub struct RegisteredController: 64 {
         /// Controller ID; FFFFh: not bound to one.
-        [0] pub cntlid: U16,
+        [0] cntlid: U16,
         /// Reservation Status: bit 0: it holds the reservation.
-        [2] pub rcsts: u8,
+        [2] rcsts: u8,
         [3] reserved3: [u8; 5],
         /// Reservation Key.
-        [8] pub rkey: U64,
+        [8] rkey: U64,
         /// Host Identifier.
-        [16] pub hostid: [u8; 16],
+        [16] hostid: [u8; 16],
         [32] reserved32: [u8; 32],
     }
 }
@@ -51,14 +38,14 @@ layout! {
     /// Reservation Notification (NVMe 1.4 section 5.14.1.9.1).
     pub struct ReservationNotice: 64 {
         /// Log Page Count.
-        [0] pub count: U64,
+        [0] count: U64,
         /// Reservation Notification Log Page Type.
-        [8] pub notice: u8,
+        [8] notice: u8,
         /// Number of Available Log Pages.
-        [9] pub available: u8,
+        [9] available: u8,
         [10] reserved10: [u8; 2],
         /// Namespace ID.
-        [12] pub nsid: U32,
+        [12] nsid: U32,
         [16] reserved16: [u8; 48],
     }
 }

@@ -6,6 +6,7 @@
 //! autonomous transitions has it (APST).
 
 use stasis_block::clock::{Nanos, MILLISECOND};
+use stasis_nvme_layout::identify::PowerStateDescriptor;
 
 use crate::power_states::{PowerState, MAX_STATES};
 
@@ -167,31 +168,31 @@ impl Power {
 }
 
 /// The descriptors of Identify Controller (NVMe 2.0 figure 276).
-pub fn descriptors(states: &[PowerState]) -> Vec<u8> {
+pub fn descriptors(states: &[PowerState]) -> [PowerStateDescriptor; MAX_STATES] {
     const IN_TENTHS_OF_MILLIWATTS: u8 = 1;
     const NOT_OPERATIONAL: u8 = 1 << 1;
-    let mut raw = Vec::new();
-    for &PowerState { milliwatts, entry, exit, operational } in states {
-        let mut descriptor = [0; 32];
+    let mut descriptors = [PowerStateDescriptor::default(); MAX_STATES];
+    for (descriptor, state) in descriptors.iter_mut().zip(states) {
+        let PowerState { milliwatts, entry, exit, operational } = *state;
         // In units of 10 mW where it can be, else of 0.1 mW: the configuration was checked.
         let (power, scale) = match milliwatts % 10 {
             0 => (milliwatts / 10, 0),
             _ => (milliwatts * 10, IN_TENTHS_OF_MILLIWATTS),
         };
-        let power = power as u16;
-        descriptor[0..2].copy_from_slice(&power.to_le_bytes());
-        descriptor[3] = scale | if operational { 0 } else { NOT_OPERATIONAL };
+        descriptor.mp.set(power as u16);
+        descriptor.flags = scale | if operational { 0 } else { NOT_OPERATIONAL };
         let microseconds = |time: Nanos| u32::try_from(time / 1000).unwrap_or(u32::MAX);
-        descriptor[4..8].copy_from_slice(&microseconds(entry).to_le_bytes());
-        descriptor[8..12].copy_from_slice(&microseconds(exit).to_le_bytes());
+        descriptor.enlat.set(microseconds(entry));
+        descriptor.exlat.set(microseconds(exit));
         // All states that carry out I/O do so alike: relative throughput and latency are 0.
-        raw.extend(descriptor);
     }
-    raw
+    descriptors
 }
 
 #[cfg(test)]
 mod tests {
+    use stasis_nvme_layout::IntoBytes;
+
     use super::*;
 
     const US: Nanos = 1000;
@@ -278,6 +279,7 @@ mod tests {
     #[test]
     fn small_powers_are_told_in_tenths_of_milliwatts() {
         let raw = descriptors(&[PowerState::ONLY, drive().states[3], drive().states[2]]);
+        let raw = raw.as_bytes();
         assert_eq!(raw[..12], [0xc4, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], "25 W");
         assert_eq!(raw[32..44], [50, 0, 0, 3, 0x88, 0x13, 0, 0, 0x28, 0x23, 0, 0]);
         assert_eq!(raw[64..68], [5, 0, 0, 2], "50 mW");
