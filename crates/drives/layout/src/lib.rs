@@ -8,7 +8,8 @@ mod numbers;
 pub use numbers::{number, u16_at, u32_at, u64_at};
 pub use zerocopy;
 pub use zerocopy::little_endian::{U128, U16, U32, U64};
-pub use zerocopy::{transmute, transmute_mut, transmute_ref, FromBytes, FromZeros, IntoBytes};
+pub use zerocopy::{transmute, transmute_mut, transmute_ref};
+pub use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Declares a structure of a form: `[BYTE] name: type` for each field, in order. Reserved bytes are
 /// fields too, without a meaning.

@@ -11,6 +11,7 @@ pub mod command_sets;
 pub mod directives;
 pub mod events;
 pub mod fabrics;
+pub mod features;
 pub mod identify;
 pub mod logs;
 pub mod open_channel;
@@ -18,7 +19,9 @@ pub mod placement;
 pub mod queue;
 pub mod ranges;
 pub mod reservations;
+pub mod tcp;
 pub mod zones;
 
-pub use stasis_layout::{transmute, transmute_mut, transmute_ref, FromBytes, FromZeros, IntoBytes};
+pub use stasis_layout::{transmute, transmute_mut, transmute_ref};
+pub use stasis_layout::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub use stasis_layout::{U128, U16, U32, U64};

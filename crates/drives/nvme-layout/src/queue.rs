@@ -68,6 +68,46 @@ layout! {
 }
 
 layout! {
+    /// Command of a capsule (NVMe-oF 1.1 section 2.1), or of fabrics (section 3): the fields that are
+    /// not those of [`SubmissionEntry`].
+    pub struct FabricsEntry: 64 {
+        /// Opcode.
+        [0] opc: u8,
+        /// FUSE in bits 1:0, PSDT in bits 7:6.
+        [1] flags: u8,
+        /// Command Identifier.
+        [2] cid: U16,
+        /// Fabrics Command Type, of a command of fabrics.
+        [4] fctype: u8,
+        [5] reserved5: [u8; 19],
+        /// SGL Descriptor 1.
+        [24] sgl1: SglDescriptor,
+        /// Command Dwords 10 to 15.
+        [40] specific: [u8; 24],
+    }
+}
+
+layout! {
+    /// Authentication Send and Receive (NVMe 2.0 sections 6.1 and 6.2).
+    pub struct AuthenticationEntry: 64 {
+        /// Opcode.
+        [0] opc: u8,
+        /// FUSE in bits 1:0, PSDT in bits 7:6.
+        [1] flags: u8,
+        /// Command Identifier.
+        [2] cid: U16,
+        /// Fabrics Command Type.
+        [4] fctype: u8,
+        [5] reserved5: [u8; 36],
+        /// Security Protocol Specific 0 and 1, and the Security Protocol.
+        [41] protocol: [u8; 3],
+        /// Transfer Length, or Allocation Length, in bytes.
+        [44] length: U32,
+        [48] reserved48: [u8; 16],
+    }
+}
+
+layout! {
     /// Shadow doorbells of a queue pair, or their event indices, as Doorbell Buffer Config has them (NVMe 1.4
     /// section 5.7), for a stride (CAP.DSTRD) of 0.
     pub struct DoorbellPair: 8 {

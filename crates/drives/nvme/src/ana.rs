@@ -3,7 +3,6 @@
 //! group.
 
 use serde::{Deserialize, Serialize};
-
 use stasis_nvme_layout::logs::{AnaGroup, AnaHead};
 use stasis_nvme_layout::IntoBytes;
 

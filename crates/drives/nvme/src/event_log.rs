@@ -6,7 +6,6 @@
 //! a full disk, may have no room for it.
 
 use std::collections::{BTreeMap, VecDeque};
-
 use std::mem::offset_of;
 
 use stasis_nvme_layout::events::{

@@ -6,12 +6,14 @@
 //! autonomous transitions has it (APST).
 
 use stasis_block::clock::{Nanos, MILLISECOND};
+use stasis_nvme_layout::features::TransitionEntry;
 use stasis_nvme_layout::identify::PowerStateDescriptor;
+use stasis_nvme_layout::{transmute, transmute_ref};
 
 use crate::power_states::{PowerState, MAX_STATES};
 
-/// Entries of the table of autonomous transitions, and its size in bytes (NVMe 2.0 figure 328).
-pub const TABLE: usize = MAX_STATES * 8;
+/// Size of the table of autonomous transitions in bytes.
+pub const TABLE: usize = MAX_STATES * size_of::<TransitionEntry>();
 
 /// An autonomous transition.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -130,8 +132,9 @@ impl Power {
     /// each is to lead to a state of a higher number that is not operational.
     pub fn set_transitions(&mut self, now: Nanos, table: &[u8; TABLE], autonomous: bool) -> bool {
         let mut transitions = [Transition::default(); MAX_STATES];
-        for (number, raw) in table.chunks_exact(8).enumerate().take(self.states.len()) {
-            let entry = u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
+        let table: &[TransitionEntry; MAX_STATES] = transmute_ref!(table);
+        for (number, entry) in table.iter().enumerate().take(self.states.len()) {
+            let entry = entry.entry.get();
             let (to, after) = ((entry >> 3 & 0x1f) as u8, u64::from(entry >> 8) * MILLISECOND);
             let resting = |state: &PowerState| !state.operational;
             let leads =
@@ -148,12 +151,11 @@ impl Power {
 
     /// The table, and whether its transitions take place.
     pub fn transitions(&self) -> ([u8; TABLE], bool) {
-        let mut table = [0; TABLE];
-        for (raw, Transition { to, after }) in table.chunks_exact_mut(8).zip(self.table) {
+        let table = self.table.map(|Transition { to, after }| {
             let entry = u32::from(to) << 3 | ((after / MILLISECOND) as u32) << 8;
-            raw[..4].copy_from_slice(&entry.to_le_bytes());
-        }
-        (table, self.autonomous)
+            TransitionEntry { entry: entry.into(), ..Default::default() }
+        });
+        (transmute!(table), self.autonomous)
     }
 
     /// The controller is reset: the features have their defaults, and the state is the first.

@@ -1,7 +1,6 @@
 //! The queues of a controller, and the shadow doorbells before them.
 
 use stasis_block::Doorbells;
-
 use stasis_nvme_layout::queue::DoorbellPair;
 
 use crate::config::MAX_QUEUES;

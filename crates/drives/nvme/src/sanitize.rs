@@ -2,7 +2,6 @@
 //! in the background. It outlives resets and, begun anew, the loss of power.
 
 use stasis_block::{Command, Operation, Status};
-
 use stasis_nvme_layout::logs::SanitizeLog;
 use stasis_nvme_layout::U32;
 

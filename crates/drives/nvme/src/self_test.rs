@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 
 use stasis_block::{Command, Operation, Status};
-
 use stasis_nvme_layout::logs::{SelfTestLog, SelfTestResult};
 
 use crate::controller_id::ControllerId;

@@ -2,7 +2,6 @@
 //! 1.4 section 4.4).
 
 use stasis_block::memory::{append, Segment, NOWHERE};
-
 use stasis_nvme_layout::queue::SglDescriptor;
 use stasis_nvme_layout::{transmute, FromBytes, IntoBytes, U64};
 

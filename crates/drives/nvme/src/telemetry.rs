@@ -5,7 +5,6 @@
 //! errors of its controller.
 
 use stasis_block::clock::Nanos;
-
 use stasis_nvme_layout::logs::TelemetryHead;
 use stasis_nvme_layout::{IntoBytes, U16};
 

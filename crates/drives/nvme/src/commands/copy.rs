@@ -2,7 +2,6 @@
 //! (NVM Command Set Specification 1.0 section 3.2.2).
 
 use stasis_block::{Command, Operation};
-
 use stasis_nvme_layout::ranges::CopySource;
 use stasis_nvme_layout::IntoBytes;
 

@@ -2,7 +2,6 @@
 //! request.
 
 use stasis_block::{Command, Operation};
-
 use stasis_nvme_layout::ranges::DatasetRange;
 use stasis_nvme_layout::IntoBytes;
 

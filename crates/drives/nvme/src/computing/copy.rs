@@ -3,7 +3,6 @@
 
 use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation};
-
 use stasis_nvme_layout::ranges::{CopySource, MemorySource};
 use stasis_nvme_layout::{transmute_ref, IntoBytes};
 

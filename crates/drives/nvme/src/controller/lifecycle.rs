@@ -2,7 +2,6 @@
 //! 7.6).
 
 use stasis_block::clock::MILLISECOND;
-
 use stasis_nvme_layout::IntoBytes;
 
 use crate::command::{CQE_SIZE, SQE_SIZE};

@@ -2,7 +2,6 @@
 //! section 4): addresses are those of the vector commands, by ranges.
 
 use stasis_block::Operation;
-
 use stasis_nvme_layout::ranges::DatasetRange;
 
 use crate::command::{location, SubmissionEntry};
