@@ -1,6 +1,8 @@
 //! Messages (NVMe 2.0 section 8.13.5): those of the host taken apart, those of the controller put
 //! together.
 
+use stasis_layout::{u16_at, u32_at};
+
 use crate::group::Group;
 use crate::hash::Hash;
 
@@ -86,8 +88,7 @@ pub struct Reply<'a> {
 }
 
 fn word(bytes: &[u8], at: usize) -> Result<u16, Failure> {
-    let raw = bytes.get(at..at + 2).ok_or(Failure::Payload)?;
-    Ok(u16::from_le_bytes([raw[0], raw[1]]))
+    u16_at(bytes, at).ok_or(Failure::Payload)
 }
 
 fn byte(bytes: &[u8], at: usize) -> Result<u8, Failure> {
@@ -129,7 +130,7 @@ fn negotiate(bytes: &[u8]) -> Result<Negotiate<'_>, Failure> {
 fn reply(bytes: &[u8]) -> Result<Reply<'_>, Failure> {
     let (length, is_valid) = (usize::from(byte(bytes, 6)?), byte(bytes, 8)? != 0);
     let value = usize::from(word(bytes, 10)?);
-    let sequence = u32::from(word(bytes, 12)?) | u32::from(word(bytes, 14)?) << 16;
+    let sequence = u32_at(bytes, 12).ok_or(Failure::Payload)?;
     let rest = bytes.get(16..16 + 2 * length + value).ok_or(Failure::Payload)?;
     let (response, rest) = rest.split_at(length);
     let (challenge, value) = rest.split_at(length);

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use stasis_nvme::fabrics::{CapsuleFault, OPCODE};
 use stasis_nvme_auth::{Group, Power, Randomness, Secrets, Verifier};
+use stasis_nvme_layout::queue::AuthenticationEntry;
+use stasis_nvme_layout::transmute;
 
 /// Fabrics Command Types.
 mod kind {
@@ -12,7 +14,7 @@ mod kind {
     pub const RECEIVE: u8 = 0x06;
 }
 
-/// Security Protocol Specific 0 and 1, and the Security Protocol, at byte 41 of a command.
+/// Security Protocol Specific 0 and 1, and the Security Protocol.
 const PROTOCOL: [u8; 3] = [0x01, 0x01, 0xe9];
 
 /// Authentication and Security Requirements (AUTHREQ) in the result of Connect: the host is to
@@ -77,11 +79,12 @@ impl Authentication {
         raw: &[u8; 64],
         data: &mut [u8],
     ) -> Result<Progress, CapsuleFault> {
-        let length = u32::from_le_bytes([raw[44], raw[45], raw[46], raw[47]]) as usize;
-        if raw[41..44] != PROTOCOL || length == 0 || length != data.len() {
+        let AuthenticationEntry { fctype, protocol, length, .. } = transmute!(*raw);
+        let length = length.get() as usize;
+        if protocol != PROTOCOL || length == 0 || length != data.len() {
             return Err(CapsuleFault::Field);
         }
-        if raw[4] == kind::SEND {
+        if fctype == kind::SEND {
             verifier.send(data, &mut self.random);
             let Some(power) = verifier.take_power() else { return Ok(Progress::Done) };
             self.last += 1;
@@ -110,5 +113,6 @@ impl Authentication {
 
 /// Returns whether a command is one of authentication.
 pub fn is_authentication(raw: &[u8; 64]) -> bool {
-    raw[0] == OPCODE && matches!(raw[4], kind::SEND | kind::RECEIVE)
+    let AuthenticationEntry { opc, fctype, .. } = transmute!(*raw);
+    opc == OPCODE && matches!(fctype, kind::SEND | kind::RECEIVE)
 }

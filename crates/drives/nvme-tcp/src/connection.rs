@@ -1,6 +1,7 @@
 //! A connection: from its bytes to commands and their data, and back.
 
 use std::collections::VecDeque;
+use std::mem::offset_of;
 use std::net::IpAddr;
 
 use slab::Slab;
@@ -10,6 +11,13 @@ use stasis_nvme::fabrics::{Connect, ConnectError, Connected, CONNECT_DATA};
 use stasis_nvme::fabrics::{DiscoveryEntry, DISCOVERY_NQN};
 use stasis_nvme::{ControllerMut, Subsystem};
 use stasis_nvme_auth::{Computed, Verifier};
+use stasis_nvme_layout::queue::{CompletionEntry, FabricsEntry, SglDescriptor};
+use stasis_nvme_layout::tcp::{
+    CommonHeader, DataHeader, InitializeRequest, InitializeResponse, ResponseCapsule, Termination,
+};
+use stasis_nvme_layout::{
+    transmute, transmute_mut, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, U16,
+};
 
 use crate::arena::{Arena, BufferId};
 use crate::authentication::{self, is_authentication, PowerId, Progress};
@@ -195,14 +203,20 @@ impl Connection {
             return;
         }
         if let Some((status, information)) = fault.as_ref().and_then(Fault::reason) {
-            let mut header = [0; DATA - COMMON];
-            header[..2].copy_from_slice(&status.to_le_bytes());
-            header[2..6].copy_from_slice(&information.to_le_bytes());
+            let (fes, fei) = (status.into(), information.into());
+            let header = Termination { fes, fei, ..Default::default() };
             // The header of the PDU at fault, as its data.
             let at_fault = &self.input[..self.input.len().min(pdu::MAX_TERMINATION - DATA)];
             let kind_and_flags = (kind::CONTROLLER_TERMINATION, 0);
             let start = self.output.len();
-            put(&mut self.output, kind_and_flags, &header, at_fault, Digests::default(), 4);
+            put(
+                &mut self.output,
+                kind_and_flags,
+                header.as_bytes(),
+                at_fault,
+                Digests::default(),
+                4,
+            );
             // Such a PDU has no data offset.
             self.output[start + 3] = 0;
         }
@@ -330,33 +344,32 @@ impl Connection {
             }
         }
         match header.kind {
-            kind::IC_REQUEST => self.initialize(raw),
+            kind::IC_REQUEST => self.initialize(head(&header, raw)?),
             kind::COMMAND => match self.state {
                 State::Initialized => self.connect(shared, &header, raw),
                 _ => self.command(shared, &header, raw),
             },
             kind::HOST_DATA => self.host_data(shared, &header, raw),
-            _ => Err(Fault::Host(u16::from_le_bytes([raw[8], raw[9]]))),
+            _ => Err(Fault::Host(head::<Termination>(&header, raw)?.fes.get())),
         }
     }
 
     /// The initialization request (NVMe/TCP 1.0 section 3.6.2.2).
-    fn initialize(&mut self, raw: &[u8]) -> Result<(), Fault> {
-        let (format, alignment, digests) = (u16::from_le_bytes([raw[8], raw[9]]), raw[10], raw[11]);
-        if format != 0 {
-            return Err(Fault::Parameter(8));
+    fn initialize(&mut self, request: &InitializeRequest) -> Result<(), Fault> {
+        let InitializeRequest { pfv, hpda, dgst: digests, .. } = *request;
+        if pfv != 0 {
+            return Err(Fault::Parameter(offset_of!(InitializeRequest, pfv) as u16));
         }
         // In units of 4 bytes, 0's based.
-        if alignment > 31 {
-            return Err(Fault::Parameter(10));
+        if hpda > 31 {
+            return Err(Fault::Parameter(offset_of!(InitializeRequest, hpda) as u16));
         }
-        self.alignment = (usize::from(alignment) + 1) * 4;
+        self.alignment = (usize::from(hpda) + 1) * 4;
         self.state = State::Initialized;
-        let mut response = [0; pdu::IC - COMMON];
-        response[3] = digests & 3;
-        response[4..8].copy_from_slice(&MAX_HOST_DATA.to_le_bytes());
+        let (dgst, maxh2cdata) = (digests & 3, MAX_HOST_DATA.into());
+        let response = InitializeResponse { dgst, maxh2cdata, ..Default::default() };
         let kind_and_flags = (kind::IC_RESPONSE, 0);
-        put(&mut self.output, kind_and_flags, &response, &[], Digests::default(), 4);
+        put(&mut self.output, kind_and_flags, response.as_bytes(), &[], Digests::default(), 4);
         self.digests = Digests { header: digests & 1 != 0, data: digests & 2 != 0 };
         Ok(())
     }
@@ -367,8 +380,8 @@ impl Connection {
         let Some(command) = raw[COMMON..].first_chunk::<64>() else {
             return Err(Fault::Header { kind: header.kind, at: 4 });
         };
-        let mut entry = [0; 16];
-        entry[12..14].copy_from_slice(&command[2..4]);
+        let FabricsEntry { cid, .. } = transmute!(*command);
+        let mut entry = CompletionEntry { cid, ..Default::default() };
         let outcome = match (intact, <&[u8; CONNECT_DATA]>::try_from(data)) {
             (false, _) => Err((CapsuleFault::Damaged.field(), 0)),
             (true, Err(_)) => Err((CapsuleFault::BlockLength.field(), 0)),
@@ -385,12 +398,12 @@ impl Connection {
                 self.state = State::Connected(connected);
                 let required = if self.is_authenticated() { 0 } else { authentication::REQUIRED };
                 let result = u32::from(connected.controller.0) | required;
-                entry[..4].copy_from_slice(&result.to_le_bytes());
-                entry[8..10].copy_from_slice(&1u16.to_le_bytes());
+                entry.result.set(result.into());
+                entry.sqhd.set(1);
             }
             Err((status, result)) => {
-                entry[..4].copy_from_slice(&result.to_le_bytes());
-                entry[14..].copy_from_slice(&(status << 1).to_le_bytes());
+                entry.result.set(result.into());
+                entry.status.set(status << 1);
             }
         }
         self.respond(entry);
@@ -434,12 +447,13 @@ impl Connection {
     }
 
     /// A response capsule.
-    fn respond(&mut self, mut entry: [u8; 16]) {
+    fn respond(&mut self, mut entry: CompletionEntry) {
         if self.no_flow_control {
-            entry[8..10].fill(0xff);
+            entry.sqhd = U16::MAX_VALUE;
         }
         let digests = self.response_digests();
-        put(&mut self.output, (kind::RESPONSE, 0), &entry, &[], digests, 4);
+        let capsule = ResponseCapsule { common: CommonHeader::default(), entry };
+        put(&mut self.output, (kind::RESPONSE, 0), capsule.as_bytes(), &[], digests, 4);
     }
 
     /// A response has a header digest only.
@@ -459,13 +473,12 @@ impl Connection {
         let Some(command) = raw[COMMON..].first_chunk::<64>() else {
             return Err(Fault::Header { kind: header.kind, at: 4 });
         };
-        let cid = u16::from_le_bytes([command[2], command[3]]);
-        let length = u32::from_le_bytes([command[32], command[33], command[34], command[35]]);
-        let length = length as usize;
+        let FabricsEntry { opc, cid, fctype, sgl1, .. } = transmute!(*command);
+        let (cid, length) = (cid.get(), sgl1.length.get() as usize);
         // Bits 1:0 of the opcode, of a command of fabrics of its type: 1 from the host, 2 to it.
-        let direction = if command[0] == OPCODE { command[4] } else { command[0] } & 3;
+        let direction = if opc == OPCODE { fctype } else { opc } & 3;
         let (to_host, from_host) = (direction & 2 != 0, direction & 1 != 0);
-        let refused = match command[39] {
+        let refused = match sgl1.identifier {
             _ if !intact => Some(CapsuleFault::Damaged),
             _ if !self.is_authenticated() && !is_authentication(command) => {
                 Some(CapsuleFault::Unauthenticated)
@@ -475,14 +488,14 @@ impl Connection {
                 Some(CapsuleFault::BlockLength)
             }
             // The data lies at the capsule's beginning (ICDOFF is 0).
-            block::OFFSET if from_host && command[24..32] == [0; 8] => {
+            block::OFFSET if from_host && sgl1.address == 0 => {
                 (length > data.len()).then_some(CapsuleFault::BlockLength)
             }
             block::TRANSPORT => None,
             _ => Some(CapsuleFault::BlockType),
         };
         let length = if to_host || from_host { length } else { 0 };
-        let in_capsule = length > 0 && command[39] == block::OFFSET;
+        let in_capsule = length > 0 && sgl1.identifier == block::OFFSET;
         let mut command = Command {
             cid,
             raw: *command,
@@ -536,29 +549,31 @@ impl Connection {
                 continue;
             }
             command.stage = Stage::Receiving(0);
-            let mut header = [0; DATA - COMMON];
-            header[..2].copy_from_slice(&command.cid.to_le_bytes());
-            header[2..4].copy_from_slice(&(index as u16).to_le_bytes());
-            header[8..12].copy_from_slice(&(command.length as u32).to_le_bytes());
+            let header = DataHeader {
+                cccid: command.cid.into(),
+                ttag: (index as u16).into(),
+                datal: (command.length as u32).into(),
+                ..Default::default()
+            };
             let kind_and_flags = (kind::READY_TO_TRANSFER, 0);
-            put(&mut self.output, kind_and_flags, &header, &[], digests, 4);
+            put(&mut self.output, kind_and_flags, header.as_bytes(), &[], digests, 4);
         }
     }
 
     /// Data that a command was asked for (NVMe/TCP 1.0 section 3.6.2.6).
     fn host_data(&mut self, shared: &mut Shared, header: &Header, raw: &[u8]) -> Result<(), Fault> {
-        let dword =
-            |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
-        let cid = u16::from_le_bytes([raw[8], raw[9]]);
-        let index = usize::from(u16::from_le_bytes([raw[10], raw[11]]));
+        let DataHeader { cccid, ttag, datao, datal, .. } = *head(header, raw)?;
+        let (cid, index) = (cccid.get(), usize::from(ttag));
         let (data, intact) = self.data(header, raw);
         let command = self.commands.get_mut(index).filter(|command| command.cid == cid);
         let Some(command) = command else {
-            return Err(Fault::Header { kind: header.kind, at: 10 });
+            let at = offset_of!(DataHeader, ttag) as u16;
+            return Err(Fault::Header { kind: header.kind, at });
         };
         let Stage::Receiving(received) = command.stage else { return Err(Fault::Range(cid)) };
         let end = received + data.len();
-        let right = dword(12) as usize == received && dword(16) as usize == data.len();
+        let place = (datao.get() as usize, datal.get() as usize);
+        let right = place == (received, data.len());
         if !right || end > command.length {
             return Err(Fault::Range(cid));
         }
@@ -610,10 +625,12 @@ impl Connection {
             return;
         }
         // A plain data block, in the arena.
-        let address = command.buffer.map_or(0, BufferId::address);
-        command.raw[24..32].copy_from_slice(&address.to_le_bytes());
-        command.raw[32..36].copy_from_slice(&(command.length as u32).to_le_bytes());
-        command.raw[36..40].fill(0);
+        let entry: &mut FabricsEntry = transmute_mut!(&mut command.raw);
+        entry.sgl1 = SglDescriptor {
+            address: command.buffer.map_or(0, BufferId::address).into(),
+            length: (command.length as u32).into(),
+            ..Default::default()
+        };
         if !controller.submit(&*shared.arena, connected.queue, command.raw) {
             // A reset has taken the queue away meanwhile: its owner ends the connection.
             self.finish(shared.arena, index);
@@ -647,26 +664,32 @@ impl Connection {
             completion(shared.subsystem.controller(connected.controller), connected.queue)
         {
             any = true;
-            let cid = u16::from_le_bytes([entry[12], entry[13]]);
+            let cid = entry.cid.get();
             let ended = |command: &Command| command.cid == cid && command.stage == Stage::Submitted;
             let index = self.commands.iter().find(|(_, command)| ended(command));
             let Some(index) = index.map(|(index, _)| index) else {
                 self.respond(entry);
                 continue;
             };
-            let succeeded = u16::from_le_bytes([entry[14], entry[15]]) >> 1 == 0;
+            let succeeded = entry.status.get() >> 1 == 0;
             let command = &self.commands[index];
             let data = command.buffer.filter(|_| command.to_host && succeeded);
             // Without flow control, success without a result needs no response.
-            let silent = data.is_some() && self.no_flow_control && entry[..8] == [0; 8];
+            let silent = data.is_some() && self.no_flow_control && entry.result == 0;
             if let Some(buffer) = data {
                 let data = shared.arena.bytes(buffer);
-                let mut header = [0; DATA - COMMON];
-                header[..2].copy_from_slice(&cid.to_le_bytes());
-                header[8..12].copy_from_slice(&(data.len() as u32).to_le_bytes());
+                let (cccid, datal) = (cid.into(), (data.len() as u32).into());
+                let header = DataHeader { cccid, datal, ..Default::default() };
                 let success = if silent { flag::SUCCESS } else { 0 };
                 let kind_and_flags = (kind::CONTROLLER_DATA, flag::LAST | success);
-                put(&mut self.output, kind_and_flags, &header, data, self.digests, self.alignment);
+                put(
+                    &mut self.output,
+                    kind_and_flags,
+                    header.as_bytes(),
+                    data,
+                    self.digests,
+                    self.alignment,
+                );
             }
             self.finish(shared.arena, index);
             if !silent {
@@ -693,6 +716,15 @@ impl Connection {
 }
 
 /// The next completion of a queue.
-fn completion(controller: Option<ControllerMut>, queue: u16) -> Option<[u8; 16]> {
-    controller?.pop_completion(queue)
+fn completion(controller: Option<ControllerMut>, queue: u16) -> Option<CompletionEntry> {
+    controller?.pop_completion(queue).map(|raw| transmute!(raw))
+}
+
+/// The header of a PDU whose common header was checked.
+fn head<'a, T>(header: &Header, raw: &'a [u8]) -> Result<&'a T, Fault>
+where
+    T: FromBytes + Immutable + KnownLayout + Unaligned,
+{
+    let head = T::ref_from_prefix(raw).map(|(head, _)| head);
+    head.map_err(|_| Fault::Header { kind: header.kind, at: 4 })
 }

@@ -1,5 +1,8 @@
 //! Protocol data units (NVMe/TCP 1.0 section 3.6): their headers, digests and places of data.
 
+use stasis_nvme_layout::tcp::{CommandCapsule, CommonHeader, DataHeader, InitializeRequest};
+use stasis_nvme_layout::transmute;
+
 /// Types of PDUs.
 pub mod kind {
     pub const IC_REQUEST: u8 = 0x00;
@@ -24,15 +27,15 @@ pub mod flag {
 }
 
 /// Length of the common header in bytes.
-pub const COMMON: usize = 8;
+pub const COMMON: usize = size_of::<CommonHeader>();
 /// Length of a digest in bytes.
 pub const DIGEST: usize = 4;
 /// Length of an initialization request and response in bytes.
-pub const IC: usize = 128;
+pub const IC: usize = size_of::<InitializeRequest>();
 /// Length of the header of a command capsule: the common header and the entry.
-pub const COMMAND: usize = COMMON + 64;
+pub const COMMAND: usize = size_of::<CommandCapsule>();
 /// Length of the header of data, of a request for it, and of a termination.
-pub const DATA: usize = 24;
+pub const DATA: usize = size_of::<DataHeader>();
 /// Maximum length of a termination request: its header and that of the PDU at fault.
 pub const MAX_TERMINATION: usize = 152;
 
@@ -54,13 +57,13 @@ pub struct Header {
 
 impl Header {
     pub fn parse(raw: &[u8; COMMON]) -> Self {
-        let [kind, flags, header, offset, a, b, c, d] = *raw;
-        Self { kind, flags, header, offset, length: u32::from_le_bytes([a, b, c, d]) }
+        let CommonHeader { kind, flags, hlen, pdo, plen } = transmute!(*raw);
+        Self { kind, flags, header: hlen, offset: pdo, length: plen.get() }
     }
 
     pub fn to_bytes(self) -> [u8; COMMON] {
-        let [a, b, c, d] = self.length.to_le_bytes();
-        [self.kind, self.flags, self.header, self.offset, a, b, c, d]
+        let Self { kind, flags, header: hlen, offset: pdo, length } = self;
+        transmute!(CommonHeader { kind, flags, hlen, pdo, plen: length.into() })
     }
 }
 
@@ -76,8 +79,8 @@ pub fn digest(bytes: &[u8]) -> [u8; DIGEST] {
     crc32c::crc32c(bytes).to_le_bytes()
 }
 
-/// Appends a PDU: `header` is all of its header but the common one; the data begins at a multiple
-/// of `alignment` bytes.
+/// Appends a PDU: of its `header` the common one is made here; the data begins at a multiple of
+/// `alignment` bytes.
 pub fn put(
     output: &mut Vec<u8>,
     (kind, flags): (u8, u8),
@@ -86,7 +89,7 @@ pub fn put(
     digests: Digests,
     alignment: usize,
 ) {
-    let length = COMMON + header.len();
+    let length = header.len();
     let with_digest = length + if digests.header { DIGEST } else { 0 };
     let offset = match data.is_empty() {
         true => 0,
@@ -101,7 +104,7 @@ pub fn put(
         Header { kind, flags, header: length as u8, offset: offset as u8, length: all as u32 };
     let start = output.len();
     output.extend_from_slice(&common.to_bytes());
-    output.extend_from_slice(header);
+    output.extend_from_slice(&header[COMMON..]);
     if digests.header {
         let sum = digest(&output[start..]);
         output.extend_from_slice(&sum);
@@ -130,7 +133,7 @@ mod tests {
     fn data_begins_where_the_header_says() {
         let mut output = Vec::new();
         let digests = Digests { header: true, data: true };
-        put(&mut output, (kind::CONTROLLER_DATA, 0), &[1; 16], &[7; 10], digests, 64);
+        put(&mut output, (kind::CONTROLLER_DATA, 0), &[1; 24], &[7; 10], digests, 64);
         let header = Header::parse(output[..8].try_into().unwrap());
         assert_eq!((header.header, header.offset), (24, 64));
         assert_eq!(header.length as usize, output.len());

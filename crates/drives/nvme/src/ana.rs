@@ -3,6 +3,8 @@
 //! group.
 
 use serde::{Deserialize, Serialize};
+use stasis_nvme_layout::logs::{AnaGroup, AnaHead};
+use stasis_nvme_layout::IntoBytes;
 
 use crate::status::StatusCode;
 
@@ -72,15 +74,15 @@ impl Ana {
     /// `namespaces`.
     pub fn to_page(&self, path: u16, namespaces: &[u32]) -> Vec<u8> {
         let (state, changes) = self.paths.get(usize::from(path)).copied().unwrap_or_default();
-        let mut log = Vec::with_capacity(48 + 4 * namespaces.len());
-        log.extend(changes.to_le_bytes());
-        log.extend(1u16.to_le_bytes()); // descriptors
-        log.extend([0; 6]);
-        log.extend(GROUP.to_le_bytes());
-        log.extend((namespaces.len() as u32).to_le_bytes());
-        log.extend(changes.to_le_bytes());
-        log.push(state as u8);
-        log.extend([0; 15]);
+        let head = AnaHead { chgcnt: changes.into(), nagd: 1.into(), ..Default::default() };
+        let group = AnaGroup {
+            agid: GROUP.into(),
+            nnsids: (namespaces.len() as u32).into(),
+            chgcnt: changes.into(),
+            state: state as u8,
+            ..Default::default()
+        };
+        let mut log = [head.as_bytes(), group.as_bytes()].concat();
         log.extend(namespaces.iter().flat_map(|nsid| nsid.to_le_bytes()));
         log
     }

@@ -1,11 +1,13 @@
 //! Queue entries: the fields of a command and of its completion.
 
+use stasis_nvme_layout::{queue, transmute, transmute_ref};
+
 use crate::controller_id::ControllerId;
 
 /// Size of a submission queue entry in bytes (NVMe 1.4 section 4.2).
-pub const SQE_SIZE: usize = 64;
+pub const SQE_SIZE: usize = size_of::<queue::SubmissionEntry>();
 /// Size of a completion queue entry in bytes (NVMe 1.4 section 4.6).
-pub const CQE_SIZE: usize = 16;
+pub const CQE_SIZE: usize = size_of::<queue::CompletionEntry>();
 
 /// NSID that stands for all namespaces (NVMe 1.4 section 6.1).
 pub const ALL_NAMESPACES: u32 = 0xffff_ffff;
@@ -37,18 +39,22 @@ pub mod of_any_namespace {
 
 /// Bytes of the fields in a submission queue entry, as errors locate them.
 pub mod location {
-    pub const OPCODE: u16 = 0;
-    pub const FLAGS: u16 = 1;
-    pub const NSID: u16 = 4;
-    pub const CDW2: u16 = 8;
-    pub const MPTR: u16 = 16;
-    pub const PRP1: u16 = 24;
-    pub const PRP2: u16 = 32;
-    pub const CDW10: u16 = 40;
-    pub const CDW11: u16 = 44;
-    pub const CDW12: u16 = 48;
-    pub const CDW13: u16 = 52;
-    pub const CDW14: u16 = 56;
+    use std::mem::offset_of;
+
+    use stasis_nvme_layout::queue::SubmissionEntry;
+
+    pub const OPCODE: u16 = offset_of!(SubmissionEntry, opc) as u16;
+    pub const FLAGS: u16 = offset_of!(SubmissionEntry, flags) as u16;
+    pub const NSID: u16 = offset_of!(SubmissionEntry, nsid) as u16;
+    pub const CDW2: u16 = offset_of!(SubmissionEntry, cdw2) as u16;
+    pub const MPTR: u16 = offset_of!(SubmissionEntry, mptr) as u16;
+    pub const PRP1: u16 = offset_of!(SubmissionEntry, prp1) as u16;
+    pub const PRP2: u16 = offset_of!(SubmissionEntry, prp2) as u16;
+    pub const CDW10: u16 = offset_of!(SubmissionEntry, cdw10) as u16;
+    pub const CDW11: u16 = offset_of!(SubmissionEntry, cdw11) as u16;
+    pub const CDW12: u16 = offset_of!(SubmissionEntry, cdw12) as u16;
+    pub const CDW13: u16 = offset_of!(SubmissionEntry, cdw13) as u16;
+    pub const CDW14: u16 = offset_of!(SubmissionEntry, cdw14) as u16;
 }
 
 /// A command, copied once out of its queue.
@@ -80,26 +86,25 @@ pub struct SubmissionEntry {
 impl SubmissionEntry {
     /// An entry of the submission queue `sq` of a controller.
     pub fn parse(controller: ControllerId, sq: u16, raw: &[u8; SQE_SIZE]) -> Self {
-        let dword = |i: usize| u32::from_le_bytes([raw[i], raw[i + 1], raw[i + 2], raw[i + 3]]);
-        let qword = |i: usize| u64::from(dword(i)) | u64::from(dword(i + 4)) << 32;
+        let raw: &queue::SubmissionEntry = transmute_ref!(raw);
         Self {
             controller,
             sq,
-            opcode: raw[0],
-            flags: raw[1],
-            cid: u16::from_le_bytes([raw[2], raw[3]]),
-            nsid: dword(4),
-            cdw2: dword(8),
-            cdw3: dword(12),
-            mptr: qword(16),
-            prp1: qword(24),
-            prp2: qword(32),
-            cdw10: dword(40),
-            cdw11: dword(44),
-            cdw12: dword(48),
-            cdw13: dword(52),
-            cdw14: dword(56),
-            cdw15: dword(60),
+            opcode: raw.opc,
+            flags: raw.flags,
+            cid: raw.cid.get(),
+            nsid: raw.nsid.get(),
+            cdw2: raw.cdw2.get(),
+            cdw3: raw.cdw3.get(),
+            mptr: raw.mptr.get(),
+            prp1: raw.prp1.get(),
+            prp2: raw.prp2.get(),
+            cdw10: raw.cdw10.get(),
+            cdw11: raw.cdw11.get(),
+            cdw12: raw.cdw12.get(),
+            cdw13: raw.cdw13.get(),
+            cdw14: raw.cdw14.get(),
+            cdw15: raw.cdw15.get(),
         }
     }
 
@@ -130,12 +135,12 @@ pub struct CompletionEntry {
 
 impl CompletionEntry {
     pub fn to_bytes(self, phase: bool) -> [u8; CQE_SIZE] {
-        let mut raw = [0; CQE_SIZE];
-        raw[0..8].copy_from_slice(&self.result.to_le_bytes());
-        raw[8..10].copy_from_slice(&self.sq_head.to_le_bytes());
-        raw[10..12].copy_from_slice(&self.sq_id.to_le_bytes());
-        raw[12..14].copy_from_slice(&self.cid.to_le_bytes());
-        raw[14..16].copy_from_slice(&(self.status << 1 | u16::from(phase)).to_le_bytes());
-        raw
+        transmute!(queue::CompletionEntry {
+            result: self.result.into(),
+            sqhd: self.sq_head.into(),
+            sqid: self.sq_id.into(),
+            cid: self.cid.into(),
+            status: (self.status << 1 | u16::from(phase)).into(),
+        })
     }
 }

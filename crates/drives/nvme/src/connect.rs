@@ -1,6 +1,9 @@
 //! Connect (NVMe-oF 1.1 section 3.3): the making of a controller with its admin queue, and of an
 //! I/O queue.
 
+use stasis_nvme_layout::fabrics::ConnectData;
+use stasis_nvme_layout::transmute_ref;
+
 use crate::capsules::{kind, ConnectedHost, ANY_CONTROLLER, OPCODE};
 use crate::command::{location, SubmissionEntry};
 use crate::controller_id::ControllerId;
@@ -11,7 +14,7 @@ use crate::subsystem::Subsystem;
 use crate::transport::Transport;
 
 /// Length of the data of Connect in bytes.
-pub const CONNECT_DATA: usize = 1024;
+pub const CONNECT_DATA: usize = size_of::<ConnectData>();
 /// Maximum length of an NQN in bytes (NVMe 1.4 section 7.9).
 pub const MAX_NQN: usize = 223;
 
@@ -98,9 +101,13 @@ impl From<StatusCode> for ConnectError {
 
 /// Bytes of the fields in the data of Connect.
 mod field {
-    pub const CONTROLLER: u16 = 16;
-    pub const SUBSYSTEM: u16 = 256;
-    pub const HOST: u16 = 512;
+    use std::mem::offset_of;
+
+    use stasis_nvme_layout::fabrics::ConnectData;
+
+    pub const CONTROLLER: u16 = offset_of!(ConnectData, cntlid) as u16;
+    pub const SUBSYSTEM: u16 = offset_of!(ConnectData, subnqn) as u16;
+    pub const HOST: u16 = offset_of!(ConnectData, hostnqn) as u16;
 }
 
 impl Connect {
@@ -118,23 +125,21 @@ impl Connect {
         if command.cdw10 as u16 != 0 {
             return Err(StatusCode::ConnectIncompatibleFormat.into());
         }
-        let mut id = [0; 16];
-        id.copy_from_slice(&data[..16]);
+        let data: &ConnectData = transmute_ref!(data);
         Ok(Self {
             queue: (command.cdw10 >> 16) as u16,
             size: (command.cdw11 & 0xffff) + 1,
             keep_alive: command.cdw12,
             no_flow_control: command.cdw11 >> 16 & NO_FLOW_CONTROL != 0,
-            controller: u16::from_le_bytes([data[16], data[17]]),
-            subsystem: name(data, field::SUBSYSTEM)?,
-            host: ConnectedHost { nqn: name(data, field::HOST)?, id },
+            controller: data.cntlid.get(),
+            subsystem: name(&data.subnqn, field::SUBSYSTEM)?,
+            host: ConnectedHost { nqn: name(&data.hostnqn, field::HOST)?, id: data.hostid },
         })
     }
 }
 
-/// The NQN at byte `at` of the data, which a zero ends.
-fn name(data: &[u8; CONNECT_DATA], at: u16) -> Result<String, ConnectError> {
-    let raw = &data[usize::from(at)..usize::from(at) + 256];
+/// The NQN in a field of the data, at byte `at`, which a zero ends.
+fn name(raw: &[u8; 256], at: u16) -> Result<String, ConnectError> {
     let length = raw.iter().position(|&byte| byte == 0).filter(|&length| length <= MAX_NQN);
     let text = length.and_then(|length| std::str::from_utf8(&raw[..length]).ok());
     match text {

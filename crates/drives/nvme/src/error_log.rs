@@ -1,13 +1,14 @@
 //! The log of errors (NVMe 1.4 section 5.14.1.1).
 
+use stasis_nvme_layout::logs::ErrorEntry;
+use stasis_nvme_layout::IntoBytes;
+
 use crate::command::CommandId;
 use crate::config::MAX_NAMESPACES;
 use crate::controller_id::ControllerId;
 
 /// Entries of the error log: Error Log Page Entries, plus one.
 pub const ERROR_LOG_ENTRIES: usize = 64;
-/// Size of an entry of the error log in bytes.
-const ERROR_ENTRY: usize = 64;
 
 /// The command of an error that no command has.
 pub const NO_COMMAND: CommandId =
@@ -16,7 +17,7 @@ pub const NO_COMMAND: CommandId =
 /// The last failures, oldest first in a ring.
 #[derive(Debug)]
 pub struct ErrorLog {
-    entries: Box<[[u8; ERROR_ENTRY]; ERROR_LOG_ENTRIES]>,
+    entries: Box<[ErrorEntry; ERROR_LOG_ENTRIES]>,
     next: usize,
     /// Entries ever made.
     count: u64,
@@ -27,7 +28,7 @@ pub struct ErrorLog {
 impl Default for ErrorLog {
     fn default() -> Self {
         Self {
-            entries: Box::new([[0; ERROR_ENTRY]; ERROR_LOG_ENTRIES]),
+            entries: Box::new([ErrorEntry::default(); ERROR_LOG_ENTRIES]),
             next: 0,
             count: 0,
             of_namespaces: Vec::new(),
@@ -54,14 +55,16 @@ impl ErrorLog {
             }
             self.of_namespaces[index] += 1;
         }
-        let entry = &mut self.entries[self.next];
-        entry[0..8].copy_from_slice(&self.count.to_le_bytes());
-        entry[8..10].copy_from_slice(&id.sq.to_le_bytes());
-        entry[10..12].copy_from_slice(&id.cid.to_le_bytes());
-        entry[12..14].copy_from_slice(&(status << 1 | u16::from(phase)).to_le_bytes());
-        entry[14..16].copy_from_slice(&parameter.to_le_bytes());
-        entry[16..24].copy_from_slice(&lba.to_le_bytes());
-        entry[24..28].copy_from_slice(&nsid.to_le_bytes());
+        self.entries[self.next] = ErrorEntry {
+            error_count: self.count.into(),
+            sqid: id.sq.into(),
+            cid: id.cid.into(),
+            status: (status << 1 | u16::from(phase)).into(),
+            location: parameter.into(),
+            lba: lba.into(),
+            nsid: nsid.into(),
+            ..Default::default()
+        };
         self.next = (self.next + 1) % ERROR_LOG_ENTRIES;
     }
 
@@ -78,32 +81,24 @@ impl ErrorLog {
 
     /// The entries in words, the latest first: a line for each.
     pub fn to_text(&self) -> String {
-        let mut text = String::new();
-        for entry in self.to_page().chunks_exact(ERROR_ENTRY) {
-            let number = |at: usize, bytes: usize| {
-                entry[at..at + bytes]
-                    .iter()
-                    .rev()
-                    .fold(0u64, |sum, &byte| sum << 8 | u64::from(byte))
-            };
-            if number(0, 8) > 0 {
-                text += &format!(
-                    "error {} queue {} command {} status {:#x} namespace {} lba {}\n",
-                    number(0, 8),
-                    number(8, 2),
-                    number(10, 2),
-                    number(12, 2) >> 1,
-                    number(24, 4),
-                    number(16, 8)
-                );
-            }
-        }
-        text
+        let line = |entry: &ErrorEntry| {
+            let ErrorEntry { error_count, sqid, cid, status, nsid, lba, .. } = entry;
+            let status = status.get() >> 1;
+            format!(
+                "error {error_count} queue {sqid} command {cid} status {status:#x} \
+                 namespace {nsid} lba {lba}\n"
+            )
+        };
+        self.latest_first().filter(|entry| entry.error_count > 0).map(line).collect()
     }
 
     /// The log page: the latest failure first.
     pub fn to_page(&self) -> Vec<u8> {
-        let (after, before) = self.entries.split_at(self.next);
-        after.iter().rev().chain(before.iter().rev()).flatten().copied().collect()
+        self.latest_first().flat_map(|entry| entry.as_bytes()).copied().collect()
+    }
+
+    fn latest_first(&self) -> impl Iterator<Item = &ErrorEntry> {
+        let (newer, older) = self.entries.split_at(self.next);
+        newer.iter().rev().chain(older.iter().rev())
     }
 }

@@ -6,6 +6,14 @@
 //! a full disk, may have no room for it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::mem::offset_of;
+
+use stasis_nvme_layout::events::{
+    CriticalWarningInfo, EventHead, EventLogHead, FirmwareCommitEvent, FormatCompletionEvent,
+    FormatStartEvent, HardwareErrorEvent, MediaErrorInfo, NamespaceEvent, PowerOnEvent,
+    SanitizeCompletionEvent, SanitizeStartEvent, ThermalEvent, TimestampEvent,
+};
+use stasis_nvme_layout::{FromBytes, IntoBytes, U32};
 
 use crate::controller_id::ControllerId;
 use crate::firmware::Revision;
@@ -14,9 +22,11 @@ use crate::firmware::Revision;
 pub const SIZE: u32 = 1;
 /// Maximum of all events in bytes.
 const MAX_BYTES: usize = (SIZE as usize * (64 << 10)) - HEADER;
-/// Size of the log's header, and of an event's (figures 222 and 224), in bytes.
-pub const HEADER: usize = 512;
-const EVENT_HEADER: usize = 24;
+/// Size of the log's header, and of an event's, in bytes.
+const HEADER: usize = size_of::<EventLogHead>();
+const EVENT_HEADER: usize = size_of::<EventHead>();
+/// Event Header Length: bytes behind that field.
+const HEADER_REST: u8 = (EVENT_HEADER - offset_of!(EventHead, ehl) - 1) as u8;
 /// Errors of the media and the controller that are logged in one power cycle; later ones are left
 /// to the counters, so that they do not drive out everything else.
 const MAX_ERRORS: u32 = 64;
@@ -120,75 +130,107 @@ impl Occurrence<'_> {
         }
     }
 
-    /// Its data, as the figures of section 5.16.1.14.1 lay it out. `controller` and `timestamp`:
-    /// of the event.
+    /// Its data (section 5.16.1.14.1). `controller` and `timestamp`: of the event.
     fn put(&self, out: &mut Vec<u8>, controller: ControllerId, timestamp: u64) {
         match *self {
             Self::Smart(bytes) | Self::Telemetry(bytes) => out.extend(bytes),
             Self::FirmwareCommit { before, after, action, slot, status } => {
-                let [code, kind] = status.to_le_bytes();
-                out.extend(before);
-                out.extend(after);
-                out.extend([action, slot, kind & 7, code, 0, 0]);
+                let [status_code, kind] = status.to_le_bytes();
+                let status_code_type = kind & 7;
+                let (old, new, vendor_code) = (before, after, 0.into());
+                out.extend(
+                    FirmwareCommitEvent {
+                        old,
+                        new,
+                        action,
+                        slot,
+                        status_code_type,
+                        status_code,
+                        vendor_code,
+                    }
+                    .as_bytes(),
+                );
             }
             Self::Timestamp { before, since_reset } => {
-                out.extend([before, since_reset].map(u64::to_le_bytes).concat());
+                let (previous, since_reset) = (before.into(), since_reset.into());
+                out.extend(TimestampEvent { previous, since_reset }.as_bytes());
             }
             Self::PowerOnOrReset { firmware, activated, under_way, power_cycles, powered_on } => {
-                out.extend(firmware);
-                out.extend(controller.0.to_le_bytes());
-                out.extend([u8::from(activated), under_way]);
-                out.extend([0; 12]);
-                out.extend(power_cycles.to_le_bytes());
-                out.extend([powered_on, timestamp].map(u64::to_le_bytes).concat());
-            }
-            Self::Hardware(error) => {
-                let code: u16 = match error {
-                    HardwareError::CriticalWarning(_) => 0x06,
-                    HardwareError::ControllerFatal => 0x09,
-                    HardwareError::Media { .. } => 0x0a,
+                let event = PowerOnEvent {
+                    fr: firmware,
+                    cntlid: controller.0.into(),
+                    activated: activated.into(),
+                    under_way,
+                    power_cycle: power_cycles.into(),
+                    powered_on: powered_on.into(),
+                    timestamp: timestamp.into(),
+                    ..Default::default()
                 };
-                out.extend(code.to_le_bytes());
-                out.extend([0; 2]);
-                match error {
-                    HardwareError::CriticalWarning(bits) => out.extend([bits, 0, 0, 0]),
-                    HardwareError::ControllerFatal => {}
-                    HardwareError::Media { status, nsid, lba } => {
-                        out.extend(status.to_le_bytes());
-                        out.extend([0; 2]);
-                        out.extend(nsid.to_le_bytes());
-                        out.extend(lba.to_le_bytes());
-                    }
-                }
+                out.extend(event.as_bytes());
             }
+            Self::Hardware(error) => error.put(out),
             Self::Namespace { action, nsid, blocks, capacity, format, shared } => {
-                out.extend(action.to_le_bytes());
-                out.extend([0; 4]);
-                out.extend(blocks.to_le_bytes());
-                out.extend([0; 8]);
-                out.extend(capacity.to_le_bytes());
-                out.extend([format, 0, u8::from(shared)]);
-                out.extend([0; 9]);
-                out.extend(nsid.to_le_bytes());
+                let event = NamespaceEvent {
+                    cdw10: action.into(),
+                    nsze: blocks.into(),
+                    ncap: capacity.into(),
+                    flbas: format,
+                    nmic: shared.into(),
+                    nsid: nsid.into(),
+                    ..Default::default()
+                };
+                out.extend(event.as_bytes());
             }
             Self::FormatStart { nsid, abilities, dword10 } => {
-                out.extend(nsid.to_le_bytes());
-                out.extend([abilities, 0, 0, 0]);
-                out.extend(dword10.to_le_bytes());
+                let (nsid, cdw10) = (nsid.into(), dword10.into());
+                let event = FormatStartEvent { nsid, fna: abilities, cdw10, ..Default::default() };
+                out.extend(event.as_bytes());
             }
             Self::FormatCompletion { nsid, status } => {
-                out.extend(nsid.to_le_bytes());
-                // No progress; the failure, if any; no more information.
-                out.extend([0, u8::from(status != 0), 0, 0]);
-                out.extend(u32::from(status << 1).to_le_bytes());
+                let event = FormatCompletionEvent {
+                    nsid: nsid.into(),
+                    status: u8::from(status != 0),
+                    status_field: u32::from(status << 1).into(),
+                    ..Default::default()
+                };
+                out.extend(event.as_bytes());
             }
-            Self::SanitizeStart { capabilities, dwords: [dword10, dword11] } => {
-                out.extend([capabilities, dword10, dword11].map(u32::to_le_bytes).concat());
+            Self::SanitizeStart { capabilities, dwords } => {
+                let [cdw10, cdw11] = dwords.map(U32::new);
+                let sanicap = capabilities.into();
+                out.extend(SanitizeStartEvent { sanicap, cdw10, cdw11 }.as_bytes());
             }
             Self::SanitizeCompletion { progress, status } => {
-                out.extend([progress, status, 0, 0].map(u16::to_le_bytes).concat());
+                let (sprog, sstat) = (progress.into(), status.into());
+                let event = SanitizeCompletionEvent { sprog, sstat, ..Default::default() };
+                out.extend(event.as_bytes());
             }
-            Self::Thermal { degrees, threshold } => out.extend([degrees, threshold]),
+            Self::Thermal { degrees, threshold } => {
+                out.extend(ThermalEvent { degrees, threshold }.as_bytes());
+            }
+        }
+    }
+}
+
+impl HardwareError {
+    /// The data of its event.
+    fn put(self, out: &mut Vec<u8>) {
+        let code: u16 = match self {
+            Self::CriticalWarning(_) => 0x06,
+            Self::ControllerFatal => 0x09,
+            Self::Media { .. } => 0x0a,
+        };
+        let head = HardwareErrorEvent { code: code.into(), ..Default::default() };
+        out.extend(head.as_bytes());
+        match self {
+            Self::CriticalWarning(warning) => {
+                out.extend(CriticalWarningInfo { warning, ..Default::default() }.as_bytes());
+            }
+            Self::ControllerFatal => {}
+            Self::Media { status, nsid, lba } => {
+                let (status, nsid, lba) = (status.into(), nsid.into(), lba.into());
+                out.extend(MediaErrorInfo { status, nsid, lba, ..Default::default() }.as_bytes());
+            }
         }
     }
 }
@@ -222,15 +264,18 @@ impl EventLog {
             self.errors += 1;
         }
         let kind = occurrence.kind();
-        let mut event = vec![0; EVENT_HEADER];
-        // The event's revision; the length of the header behind this field.
-        (event[0], event[1], event[2]) = (kind, 1, EVENT_HEADER as u8 - 3);
-        event[4..6].copy_from_slice(&controller.0.to_le_bytes());
-        event[6..14].copy_from_slice(&timestamp.to_le_bytes());
-        occurrence.put(&mut event, controller, timestamp);
-        let length = (event.len() - EVENT_HEADER) as u16;
-        event[22..24].copy_from_slice(&length.to_le_bytes());
-        self.push(event);
+        let mut data = Vec::new();
+        occurrence.put(&mut data, controller, timestamp);
+        let head = EventHead {
+            etype: kind,
+            revision: 1,
+            ehl: HEADER_REST,
+            cntlid: controller.0.into(),
+            timestamp: timestamp.into(),
+            el: (data.len() as u16).into(),
+            ..Default::default()
+        };
+        self.push([head.as_bytes(), &data].concat());
         use kind::{HARDWARE_ERROR, POWER_ON_OR_RESET, SMART, TELEMETRY, TIMESTAMP};
         let ordinary = [SMART, TIMESTAMP, POWER_ON_OR_RESET, HARDWARE_ERROR, TELEMETRY];
         self.is_kept |= !ordinary.contains(&kind);
@@ -278,10 +323,11 @@ impl EventLog {
             let event: Option<Vec<u8>> =
                 bytes.map(|at| u8::from_str_radix(digit(at)?, 16).ok()).collect();
             let whole = |event: &Vec<u8>| {
-                let length = event.get(22..24).map(|raw| u16::from_le_bytes([raw[0], raw[1]]));
-                length.is_some_and(|length| event.len() == EVENT_HEADER + usize::from(length))
-                    && event[2] == EVENT_HEADER as u8 - 3
-                    && kind::ALL.contains(&event[0])
+                EventHead::ref_from_prefix(event).is_ok_and(|(head, data)| {
+                    data.len() == usize::from(head.el)
+                        && head.ehl == HEADER_REST
+                        && kind::ALL.contains(&head.etype)
+                })
             };
             self.push(event.filter(whole).ok_or("an event of its log is none")?);
         }
@@ -289,24 +335,27 @@ impl EventLog {
         Ok(())
     }
 
-    /// A controller gets the log as it is now, to read it until it releases it or is reset. `head`:
-    /// the header's fields from byte 18 on that are the drive's own.
-    pub fn establish(&mut self, controller: ControllerId, head: impl FnOnce(&mut [u8])) {
+    /// A controller gets the log as it is now, to read it until it releases it or is reset. `fill`
+    /// fills the header's fields that are the drive's own.
+    pub fn establish(&mut self, controller: ControllerId, fill: impl FnOnce(&mut EventLogHead)) {
         const IDENTIFIER: u8 = crate::log_page::PERSISTENT_EVENTS;
         const REVISION: u8 = 2;
+        const REST: usize = HEADER - offset_of!(EventLogHead, timestamp);
         self.generation = self.generation.wrapping_add(1);
-        let mut log = vec![0; HEADER];
-        head(&mut log);
-        (log[0], log[16]) = (IDENTIFIER, REVISION);
-        log[4..8].copy_from_slice(&(self.events.len() as u32).to_le_bytes());
-        let length = (HEADER + self.bytes) as u64;
-        log[8..16].copy_from_slice(&length.to_le_bytes());
-        // The length of the header behind this field.
-        log[18..20].copy_from_slice(&(HEADER as u16 - 20).to_le_bytes());
-        log[372..374].copy_from_slice(&self.generation.to_le_bytes());
+        let mut head = EventLogHead {
+            lid: IDENTIFIER,
+            tnev: (self.events.len() as u32).into(),
+            tll: ((HEADER + self.bytes) as u64).into(),
+            revision: REVISION,
+            lhl: (REST as u16).into(),
+            generation: self.generation.into(),
+            ..Default::default()
+        };
+        fill(&mut head);
         for kind in kind::ALL {
-            log[480 + usize::from(kind / 8)] |= 1 << (kind % 8);
+            head.supported[usize::from(kind / 8)] |= 1 << (kind % 8);
         }
+        let mut log = head.as_bytes().to_vec();
         log.extend(self.events.iter().rev().flatten());
         self.contexts.insert(controller, log);
     }

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use stasis_nvme_layout::identify::NamespaceList;
+
 use crate::condition::{WARNING_READ_ONLY, WARNING_SPARE, WARNING_TOO_WARM};
 use crate::log_page;
 
@@ -223,11 +225,9 @@ impl Events {
 
     /// Changed Namespace List (section 5.14.1.4): there are fewer than it has
     /// room for.
-    pub fn changed_namespaces_page(&self) -> Vec<u8> {
-        let mut log = vec![0; 4096];
-        for (entry, nsid) in log.chunks_exact_mut(4).zip(&self.changed) {
-            entry.copy_from_slice(&nsid.to_le_bytes());
-        }
+    pub fn changed_namespaces_page(&self) -> NamespaceList {
+        let mut log = NamespaceList::default();
+        log.nsids.iter_mut().zip(&self.changed).for_each(|(entry, nsid)| entry.set(*nsid));
         log
     }
 

@@ -13,6 +13,8 @@
 
 use std::collections::BTreeMap;
 
+use stasis_nvme_layout::logs::FirmwareSlots;
+
 use crate::controller_id::ControllerId;
 use crate::intervals::Intervals;
 use crate::kept::KeptFirmware;
@@ -202,11 +204,11 @@ impl Firmware {
     }
 
     /// The Firmware Slot Information log (NVMe 2.0 section 5.16.1.4).
-    pub fn to_page(&self) -> Vec<u8> {
-        let mut log = vec![0; 512];
-        log[0] = self.active | self.next.unwrap_or(0) << 4;
-        for (field, revision) in log[8..64].chunks_exact_mut(8).zip(self.slots) {
-            field.copy_from_slice(&revision.unwrap_or_default());
+    pub fn to_page(&self) -> FirmwareSlots {
+        let afi = self.active | self.next.unwrap_or(0) << 4;
+        let mut log = FirmwareSlots { afi, ..Default::default() };
+        for (field, revision) in log.frs.iter_mut().zip(self.slots) {
+            *field = revision.unwrap_or_default();
         }
         log
     }

@@ -2,6 +2,8 @@
 //! are known, as Write Uncorrectable has marked them or a read has failed; a scan finds others.
 
 use stasis_block::memory::Segment;
+use stasis_nvme_layout::ranges::{LbaStatusEntry, LbaStatusHead};
+use stasis_nvme_layout::IntoBytes;
 
 use crate::command::CommandId;
 use crate::controller_id::ControllerId;
@@ -9,8 +11,8 @@ use crate::controller_id::ControllerId;
 /// Scans at a time.
 pub const MAX_SCANS: usize = 8;
 /// Head of the list, and each entry, in bytes.
-const HEAD: usize = 8;
-const DESCRIPTOR: usize = 16;
+const HEAD: usize = size_of::<LbaStatusHead>();
+const DESCRIPTOR: usize = size_of::<LbaStatusEntry>();
 
 /// Blocks that may be unreadable, for a command's data.
 #[derive(Debug, Clone, Default)]
@@ -48,16 +50,16 @@ impl BlockList {
     pub fn to_bytes(&self) -> Vec<u8> {
         const INCOMPLETE: u8 = 1;
         const COMPLETE: u8 = 2;
-        let mut raw = vec![0; HEAD];
-        let count = self.ranges.len() as u32;
-        raw[0..4].copy_from_slice(&count.to_le_bytes());
-        raw[4] = if self.is_cut_off { INCOMPLETE } else { COMPLETE };
+        let head = LbaStatusHead {
+            nlsd: (self.ranges.len() as u32).into(),
+            cmpc: if self.is_cut_off { INCOMPLETE } else { COMPLETE },
+            ..Default::default()
+        };
+        let mut raw = head.as_bytes().to_vec();
         for &(lba, blocks) in &self.ranges {
-            let mut descriptor = [0; DESCRIPTOR];
-            descriptor[0..8].copy_from_slice(&lba.to_le_bytes());
-            let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-            descriptor[8..12].copy_from_slice(&blocks.to_le_bytes());
-            raw.extend(descriptor);
+            let nlb = u32::try_from(blocks).unwrap_or(u32::MAX).into();
+            let entry = LbaStatusEntry { dslba: lba.into(), nlb, ..Default::default() };
+            raw.extend(entry.as_bytes());
         }
         raw
     }

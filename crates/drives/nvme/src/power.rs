@@ -6,11 +6,14 @@
 //! autonomous transitions has it (APST).
 
 use stasis_block::clock::{Nanos, MILLISECOND};
+use stasis_nvme_layout::features::TransitionEntry;
+use stasis_nvme_layout::identify::PowerStateDescriptor;
+use stasis_nvme_layout::{transmute, transmute_ref};
 
 use crate::power_states::{PowerState, MAX_STATES};
 
-/// Entries of the table of autonomous transitions, and its size in bytes (NVMe 2.0 figure 328).
-pub const TABLE: usize = MAX_STATES * 8;
+/// Size of the table of autonomous transitions in bytes.
+pub const TABLE: usize = MAX_STATES * size_of::<TransitionEntry>();
 
 /// An autonomous transition.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -129,8 +132,9 @@ impl Power {
     /// each is to lead to a state of a higher number that is not operational.
     pub fn set_transitions(&mut self, now: Nanos, table: &[u8; TABLE], autonomous: bool) -> bool {
         let mut transitions = [Transition::default(); MAX_STATES];
-        for (number, raw) in table.chunks_exact(8).enumerate().take(self.states.len()) {
-            let entry = u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
+        let table: &[TransitionEntry; MAX_STATES] = transmute_ref!(table);
+        for (number, entry) in table.iter().enumerate().take(self.states.len()) {
+            let entry = entry.entry.get();
             let (to, after) = ((entry >> 3 & 0x1f) as u8, u64::from(entry >> 8) * MILLISECOND);
             let resting = |state: &PowerState| !state.operational;
             let leads =
@@ -147,12 +151,11 @@ impl Power {
 
     /// The table, and whether its transitions take place.
     pub fn transitions(&self) -> ([u8; TABLE], bool) {
-        let mut table = [0; TABLE];
-        for (raw, Transition { to, after }) in table.chunks_exact_mut(8).zip(self.table) {
+        let table = self.table.map(|Transition { to, after }| {
             let entry = u32::from(to) << 3 | ((after / MILLISECOND) as u32) << 8;
-            raw[..4].copy_from_slice(&entry.to_le_bytes());
-        }
-        (table, self.autonomous)
+            TransitionEntry { entry: entry.into(), ..Default::default() }
+        });
+        (transmute!(table), self.autonomous)
     }
 
     /// The controller is reset: the features have their defaults, and the state is the first.
@@ -167,31 +170,31 @@ impl Power {
 }
 
 /// The descriptors of Identify Controller (NVMe 2.0 figure 276).
-pub fn descriptors(states: &[PowerState]) -> Vec<u8> {
+pub fn descriptors(states: &[PowerState]) -> [PowerStateDescriptor; MAX_STATES] {
     const IN_TENTHS_OF_MILLIWATTS: u8 = 1;
     const NOT_OPERATIONAL: u8 = 1 << 1;
-    let mut raw = Vec::new();
-    for &PowerState { milliwatts, entry, exit, operational } in states {
-        let mut descriptor = [0; 32];
+    let mut descriptors = [PowerStateDescriptor::default(); MAX_STATES];
+    for (descriptor, state) in descriptors.iter_mut().zip(states) {
+        let PowerState { milliwatts, entry, exit, operational } = *state;
         // In units of 10 mW where it can be, else of 0.1 mW: the configuration was checked.
         let (power, scale) = match milliwatts % 10 {
             0 => (milliwatts / 10, 0),
             _ => (milliwatts * 10, IN_TENTHS_OF_MILLIWATTS),
         };
-        let power = power as u16;
-        descriptor[0..2].copy_from_slice(&power.to_le_bytes());
-        descriptor[3] = scale | if operational { 0 } else { NOT_OPERATIONAL };
+        descriptor.mp.set(power as u16);
+        descriptor.flags = scale | if operational { 0 } else { NOT_OPERATIONAL };
         let microseconds = |time: Nanos| u32::try_from(time / 1000).unwrap_or(u32::MAX);
-        descriptor[4..8].copy_from_slice(&microseconds(entry).to_le_bytes());
-        descriptor[8..12].copy_from_slice(&microseconds(exit).to_le_bytes());
+        descriptor.enlat.set(microseconds(entry));
+        descriptor.exlat.set(microseconds(exit));
         // All states that carry out I/O do so alike: relative throughput and latency are 0.
-        raw.extend(descriptor);
     }
-    raw
+    descriptors
 }
 
 #[cfg(test)]
 mod tests {
+    use stasis_nvme_layout::IntoBytes;
+
     use super::*;
 
     const US: Nanos = 1000;
@@ -278,6 +281,7 @@ mod tests {
     #[test]
     fn small_powers_are_told_in_tenths_of_milliwatts() {
         let raw = descriptors(&[PowerState::ONLY, drive().states[3], drive().states[2]]);
+        let raw = raw.as_bytes();
         assert_eq!(raw[..12], [0xc4, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], "25 W");
         assert_eq!(raw[32..44], [50, 0, 0, 3, 0x88, 0x13, 0, 0, 0x28, 0x23, 0, 0]);
         assert_eq!(raw[64..68], [5, 0, 0, 2], "50 mW");

@@ -59,10 +59,8 @@ pub fn walk(
         let entries = if chained { room } else { pages };
         let raw = &mut page[..entries * ENTRY];
         memory.read(list, raw)?;
-        for (index, entry) in raw.chunks_exact(ENTRY).enumerate() {
-            let mut bytes = [0; ENTRY];
-            bytes.copy_from_slice(entry);
-            let address = u64::from_le_bytes(bytes);
+        for (index, entry) in raw.as_chunks::<ENTRY>().0.iter().enumerate() {
+            let address = u64::from_le_bytes(*entry);
             if address % PAGE != 0 {
                 return Err(StatusCode::InvalidPrpOffset.at(location::PRP2));
             }

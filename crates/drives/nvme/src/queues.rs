@@ -1,10 +1,11 @@
 //! The queues of a controller, and the shadow doorbells before them.
 
 use stasis_block::Doorbells;
+use stasis_nvme_layout::queue::DoorbellPair;
 
 use crate::config::MAX_QUEUES;
 use crate::queue::{CompletionQueue, SubmissionQueue};
-use crate::shadow::{self, Shadow};
+use crate::shadow::Shadow;
 use crate::status::StatusCode;
 use crate::{Memory, OutOfMemoryRange};
 
@@ -228,11 +229,11 @@ impl Queues {
     /// The doorbells are not in guest memory.
     pub fn moved(&self, memory: &dyn Memory) -> Result<u128, OutOfMemoryRange> {
         let Some(shadow) = self.shadow else { return Ok(0) };
-        let mut doorbells = [0; shadow::PAIR * MAX_QUEUES];
+        let mut doorbells = [DoorbellPair::default(); MAX_QUEUES];
         shadow.read_all(memory, self.submission.len(), &mut doorbells)?;
         let mut moved = 0;
         for id in self.identifiers().skip(1) {
-            let tail = shadow::tail_in(&doorbells, id);
+            let tail = doorbells[usize::from(id)].sq_tail.get();
             if self.submission(id).is_some_and(|sq| u32::from(sq.tail) != tail) {
                 moved |= 1 << id;
             }

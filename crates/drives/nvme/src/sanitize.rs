@@ -2,6 +2,8 @@
 //! in the background. It outlives resets and, begun anew, the loss of power.
 
 use stasis_block::{Command, Operation, Status};
+use stasis_nvme_layout::logs::SanitizeLog;
+use stasis_nvme_layout::U32;
 
 use crate::changes::Change;
 use crate::computing::Device;
@@ -18,8 +20,6 @@ use crate::status::StatusCode;
 const PIECE: u64 = 1 << 30;
 /// Maximum number of bytes of a request that overwrites.
 const OVERWRITTEN: u64 = 256 << 10;
-/// Size of the Sanitize Status log in bytes (NVMe 2.0 section 5.16.1.25).
-const LOG: usize = 512;
 
 /// Sanitize Action, in Dword 10 (NVMe 2.0 figure 317).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,11 +120,10 @@ impl Sanitize {
     }
 
     /// The Sanitize Status log.
-    pub fn to_page(&self) -> Vec<u8> {
+    pub fn to_page(&self) -> SanitizeLog {
         const GLOBAL_DATA_ERASED: u16 = 1 << 8;
-        const NOT_REPORTED: u32 = u32::MAX;
+        const NOT_REPORTED: U32 = U32::MAX_VALUE;
         let KeptSanitize { standing, dword10, erased, .. } = self.last;
-        let mut log = vec![0; LOG];
         let (mut progress, mut passed) = (0xffff, 0);
         if let Some(Running { done, total, passed: complete, .. }) = self.running {
             let share = u128::from(done) * 0x1_0000 / u128::from(total).max(1);
@@ -134,14 +133,18 @@ impl Sanitize {
             passed = passes(dword10) as u16;
         }
         let erased = if erased { GLOBAL_DATA_ERASED } else { 0 };
-        let status = standing as u16 | passed << 3 | erased;
-        log[0..2].copy_from_slice(&progress.to_le_bytes());
-        log[2..4].copy_from_slice(&status.to_le_bytes());
-        log[4..8].copy_from_slice(&dword10.to_le_bytes());
-        for at in [8, 12, 16, 20, 24, 28] {
-            log[at..at + 4].copy_from_slice(&NOT_REPORTED.to_le_bytes());
+        SanitizeLog {
+            sprog: progress.into(),
+            sstat: (standing as u16 | passed << 3 | erased).into(),
+            scdw10: dword10.into(),
+            eto: NOT_REPORTED,
+            etbe: NOT_REPORTED,
+            etce: NOT_REPORTED,
+            etond: NOT_REPORTED,
+            etbend: NOT_REPORTED,
+            etcend: NOT_REPORTED,
+            ..Default::default()
         }
-        log
     }
 }
 
@@ -280,9 +283,8 @@ impl Io {
                 }
             }
         }
-        let page = self.sanitize.to_page();
-        let word = |at: usize| u16::from_le_bytes([page[at], page[at + 1]]);
-        let event = Occurrence::SanitizeCompletion { progress: word(0), status: word(2) };
+        let SanitizeLog { sprog, sstat, .. } = self.sanitize.to_page();
+        let event = Occurrence::SanitizeCompletion { progress: sprog.get(), status: sstat.get() };
         self.log_event(ControllerId::PCIE, &event);
         self.changes.add(Change::Sanitize { ended: true });
     }

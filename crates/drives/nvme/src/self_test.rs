@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use stasis_block::{Command, Operation, Status};
+use stasis_nvme_layout::logs::{SelfTestLog, SelfTestResult};
 
 use crate::controller_id::ControllerId;
 use crate::io::Io;
@@ -14,9 +15,8 @@ use crate::status::StatusCode;
 const PIECE: u64 = 1 << 30;
 /// Bytes that a short test verifies at each end of a namespace.
 const SAMPLE: u64 = 1 << 20;
-/// Results of the log (NVMe 2.0 figure 215), and their size in bytes.
+/// Results of the log (NVMe 2.0 figure 215).
 const RESULTS: usize = 20;
-const RESULT: usize = 28;
 
 /// Self-test codes.
 pub mod code {
@@ -46,7 +46,7 @@ const MEDIA_CHECK: u8 = 7;
 pub struct SelfTest {
     running: Option<Running>,
     /// Those of the log, the last one first.
-    results: VecDeque<[u8; RESULT]>,
+    results: VecDeque<SelfTestResult>,
 }
 
 #[derive(Debug)]
@@ -83,36 +83,35 @@ impl SelfTest {
         failed: Option<(u8, Option<(u32, u64)>)>,
     ) {
         const NANOS_PER_HOUR: u64 = 3_600_000_000_000;
-        let mut raw = [0; RESULT];
-        raw[0] = code << 4 | how;
-        raw[4..12].copy_from_slice(&(powered_on / NANOS_PER_HOUR).to_le_bytes());
+        let mut result = SelfTestResult {
+            status: code << 4 | how,
+            power_on_hours: (powered_on / NANOS_PER_HOUR).into(),
+            ..Default::default()
+        };
         if let Some((segment, block)) = failed {
-            raw[1] = segment;
+            result.segment = segment;
             if let Some((nsid, lba)) = block {
                 // NSID, block, and status code type and code are valid.
-                raw[2] = 0xf;
-                raw[12..16].copy_from_slice(&nsid.to_le_bytes());
-                raw[16..24].copy_from_slice(&lba.to_le_bytes());
-                let [status, kind] = (StatusCode::UnrecoveredReadError as u16).to_le_bytes();
-                (raw[24], raw[25]) = (kind, status);
+                result.valid = 0xf;
+                result.nsid.set(nsid);
+                result.failing_lba.set(lba);
+                [result.status_code, result.status_code_type] =
+                    (StatusCode::UnrecoveredReadError as u16).to_le_bytes();
             }
         }
         self.results.truncate(RESULTS - 1);
-        self.results.push_front(raw);
+        self.results.push_front(result);
     }
 
     /// The Device Self-test log.
-    pub fn to_page(&self) -> Vec<u8> {
-        let mut log = vec![0; 4];
+    pub fn to_page(&self) -> SelfTestLog {
+        let unused = SelfTestResult { status: ended::UNUSED, ..Default::default() };
+        let mut log = SelfTestLog { results: [unused; RESULTS], ..Default::default() };
         if let Some(Running { code, total, done, .. }) = &self.running {
-            log[0] = *code;
-            log[1] = (u128::from(*done) * 100 / u128::from(*total).max(1)) as u8;
+            log.operation = *code;
+            log.completion = (u128::from(*done) * 100 / u128::from(*total).max(1)) as u8;
         }
-        log.extend(self.results.iter().flatten());
-        for _ in self.results.len()..RESULTS {
-            log.push(ended::UNUSED);
-            log.extend([0; RESULT - 1]);
-        }
+        log.results.iter_mut().zip(&self.results).for_each(|(entry, result)| *entry = *result);
         log
     }
 }

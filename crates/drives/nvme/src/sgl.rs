@@ -2,6 +2,8 @@
 //! 1.4 section 4.4).
 
 use stasis_block::memory::{append, Segment, NOWHERE};
+use stasis_nvme_layout::queue::SglDescriptor;
+use stasis_nvme_layout::{transmute, FromBytes, IntoBytes, U64};
 
 use crate::command::{location, SubmissionEntry};
 use crate::status::{Failure, StatusCode};
@@ -37,13 +39,13 @@ struct Descriptor {
 }
 
 impl Descriptor {
-    fn parse(low: u64, high: u64) -> Result<Self, Failure> {
-        let identifier = (high >> 56) as u8;
+    fn parse(raw: &SglDescriptor) -> Result<Self, Failure> {
+        let SglDescriptor { address, length, identifier, .. } = *raw;
         // Subtype 0 only: the address is one in memory.
         if identifier & 0xf != 0 || identifier >> 4 > kind::LAST_SEGMENT {
             return Err(StatusCode::SglDescriptorTypeInvalid.at(location::PRP1));
         }
-        Ok(Self { address: low, length: high as u32, kind: identifier >> 4 })
+        Ok(Self { address: address.get(), length: length.get(), kind: identifier >> 4 })
     }
 
     fn is_segment(&self) -> bool {
@@ -96,7 +98,8 @@ pub fn walk(
 ) -> Result<(), Failure> {
     // Bit 1 of the opcode: from the controller to the host.
     let walk = Walk { segments, remaining: length, to_host: command.opcode & 2 != 0 };
-    follow(memory, Descriptor::parse(command.prp1, command.prp2)?, page, walk)
+    let first: SglDescriptor = transmute!([command.prp1, command.prp2].map(U64::new));
+    follow(memory, Descriptor::parse(&first)?, page, walk)
 }
 
 /// Appends to `segments` the places of the `length` bytes of metadata, whose one descriptor lies at
@@ -111,10 +114,10 @@ pub fn walk_metadata(
     if !command.mptr.is_multiple_of(8) {
         return Err(StatusCode::InvalidField.at(location::MPTR));
     }
-    let mut raw = [0; DESCRIPTOR];
-    memory.read(command.mptr, &mut raw)?;
+    let mut first = SglDescriptor::default();
+    memory.read(command.mptr, first.as_mut_bytes())?;
     let walk = Walk { segments, remaining: length, to_host: command.opcode & 2 != 0 };
-    follow(memory, Descriptor::parse(qword(&raw, 0), qword(&raw, 8))?, page, walk)
+    follow(memory, Descriptor::parse(&first)?, page, walk)
 }
 
 /// Follows a list from its first descriptor on.
@@ -143,8 +146,9 @@ fn follow(
             let raw = &mut page[..PAGE_SIZE.min(size - start)];
             // An address that wraps is no memory either.
             memory.read(address.saturating_add(start as u64), raw)?;
-            for (index, raw) in raw.chunks_exact(DESCRIPTOR).enumerate() {
-                let descriptor = Descriptor::parse(qword(raw, 0), qword(raw, 8))?;
+            let list = <[SglDescriptor]>::ref_from_bytes(raw).map_err(|_| invalid_segment)?;
+            for (index, raw) in list.iter().enumerate() {
+                let descriptor = Descriptor::parse(raw)?;
                 let at_end = start + (index + 1) * DESCRIPTOR == size;
                 match (descriptor.is_segment(), last) {
                     (true, true) => return Err(invalid_segment),
@@ -173,10 +177,4 @@ pub fn push(segments: &mut Vec<Segment>, address: u64, length: usize) -> Result<
     }
     append(segments, address, length);
     Ok(())
-}
-
-fn qword(raw: &[u8], at: usize) -> u64 {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&raw[at..at + 8]);
-    u64::from_le_bytes(bytes)
 }

@@ -8,7 +8,11 @@
 //! none ring until the value has gone once around, which it cannot before the
 //! controller has looked at it again: a ring of N entries holds N - 1.
 
+use std::mem::offset_of;
+
 use stasis_block::Doorbells;
+use stasis_nvme_layout::queue::DoorbellPair;
+use stasis_nvme_layout::IntoBytes;
 
 use crate::{Memory, OutOfMemoryRange};
 
@@ -76,33 +80,24 @@ impl Shadow {
         write(memory, self.event_indices + head_offset(queue), index)
     }
 
-    /// Reads all shadow doorbells of `queues` queue pairs, from 0 on, at once.
+    /// Reads all shadow doorbells of `queues` queue pairs, from 0 on, at once, into `pairs`.
     pub fn read_all(
         &self,
         memory: &dyn Memory,
         queues: usize,
-        raw: &mut [u8],
+        pairs: &mut [DoorbellPair],
     ) -> Result<(), OutOfMemoryRange> {
-        let length = raw.len().min(queues * PAIR);
-        memory.read(self.doorbells, &mut raw[..length])
+        let count = pairs.len().min(queues);
+        memory.read(self.doorbells, pairs[..count].as_mut_bytes())
     }
 }
 
-/// Bytes of the two shadow doorbells of a queue pair.
-pub const PAIR: usize = 8;
-
-/// The tail of `queue` in what [`Shadow::read_all`] read.
-pub fn tail_in(raw: &[u8], queue: u16) -> u32 {
-    let at = usize::from(queue) * PAIR;
-    u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]])
-}
-
 fn tail_offset(queue: u16) -> u64 {
-    u64::from(queue) * PAIR as u64
+    u64::from(queue) * size_of::<DoorbellPair>() as u64
 }
 
 fn head_offset(queue: u16) -> u64 {
-    tail_offset(queue) + 4
+    tail_offset(queue) + offset_of!(DoorbellPair, cq_head) as u64
 }
 
 /// The index before `index` in a ring of `size`.

@@ -5,6 +5,8 @@
 //! errors of its controller.
 
 use stasis_block::clock::Nanos;
+use stasis_nvme_layout::logs::TelemetryHead;
+use stasis_nvme_layout::{IntoBytes, U16};
 
 use crate::condition::Condition;
 use crate::namespaces::Namespaces;
@@ -80,21 +82,19 @@ impl Telemetry {
 
     /// The log of hosts, or of the controller (figures 207 and 208).
     pub fn to_page(&self, identifier: u8, by_host: bool) -> Vec<u8> {
-        let mut log = vec![0; BLOCK];
-        log[0] = identifier;
+        let mut head = TelemetryHead { lid: identifier, ..Default::default() };
         let capture = if by_host { &self.of_host } else { &self.of_controller };
         if by_host {
-            log[381] = self.generations[0];
+            head.host_generation = self.generations[0];
         }
-        (log[382], log[383]) = (self.is_available.into(), self.generations[1]);
-        if let Some(Capture { data, last, reason }) = capture {
-            for (field, last) in log[8..14].chunks_exact_mut(2).zip(last) {
-                field.copy_from_slice(&last.to_le_bytes());
-            }
-            log[384..384 + reason.len()].copy_from_slice(reason.as_bytes());
-            log.extend(data);
-        }
-        log
+        head.controller_available = self.is_available.into();
+        head.controller_generation = self.generations[1];
+        let Some(Capture { data, last, reason }) = capture else {
+            return head.as_bytes().to_vec();
+        };
+        head.last_blocks = last.map(U16::new);
+        head.reason[..reason.len()].copy_from_slice(reason.as_bytes());
+        [head.as_bytes(), data].concat()
     }
 }
 

@@ -35,10 +35,7 @@ impl FaultRecord {
     /// The record that `bytes` encode; `None` if there are too few.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (fault, words) = bytes.split_first_chunk::<2>()?;
-        let word = |index: usize| {
-            let bytes = words.get(8 * index..)?.first_chunk::<8>()?;
-            Some(u64::from_le_bytes(*bytes))
-        };
+        let word = |index: usize| stasis_layout::u64_at(words, 8 * index);
         Some(Self {
             fault: u16::from_le_bytes(*fault),
             at: word(0)?,

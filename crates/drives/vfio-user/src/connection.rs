@@ -1,5 +1,7 @@
 //! A client's connection: messages out of a stream, and replies.
 
+use stasis_layout::{layout, u16_at, FromBytes, IntoBytes, U16, U32};
+
 use crate::fault::{Fault, Refusal};
 use crate::replies::Payload;
 use crate::request::{command, Request, MAX_TRANSFER};
@@ -59,12 +61,18 @@ impl<F> Default for Connection<F> {
     }
 }
 
-fn u16_at(raw: &[u8], at: usize) -> u16 {
-    raw.get(at..at + 2).map_or(0, |pair| u16::from_le_bytes([pair[0], pair[1]]))
-}
-
-fn u32_at(raw: &[u8], at: usize) -> u32 {
-    u32::from(u16_at(raw, at)) | u32::from(u16_at(raw, at + 2)) << 16
+layout! {
+    /// Header of a message (vfio-user, "Message Sizes" and "Header").
+    struct RawHeader: 16 {
+        /// Message ID.
+        [0] id: U16,
+        [2] command: U16,
+        /// Bytes of the message, header included.
+        [4] size: U32,
+        [8] flags: U32,
+        /// Error number of a reply.
+        [12] error: U32,
+    }
 }
 
 impl<F> Connection<F> {
@@ -102,11 +110,17 @@ impl<F> Connection<F> {
         self.message().map(Some)
     }
 
+    /// The header of the message under way, which has come.
+    fn header(&self) -> RawHeader {
+        RawHeader::read_from_prefix(&self.raw).map(|(header, _)| header).unwrap_or_default()
+    }
+
     fn check_header(&mut self) -> Result<(), Fault> {
-        if !self.agreed && u16_at(&self.raw, 2) != command::VERSION {
+        let header = self.header();
+        if !self.agreed && header.command != command::VERSION {
             return Err(Fault::First);
         }
-        let (length, flags) = (u32_at(&self.raw, 4), u32_at(&self.raw, 8));
+        let (length, flags) = (header.size.get(), header.flags.get());
         if !(HEADER..=MAX_MESSAGE).contains(&(length as usize)) {
             return Err(Fault::Length(length));
         }
@@ -118,11 +132,11 @@ impl<F> Connection<F> {
     }
 
     fn message(&mut self) -> Result<Message<F>, Fault> {
-        let (id, command, flags) =
-            (u16_at(&self.raw, 0), u16_at(&self.raw, 2), u32_at(&self.raw, 8));
+        let RawHeader { id, command, flags, .. } = self.header();
+        let (id, command, flags) = (id.get(), command.get(), flags.get());
         let payload = &self.raw[HEADER..];
         if command == command::VERSION {
-            let (major, minor) = (u16_at(payload, 0), u16_at(payload, 2));
+            let [major, minor] = [0, 2].map(|at| u16_at(payload, at).unwrap_or(0));
             // A minor version that is newer includes this one.
             if major != 0 || payload.len() < 4 {
                 return Err(Fault::Version(major, minor));
@@ -150,14 +164,14 @@ impl Header {
             Ok(payload) => (payload, REPLY, 0),
             Err(refusal) => (&[], REPLY | ERROR, refusal.errno()),
         };
-        let mut raw = Vec::with_capacity(HEADER + payload.len());
-        raw.extend(self.id.to_le_bytes());
-        raw.extend(self.command.to_le_bytes());
-        raw.extend(((HEADER + payload.len()) as u32).to_le_bytes());
-        raw.extend(flags.to_le_bytes());
-        raw.extend(error.to_le_bytes());
-        raw.extend(payload);
-        Some(raw)
+        let header = RawHeader {
+            id: self.id.into(),
+            command: self.command.into(),
+            size: ((HEADER + payload.len()) as u32).into(),
+            flags: flags.into(),
+            error: error.into(),
+        };
+        Some([header.as_bytes(), payload].concat())
     }
 }
 

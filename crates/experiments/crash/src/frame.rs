@@ -185,7 +185,7 @@ impl<'a> Cursor<'a> {
 
     fn number(&mut self, length: usize) -> Result<u64, Missing> {
         let bytes = self.take(length)?;
-        Ok(bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
+        Ok(stasis_layout::number(bytes))
     }
 
     fn long(&mut self) -> Result<u64, Missing> {

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::io::{self, Seek, SeekFrom, Write};
 
 use stasis_block::{Command, Operation, Status};
+use stasis_layout::{layout, IntoBytes, U32, U64};
 
 use crate::frame::{Frame, Level};
 
@@ -29,9 +30,32 @@ const METADATA: u64 = 1 << 4;
 /// The log's sector (bytes), which the superblock names; an entry takes one, and its data follow.
 const SECTOR: usize = 512;
 /// Bytes of a `struct log_write_entry`, behind which a mark stands in the same sector.
-const ENTRY: usize = 32;
+const ENTRY: usize = size_of::<EntryHead>();
 /// The mark with which the kernel ends a log.
 const END: &[u8] = b"dm-log-writes-end";
+
+layout! {
+    /// The first sector of a log.
+    struct LogHead: 512 {
+        [0] magic: U64,
+        [8] version: U64,
+        [16] entries: U64,
+        /// Size of a sector in bytes.
+        [24] sector: U32,
+        [28] reserved28: [u8; 484],
+    }
+}
+
+layout! {
+    /// The beginning of an entry's first sector.
+    struct EntryHead: 32 {
+        [0] sector: U64,
+        [8] sectors: U64,
+        [16] flags: U64,
+        /// Bytes of a mark's text, which follows; otherwise 0.
+        [24] length: U64,
+    }
+}
 
 /// A request that the log has no form for.
 #[derive(Debug, thiserror::Error)]
@@ -167,9 +191,9 @@ impl<W: Write + Seek> LogWrites<W> {
         let mark = entry.flags & MARK != 0;
         let length = if mark { entry.data.len() as u64 } else { 0 };
         let mut head = Vec::with_capacity(SECTOR);
-        for field in [entry.sector, entry.sectors, entry.flags, length] {
-            head.extend_from_slice(&field.to_le_bytes());
-        }
+        let Entry { sector, sectors, flags, .. } = entry;
+        let [sector, sectors, flags, length] = [*sector, *sectors, *flags, length].map(U64::new);
+        head.extend_from_slice(EntryHead { sector, sectors, flags, length }.as_bytes());
         if mark {
             head.extend_from_slice(&entry.data);
         }
@@ -192,12 +216,14 @@ impl<W: Write + Seek> LogWrites<W> {
         }
         self.mark(END)?;
         self.to.seek(SeekFrom::Start(0))?;
-        let mut head = Vec::with_capacity(SECTOR);
-        for field in [MAGIC, VERSION, self.entries] {
-            head.extend_from_slice(&field.to_le_bytes());
-        }
-        head.extend_from_slice(&(SECTOR as u32).to_le_bytes());
-        self.to.write_all(&head)?;
+        let head = LogHead {
+            magic: MAGIC.into(),
+            version: VERSION.into(),
+            entries: self.entries.into(),
+            sector: (SECTOR as u32).into(),
+            ..Default::default()
+        };
+        self.to.write_all(head.as_bytes())?;
         self.to.flush()?;
         Ok(self.entries)
     }

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use stasis_layout::{u16_at, u64_at};
+
 use crate::BuildError;
 
 /// Offsets and values of the ELF-64 object file format, version 1.5 draft 2,
@@ -36,9 +38,9 @@ pub(crate) fn cut(mut bytes: Vec<u8>) -> Result<Vec<u8>, &'static str> {
         return Err("it is no x86-64 ELF executable");
     }
     let broken = "its ELF header is damaged";
-    let segments = word(&bytes, elf::SEGMENT_TABLE).ok_or(broken)?;
-    let size = usize::from(half(&bytes, elf::SEGMENT_SIZE).ok_or(broken)?);
-    let count = usize::from(half(&bytes, elf::SEGMENT_COUNT).ok_or(broken)?);
+    let segments = size_at(&bytes, elf::SEGMENT_TABLE).ok_or(broken)?;
+    let size = usize::from(u16_at(&bytes, elf::SEGMENT_SIZE).ok_or(broken)?);
+    let count = usize::from(u16_at(&bytes, elf::SEGMENT_COUNT).ok_or(broken)?);
     if size < elf::SEGMENT_HEADER || count == 0 {
         return Err(broken);
     }
@@ -49,7 +51,7 @@ pub(crate) fn cut(mut bytes: Vec<u8>) -> Result<Vec<u8>, &'static str> {
         if segment[..4] == elf::INTERPRETER.to_le_bytes() {
             return Err("it is linked dynamically; build it with RUSTFLAGS=\"-C target-feature=+crt-static\"");
         }
-        let (offset, length) = (word(segment, 0x08), word(segment, 0x20));
+        let (offset, length) = (size_at(segment, 0x08), size_at(segment, 0x20));
         let last = offset.zip(length).and_then(|(offset, length)| offset.checked_add(length));
         end = end.max(start + size).max(last.ok_or(broken)?);
     }
@@ -63,13 +65,8 @@ pub(crate) fn cut(mut bytes: Vec<u8>) -> Result<Vec<u8>, &'static str> {
     Ok(bytes)
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<usize> {
-    let bytes = bytes.get(at..)?.first_chunk()?;
-    usize::try_from(u64::from_le_bytes(*bytes)).ok()
-}
-
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+fn size_at(bytes: &[u8], at: usize) -> Option<usize> {
+    usize::try_from(u64_at(bytes, at)?).ok()
 }
 
 #[cfg(test)]

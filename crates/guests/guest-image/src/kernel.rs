@@ -6,6 +6,8 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
+use stasis_layout::{u16_at, u32_at};
+
 use crate::modules::{self, Index};
 use crate::BuildError;
 
@@ -106,11 +108,8 @@ pub(crate) fn release(image: &[u8]) -> Result<String, String> {
         let header =
             image.get(..header::END).filter(|header| &header[header::MAGIC..][..4] == b"HdrS");
         let header = header.ok_or("it is no kernel: neither a bzImage nor an ELF file")?;
-        let at = u16::from_le_bytes([
-            header[header::KERNEL_VERSION],
-            header[header::KERNEL_VERSION + 1],
-        ]);
-        image.get(usize::from(at) + 0x200..)
+        let at = u16_at(header, header::KERNEL_VERSION);
+        at.and_then(|at| image.get(usize::from(at) + 0x200..))
     };
     let text = text.ok_or("it does not say which release it is")?;
     let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b".-+_~".contains(byte);
@@ -140,9 +139,7 @@ fn vmlinux(image: &[u8]) -> Result<Vec<u8>, String> {
         return crate::executable::cut(image.to_vec()).map_err(String::from);
     }
     let header = image.get(..header::END).ok_or("its kernel is shorter than a header")?;
-    let word = |at: usize| {
-        u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]) as usize
-    };
+    let word = |at: usize| u32_at(header, at).map_or(0, |word| word as usize);
     if &header[MAGIC..MAGIC + 4] != b"HdrS"
         || header[VERSION + 1] < 2
         || word(VERSION) & 0xffff < 0x208

@@ -1,5 +1,7 @@
 //! The check of a root: a guest can start from it, and the additions that it needs.
 
+use stasis_layout::{u16_at, u32_at, u64_at};
+
 use crate::content::Content;
 use crate::tree::{text, Found, Kind, Limits, Meta, Tree};
 use crate::RootError;
@@ -56,7 +58,7 @@ impl Tree {
         const START: usize = 4096;
         let start = content.start(START).map_err(|e| self.fail(format!("its {name}: {e}")))?;
         // Class 2: 64 bits; data 1: little-endian; machine 62: x86-64 (ELF specification).
-        let machine = start.get(18..20).map(|two| u16::from_le_bytes([two[0], two[1]]));
+        let machine = u16_at(&start, 18);
         if !start.starts_with(b"\x7fELF") {
             return Err(self.fail(format!("its {name} is no ELF program")));
         }
@@ -123,14 +125,12 @@ impl Tree {
 /// The program's interpreter, if it has one: the path in its header PT_INTERP.
 fn loader(start: &[u8]) -> Option<&[u8]> {
     const INTERPRETER: u32 = 3;
-    let half = |at: usize| Some(usize::from(u16::from_le_bytes(*start.get(at..)?.first_chunk()?)));
-    let long =
-        |at: usize| usize::try_from(u64::from_le_bytes(*start.get(at..)?.first_chunk()?)).ok();
+    let half = |at: usize| u16_at(start, at).map(usize::from);
+    let long = |at: usize| usize::try_from(u64_at(start, at)?).ok();
     let (table, size, count) = (long(32)?, half(54)?, half(56)?);
     for index in 0..count {
         let at = table.checked_add(index * size)?;
-        let kind = u32::from_le_bytes(*start.get(at..)?.first_chunk()?);
-        if kind == INTERPRETER {
+        if u32_at(start, at)? == INTERPRETER {
             let (place, length) = (long(at + 8)?, long(at + 32)?);
             let name = start.get(place..place.checked_add(length)?)?;
             return name.split(|byte| *byte == 0).next().filter(|name| !name.is_empty());

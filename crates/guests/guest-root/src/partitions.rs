@@ -2,12 +2,53 @@
 
 use std::sync::Arc;
 
+use stasis_layout::{layout, transmute, transmute_ref, u64_at, U32, U64};
+
 use crate::content::ReadAt;
 
 /// Size of a sector, by which partition tables count.
 pub(crate) const SECTOR: u64 = 512;
 /// Limit on the partitions that are looked at.
 const PARTITIONS: u32 = 128;
+
+layout! {
+    /// Entry of an MBR, whose numbers are in sectors (UEFI 2.10, section 5.2).
+    struct PartitionEntry: 16 {
+        [0] boot: u8,
+        [1] first_chs: [u8; 3],
+        /// Type; 0: none.
+        [4] kind: u8,
+        [5] last_chs: [u8; 3],
+        /// First sector; in an extended partition, from it or its own table on.
+        [8] start: U32,
+        [12] length: U32,
+    }
+}
+
+layout! {
+    /// The first sector of a disk or of a table in an extended partition.
+    struct MasterBootRecord: 512 {
+        [0] code: [u8; 446],
+        [446] entries: [PartitionEntry; 4],
+        /// 55h AAh.
+        [510] signature: [u8; 2],
+    }
+}
+
+layout! {
+    /// Header of a GPT (UEFI 2.10, section 5.3.2).
+    struct GptHeader: 512 {
+        [0] signature: [u8; 8],
+        [8] other: [u8; 64],
+        /// First sector of the table.
+        [72] table: U64,
+        /// Number of its entries.
+        [80] count: U32,
+        /// Size of an entry in bytes.
+        [84] size: U32,
+        [88] reserved88: [u8; 424],
+    }
+}
 
 /// A partition's first byte and its length.
 type Extent = (u64, u64);
@@ -21,25 +62,21 @@ pub(crate) fn partitions(source: &Arc<dyn ReadAt>) -> Result<Vec<Extent>, String
         return Ok(Vec::new());
     }
     if source.read_at(&mut header, SECTOR).is_ok() && header.starts_with(b"EFI PART") {
-        return gpt(source, &header);
+        return gpt(source, transmute_ref!(&header));
     }
     /// Types of partitions that hold others: extended ones.
     const EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];
+    let record: MasterBootRecord = transmute!(sector);
     let mut places = Vec::new();
-    for entry in sector[446..510].chunks_exact(16) {
-        let (start, length) = (word(entry, 8), word(entry, 12));
-        if EXTENDED.contains(&entry[4]) {
+    for PartitionEntry { kind, start, length, .. } in record.entries {
+        let (start, length) = (u64::from(start), u64::from(length));
+        if EXTENDED.contains(&kind) {
             logical(source, start, &mut places);
-        } else if entry[4] != 0 && start > 0 {
+        } else if kind != 0 && start > 0 {
             places.push((start * SECTOR, length * SECTOR));
         }
     }
     Ok(places)
-}
-
-fn word(bytes: &[u8], at: usize) -> u64 {
-    let four = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
-    u64::from(u32::from_le_bytes(four))
 }
 
 /// The partitions within an extended one, each with a table that leads to the next.
@@ -50,22 +87,21 @@ fn logical(source: &Arc<dyn ReadAt>, extended: u64, places: &mut Vec<Extent>) {
         if source.read_at(&mut sector, table * SECTOR).is_err() || sector[510..] != [0x55, 0xaa] {
             return;
         }
-        if sector[450] != 0 {
-            places.push(((table + word(&sector, 454)) * SECTOR, word(&sector, 458) * SECTOR));
+        let MasterBootRecord { entries: [partition, next, ..], .. } = transmute!(sector);
+        if partition.kind != 0 {
+            let (start, length) = (u64::from(partition.start), u64::from(partition.length));
+            places.push(((table + start) * SECTOR, length * SECTOR));
         }
-        match word(&sector, 470) {
+        match next.start.get() {
             0 => return,
-            next => table = extended + next,
+            next => table = extended + u64::from(next),
         }
     }
 }
 
-fn gpt(source: &Arc<dyn ReadAt>, header: &[u8]) -> Result<Vec<Extent>, String> {
-    let eight = |bytes: &[u8], at: usize| {
-        bytes[at..at + 8].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
-    };
-    let word = |at: usize| eight(header, at) as u32;
-    let (table, count, size) = (eight(header, 72), word(80).min(PARTITIONS), word(84));
+fn gpt(source: &Arc<dyn ReadAt>, header: &GptHeader) -> Result<Vec<Extent>, String> {
+    let GptHeader { table, count, size, .. } = *header;
+    let (table, count, size) = (table.get(), count.get().min(PARTITIONS), size.get());
     if !(128..=4096).contains(&size) {
         return Err("its table of partitions (GPT) is damaged".into());
     }
@@ -77,7 +113,7 @@ fn gpt(source: &Arc<dyn ReadAt>, header: &[u8]) -> Result<Vec<Extent>, String> {
             return Err("its table of partitions (GPT) is cut short".into());
         }
         // The last sector belongs to it.
-        let (first, last) = (eight(&entry, 32), eight(&entry, 40));
+        let (first, last) = u64_at(&entry, 32).zip(u64_at(&entry, 40)).unwrap_or_default();
         let length = last.saturating_sub(first).saturating_add(1).saturating_mul(SECTOR);
         let start = first.checked_mul(SECTOR).filter(|_| entry[..16] != [0; 16]);
         places.extend(start.map(|start| (start, length)));

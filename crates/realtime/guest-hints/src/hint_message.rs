@@ -5,6 +5,7 @@
 
 use stasis_block::clock::{Nanos, MILLISECOND};
 use stasis_channel::application_hint::MAGIC;
+use stasis_layout::{u16_at, u32_at};
 
 /// The format's version.
 pub const VERSION: u16 = 1;
@@ -91,9 +92,7 @@ fn next(bytes: &[u8]) -> Option<(Parsed, usize)> {
     if bytes[..known] != magic[..known] {
         return Some((Parsed::Garbage, 1));
     }
-    let short = |at: usize| Some(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
-    let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-    let (version, length) = (short(4)?, usize::from(short(6)?));
+    let (version, length) = (u16_at(bytes, 4)?, usize::from(u16_at(bytes, 6)?));
     if !(LENGTH..=MAX_LENGTH).contains(&length) {
         return Some((Parsed::Garbage, 1));
     }
@@ -103,7 +102,7 @@ fn next(bytes: &[u8]) -> Option<(Parsed, usize)> {
     if version != VERSION {
         return Some((Parsed::Version(version), length));
     }
-    let (sequence, raised, valid) = (word(8)?, word(12)?, word(16)?);
+    let (sequence, raised, valid) = (u32_at(bytes, 8)?, u32_at(bytes, 12)?, u32_at(bytes, 16)?);
     let valid = Nanos::from(valid) * MILLISECOND;
     Some((Parsed::Message(Message { sequence, raised, valid }), length))
 }

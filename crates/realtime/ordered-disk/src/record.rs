@@ -1,5 +1,9 @@
 //! A record of the log: the form of one write, discard or seal on the host's disk.
 
+use std::mem::offset_of;
+
+use stasis_layout::{layout, transmute, transmute_ref, IntoBytes, U32, U64};
+
 /// A header's length (bytes). Records begin at multiples of it, so that a
 /// header lies within one sector and is never torn.
 pub const HEADER: u64 = 64;
@@ -23,6 +27,33 @@ pub enum Kind {
     Zeroes = 2,
     /// Nothing; it ends a page, and the epochs before its own.
     Seal = 3,
+}
+
+layout! {
+    /// A header on the host's disk.
+    struct Header: 64 {
+        /// [`MAGIC`].
+        [0] magic: [u8; 4],
+        /// [`Kind`].
+        [4] kind: u8,
+        [5] reserved5: [u8; 3],
+        /// As of [`Record`], like the fields that follow.
+        [8] incarnation: U64,
+        [16] address: U64,
+        [24] epoch: U64,
+        [32] offset: U64,
+        [40] length: U64,
+        [48] durable: U64,
+        [56] checksum: U32,
+        /// CRC-32 of the header before this field.
+        [60] own: U32,
+    }
+}
+
+impl Header {
+    fn sum(&self) -> u32 {
+        crc32fast::hash(&self.as_bytes()[..offset_of!(Header, own)])
+    }
 }
 
 /// A record's header.
@@ -81,41 +112,43 @@ impl Record {
 
     /// As it is written.
     pub fn encode(&self) -> [u8; HEADER as usize] {
-        let mut bytes = [0; HEADER as usize];
-        bytes[..4].copy_from_slice(&MAGIC);
-        bytes[4] = self.kind as u8;
-        let words =
-            [self.incarnation, self.address, self.epoch, self.offset, self.length, self.durable];
-        for (place, word) in bytes[8..56].chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        bytes[56..60].copy_from_slice(&self.checksum.to_le_bytes());
-        let own = crc32fast::hash(&bytes[..60]);
-        bytes[60..].copy_from_slice(&own.to_le_bytes());
-        bytes
+        let mut header = Header {
+            magic: MAGIC,
+            kind: self.kind as u8,
+            incarnation: self.incarnation.into(),
+            address: self.address.into(),
+            epoch: self.epoch.into(),
+            offset: self.offset.into(),
+            length: self.length.into(),
+            durable: self.durable.into(),
+            checksum: self.checksum.into(),
+            ..Default::default()
+        };
+        header.own.set(header.sum());
+        transmute!(header)
     }
 
     /// The record that `bytes` are the header of, if they are one.
     pub fn decode(bytes: &[u8; HEADER as usize]) -> Option<Self> {
-        if bytes[..4] != MAGIC || word32(bytes, 60) != crc32fast::hash(&bytes[..60]) {
+        let header: &Header = transmute_ref!(bytes);
+        if header.magic != MAGIC || header.own != header.sum() {
             return None;
         }
-        let kind = match bytes[4] {
+        let kind = match header.kind {
             1 => Kind::Data,
             2 => Kind::Zeroes,
             3 => Kind::Seal,
             _ => return None,
         };
-        let word = |index: usize| word64(bytes, 8 + 8 * index);
         let record = Self {
             kind,
-            incarnation: word(0),
-            address: word(1),
-            epoch: word(2),
-            offset: word(3),
-            length: word(4),
-            durable: word(5),
-            checksum: word32(bytes, 56),
+            incarnation: header.incarnation.get(),
+            address: header.address.get(),
+            epoch: header.epoch.get(),
+            offset: header.offset.get(),
+            length: header.length.get(),
+            durable: header.durable.get(),
+            checksum: header.checksum.get(),
         };
         let fits = match kind {
             Kind::Data => record.length <= MAX_DATA,
@@ -135,18 +168,6 @@ pub fn data_size(length: u64) -> u64 {
 /// The checksum of a record's data.
 pub fn checksum(data: &[u8]) -> u32 {
     crc32fast::hash(data)
-}
-
-pub(crate) fn word64(bytes: &[u8], at: usize) -> u64 {
-    let mut word = [0; 8];
-    word.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_le_bytes(word)
-}
-
-pub(crate) fn word32(bytes: &[u8], at: usize) -> u32 {
-    let mut word = [0; 4];
-    word.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_le_bytes(word)
 }
 
 #[cfg(test)]

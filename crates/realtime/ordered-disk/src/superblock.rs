@@ -3,7 +3,11 @@
 //! The two are written in turns, so that one of them stays intact whatever part of the other a
 //! power cut tears.
 
-use crate::record::{word32, word64, PAGE};
+use std::mem::offset_of;
+
+use stasis_layout::{layout, FromBytes, IntoBytes, U32, U64};
+
+use crate::record::PAGE;
 
 /// The version of the log's format that is written, and the newest that is
 /// read.
@@ -13,7 +17,36 @@ pub const VERSION: u32 = 1;
 pub const SUPERBLOCKS: u64 = 2 * PAGE;
 
 const MAGIC: [u8; 16] = *b"stasis ordered\r\n";
-const LENGTH: usize = 96;
+
+layout! {
+    /// The first bytes of its page; the rest is zeroes.
+    struct Form: 96 {
+        /// [`MAGIC`].
+        [0] magic: [u8; 16],
+        /// [`VERSION`].
+        [16] version: U32,
+        /// 1 if the disk was closed.
+        [20] clean: u8,
+        [21] reserved21: [u8; 3],
+        /// As of [`Superblock`], like the fields that follow.
+        [24] generation: U64,
+        [32] incarnation: U64,
+        [40] capacity: U64,
+        [48] ring: U64,
+        [56] tail: U64,
+        [64] epoch: U64,
+        [72] boot: [u8; 16],
+        [88] reserved88: [u8; 4],
+        /// CRC-32 of the bytes before this field.
+        [92] own: U32,
+    }
+}
+
+impl Form {
+    fn sum(&self) -> u32 {
+        crc32fast::hash(&self.as_bytes()[..offset_of!(Form, own)])
+    }
+}
 
 /// Identifies the host's boot: data written before a crash of the program alone is still in the
 /// host's page cache.
@@ -60,18 +93,22 @@ impl Superblock {
 
     /// As it is written: a page.
     pub fn encode(&self) -> [u8; PAGE as usize] {
+        let mut form = Form {
+            magic: MAGIC,
+            version: VERSION.into(),
+            clean: self.clean.into(),
+            generation: self.generation.into(),
+            incarnation: self.incarnation.into(),
+            capacity: self.capacity.into(),
+            ring: self.ring.into(),
+            tail: self.tail.into(),
+            epoch: self.epoch.into(),
+            boot: self.boot,
+            ..Default::default()
+        };
+        form.own.set(form.sum());
         let mut page = [0; PAGE as usize];
-        page[..16].copy_from_slice(&MAGIC);
-        page[16..20].copy_from_slice(&VERSION.to_le_bytes());
-        page[20] = u8::from(self.clean);
-        let words =
-            [self.generation, self.incarnation, self.capacity, self.ring, self.tail, self.epoch];
-        for (place, word) in page[24..72].chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        page[72..88].copy_from_slice(&self.boot);
-        let own = crc32fast::hash(&page[..LENGTH - 4]);
-        page[LENGTH - 4..LENGTH].copy_from_slice(&own.to_le_bytes());
+        page[..size_of::<Form>()].copy_from_slice(form.as_bytes());
         page
     }
 
@@ -80,29 +117,24 @@ impl Superblock {
     /// # Errors
     /// [`NoSuperblock`] if it holds none that is understood.
     pub fn decode(page: &[u8]) -> Result<Self, NoSuperblock> {
-        if page.len() < LENGTH || page[..16] != MAGIC {
-            return Err(NoSuperblock::Damaged);
-        }
+        let form = Form::ref_from_prefix(page).map(|(form, _)| form);
+        let form = form.ok().filter(|form| form.magic == MAGIC).ok_or(NoSuperblock::Damaged)?;
         // The place of the checksum in a newer version is unknown.
-        let version = word32(page, 16);
-        if version > VERSION {
-            return Err(NoSuperblock::Newer(version));
+        if form.version > VERSION {
+            return Err(NoSuperblock::Newer(form.version.get()));
         }
-        if word32(page, LENGTH - 4) != crc32fast::hash(&page[..LENGTH - 4]) {
+        if form.own != form.sum() {
             return Err(NoSuperblock::Damaged);
         }
-        let word = |index: usize| word64(page, 24 + 8 * index);
-        let mut boot = [0; 16];
-        boot.copy_from_slice(&page[72..88]);
         let superblock = Self {
-            generation: word(0),
-            incarnation: word(1),
-            capacity: word(2),
-            ring: word(3),
-            tail: word(4),
-            epoch: word(5),
-            boot,
-            clean: page[20] == 1,
+            generation: form.generation.get(),
+            incarnation: form.incarnation.get(),
+            capacity: form.capacity.get(),
+            ring: form.ring.get(),
+            tail: form.tail.get(),
+            epoch: form.epoch.get(),
+            boot: form.boot,
+            clean: form.clean == 1,
         };
         let sound = superblock.ring >= PAGE && superblock.ring.is_multiple_of(PAGE);
         sound.then_some(superblock).ok_or(NoSuperblock::Damaged)
@@ -152,6 +184,18 @@ mod tests {
         bytes[40] ^= 1;
         assert_eq!(Superblock::newest(&bytes), Err(NoSuperblock::Damaged));
         assert_eq!(Superblock::newest(&bytes[..50]), Err(NoSuperblock::Damaged));
+    }
+
+    /// Disks of other versions of this program have the same form.
+    #[test]
+    fn the_form_is_kept() {
+        let page = superblock(4).encode();
+        assert_eq!(page[..24], *b"stasis ordered\r\n\x01\0\0\0\x01\0\0\0");
+        let numbers = [4, 7, 1 << 30, 1 << 20, 9, 3u64].map(u64::to_le_bytes).concat();
+        assert_eq!(page[24..72], numbers);
+        assert_eq!(page[72..92], *b"0123456789abcdef\0\0\0\0");
+        assert_eq!(page[92..96], crc32fast::hash(&page[..92]).to_le_bytes());
+        assert!(page[96..].iter().all(|&byte| byte == 0));
     }
 
     #[test]

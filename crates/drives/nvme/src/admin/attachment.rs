@@ -4,6 +4,9 @@
 //! A host has a say in its own controllers only, and attaches only what is granted to it: other
 //! hosts are strangers to it.
 
+use stasis_nvme_layout::identify::IdList;
+use stasis_nvme_layout::IntoBytes;
+
 use crate::capsules::ConnectedHost;
 use crate::changes::Change;
 use crate::command::{location, of_any_namespace, SubmissionEntry, ALL_NAMESPACES};
@@ -11,10 +14,7 @@ use crate::context::{AdminCommand, ControllerMut};
 use crate::controller_id::ControllerId;
 use crate::registered::{always, CHANGES_INVENTORY, OF_NAMESPACE, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{Memory, PAGE_SIZE};
-
-/// Maximum number of identifiers in a Controller List (section 4.4.1).
-const MAX_IDENTIFIERS: usize = 2047;
+use crate::Memory;
 
 pub const NAMESPACE_ATTACHMENT: AdminCommand = AdminCommand {
     opcode: of_any_namespace::NAMESPACE_ATTACHMENT,
@@ -43,8 +43,8 @@ fn attachment(
         return Err(StatusCode::InvalidField.at(location::NSID));
     }
     controller.io.namespaces.existing(nsid)?;
-    let mut page = vec![0; PAGE_SIZE];
-    controller.io.receive(memory, command, &mut page)?;
+    let mut page = IdList::default();
+    controller.io.receive(memory, command, page.as_mut_bytes())?;
     let listed = parse_list(&page)?;
     let ControllerMut { io, host, .. } = controller;
     let nqn = host.connected.as_ref().map(|ConnectedHost { nqn, .. }| nqn.as_str());
@@ -83,11 +83,10 @@ fn attachment(
 }
 
 /// The identifiers of a Controller List, which ascend.
-fn parse_list(page: &[u8]) -> Result<Vec<ControllerId>, Failure> {
-    let mut words = page.chunks_exact(2).map(|word| u16::from_le_bytes([word[0], word[1]]));
-    let count = usize::from(words.next().unwrap_or(0));
-    let ids: Vec<_> = words.take(count).map(ControllerId).collect();
-    if !(1..=MAX_IDENTIFIERS).contains(&count) || !ids.is_sorted_by(|one, other| one < other) {
+fn parse_list(page: &IdList) -> Result<Vec<ControllerId>, Failure> {
+    let count = usize::from(page.count);
+    let ids: Vec<_> = page.ids.iter().take(count).map(|id| ControllerId(id.get())).collect();
+    if !(1..=page.ids.len()).contains(&count) || !ids.is_sorted_by(|one, other| one < other) {
         return Err(StatusCode::ControllerListInvalid.into());
     }
     Ok(ids)

@@ -1,13 +1,19 @@
 //! Identify by command set (NVM Express Base Specification 2.0 section
 //! 5.17.2, ZNS 1.1 section 4.1.5).
 
+use stasis_nvme_layout::command_sets::{
+    KeyValueNamespace, NvmController, NvmNamespace, ZonedController,
+};
+use stasis_nvme_layout::identify::{CommandSets, IndependentNamespace};
+use stasis_nvme_layout::transmute_mut;
+
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::{Config, Namespace, MAX_NAMESPACES, NVM_COMMAND_SET as NVM};
 use crate::context::ControllerMut;
 use crate::status::{Failure, StatusCode};
 use crate::{computing, key_value, zoned, PAGE_SIZE};
 
-use super::identify::{put, Common};
+use super::identify::{fill_nsids, most_pages, Common};
 
 /// Controller or Namespace Structure, in Dword 10 (section 5.17.1): of one command set.
 mod structure {
@@ -56,9 +62,12 @@ pub fn identify_by_command_set(
             }
         }
         structure::SET_CONTROLLER if set == zoned::CSI && known => {
-            zoned::fill_zoned_controller(page, &controller.io.config);
+            let page: &mut ZonedController = transmute_mut!(page);
+            page.zasl = most_pages(&controller.io.config);
         }
-        structure::SET_CONTROLLER if known => fill_controller(page, &controller.io.config),
+        structure::SET_CONTROLLER if known => {
+            fill_controller(transmute_mut!(page), &controller.io.config);
+        }
         list @ (structure::SET_ACTIVE_NAMESPACES | structure::SET_ALLOCATED_NAMESPACES)
             if known =>
         {
@@ -71,20 +80,19 @@ pub fn identify_by_command_set(
             let following = namespaces.filter(|&(other, namespace)| {
                 other > nsid && namespace.command_set() == set && shown(other)
             });
-            for (entry, (nsid, _)) in page.chunks_exact_mut(4).zip(following) {
-                entry.copy_from_slice(&nsid.to_le_bytes());
-            }
+            fill_nsids(transmute_mut!(page), following.map(|(nsid, _)| nsid));
         }
         structure::INDEPENDENT_NAMESPACE => {
             // Namespace Status: ready.
             const READY: u8 = 1;
             let Common { nmic, rescap, anagrpid, nsattr, endgid, nvmsetid } =
                 Common::of(controller, nsid, namespace()?);
-            (page[1], page[2], page[8]) = (nmic, rescap, nsattr);
-            put(page, 4, &anagrpid.to_le_bytes());
-            put(page, 10, &nvmsetid.to_le_bytes());
-            put(page, 12, &endgid.to_le_bytes());
-            page[14] = READY;
+            let page: &mut IndependentNamespace = transmute_mut!(page);
+            (page.nmic, page.rescap, page.nsattr) = (nmic, rescap, nsattr);
+            page.anagrpid.set(anagrpid);
+            page.nvmsetid.set(nvmsetid);
+            page.endgid.set(endgid);
+            page.nstat = READY;
         }
         structure::COMMAND_SETS => {
             let config = &controller.io.config;
@@ -92,7 +100,8 @@ pub fn identify_by_command_set(
                 [NVM, key_value::CSI, zoned::CSI, computing::MEMORY_CSI, computing::COMPUTE_CSI];
             let there = sets.into_iter();
             let there = there.filter(|&set| config.has_command_set(set));
-            page[0] = there.fold(0, |sets, set| sets | 1 << set);
+            let page: &mut CommandSets = transmute_mut!(page);
+            page.combinations[0].set(there.fold(0, |sets, set| sets | 1 << set));
         }
         _ if known => return Err(StatusCode::InvalidField.at(location::CDW10)),
         _ => return Err(wrong_set),
@@ -112,29 +121,31 @@ fn fill_namespace(
     let namespaces = &controller.io.namespaces;
     let pairs = namespaces.key_value(nsid).zip(namespaces.identity(nsid));
     if let Some((pairs, identity)) = pairs.filter(|_| set == key_value::CSI) {
+        let page: &mut KeyValueNamespace = transmute_mut!(page);
         key_value::fill_key_value_namespace(page, &pairs.store, identity);
         let Common { nmic, rescap, anagrpid, nsattr, endgid, nvmsetid } =
             Common::of(controller, nsid, namespace);
-        (page[26], page[27], page[43]) = (nmic, rescap, nsattr);
-        put(page, 36, &anagrpid.to_le_bytes());
-        put(page, 44, &nvmsetid.to_le_bytes());
-        put(page, 46, &endgid.to_le_bytes());
+        (page.nmic, page.rescap, page.nsattr) = (nmic, rescap, nsattr);
+        page.anagrpid.set(anagrpid);
+        page.nvmsetid.set(nvmsetid);
+        page.endgid.set(endgid);
         return Ok(());
     }
     if set == computing::COMPUTE_CSI && namespace.command_set() == set {
-        computing::fill_compute_namespace(page);
+        computing::fill_compute_namespace(transmute_mut!(page));
         return Ok(());
     }
     match &namespace.zoned {
         Some(zones) if set == zoned::CSI => {
+            let page = transmute_mut!(page);
             zoned::fill_zoned_namespace(page, namespace, zones, config.formats());
         }
         _ if set == NVM && namespace.has_blocks() => {
             // Extended LBA formats (NVM Command Set 1.0 figure 100). Storage tags are not checked: of
             // their mask (LBSTM) no bit is set.
-            for (number, format) in config.formats().iter().enumerate() {
-                let extended = format.guard.extended_format().to_le_bytes();
-                page[12 + 4 * number..16 + 4 * number].copy_from_slice(&extended);
+            let page: &mut NvmNamespace = transmute_mut!(page);
+            for (entry, format) in page.elbaf.iter_mut().zip(config.formats()) {
+                entry.set(format.guard.extended_format());
             }
         }
         _ if known => return Err(StatusCode::InvalidCommandSet.at(at)),
@@ -145,9 +156,8 @@ fn fill_namespace(
 
 /// Identify Controller data structure of the NVM command set (NVM Command Set 1.0 section 4.1.5.2): the
 /// limits of Verify and Write Zeroes, which hold where those move or make data, are that of transfers.
-fn fill_controller(page: &mut Page, config: &Config) {
+fn fill_controller(page: &mut NvmController, config: &Config) {
     if config.offers_metadata() {
-        let pages = (config.max_transfer / PAGE_SIZE as u32).trailing_zeros() as u8;
-        (page[0], page[1]) = (pages, pages); // VSL, WZSL
+        (page.vsl, page.wzsl) = (most_pages(config), most_pages(config));
     }
 }

@@ -1,16 +1,17 @@
 //! Discovery controllers: which subsystems a host can connect to (NVMe-oF 1.1 section 4).
 
+use stasis_nvme_layout::fabrics::{self as layout, DiscoveryHead};
+use stasis_nvme_layout::identify::IdentifyController;
+use stasis_nvme_layout::IntoBytes;
+
 use crate::capsules::{DiscoveryEntry, ANY_CONTROLLER, DISCOVERY_NQN};
 use crate::command::{location, SubmissionEntry};
 use crate::context::{AdminCommand, ControllerMut};
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{log_page, Memory, PAGE_SIZE};
+use crate::{log_page, Memory};
 
-use super::identify::{fill_any_controller, put_text};
+use super::identify::{fill_any_controller, put_name, put_text};
 use super::log::Part;
-
-/// Length of an entry of the log, and of its header, in bytes.
-const ENTRY: usize = 1024;
 
 pub const DISCOVERY_LOG: AdminCommand = AdminCommand::plain(0x02, get_log_page);
 pub const IDENTIFY_DISCOVERY: AdminCommand = AdminCommand::plain(0x06, identify);
@@ -39,22 +40,25 @@ fn to_page(entries: &[DiscoveryEntry]) -> Vec<u8> {
     // Secure channel not required; flow control may be turned off.
     const TREQ: u8 = 2 | 1 << 2;
     const ADMIN_QUEUE_SIZE: u16 = 32;
-    let mut log = vec![0; ENTRY * (1 + entries.len())];
     // The generation: the list does not change while a controller exists.
-    log[0] = 1;
-    log[8..16].copy_from_slice(&(entries.len() as u64).to_le_bytes());
-    for (raw, entry) in log.chunks_exact_mut(ENTRY).skip(1).zip(entries) {
-        raw[0] = TCP;
-        raw[1] = if entry.address.is_ipv4() { IPV4 } else { IPV6 };
-        raw[2] = NVM_SUBSYSTEM;
-        raw[3] = TREQ;
-        raw[4..6].copy_from_slice(&entry.path.to_le_bytes());
-        raw[6..8].copy_from_slice(&ANY_CONTROLLER.to_le_bytes());
-        raw[8..10].copy_from_slice(&ADMIN_QUEUE_SIZE.to_le_bytes());
-        put_text(&mut raw[32..64], &entry.address.port().to_string());
-        raw[256..256 + entry.nqn.len().min(255)]
-            .copy_from_slice(&entry.nqn.as_bytes()[..entry.nqn.len().min(255)]);
-        put_text(&mut raw[512..768], &entry.address.ip().to_string());
+    let (genctr, numrec) = (1.into(), (entries.len() as u64).into());
+    let head = DiscoveryHead { genctr, numrec, ..Default::default() };
+    let mut log = head.as_bytes().to_vec();
+    for entry in entries {
+        let mut record = layout::DiscoveryEntry {
+            trtype: TCP,
+            adrfam: if entry.address.is_ipv4() { IPV4 } else { IPV6 },
+            subtype: NVM_SUBSYSTEM,
+            treq: TREQ,
+            portid: entry.path.into(),
+            cntlid: ANY_CONTROLLER.into(),
+            asqsz: ADMIN_QUEUE_SIZE.into(),
+            ..Default::default()
+        };
+        put_text(&mut record.trsvcid, &entry.address.port().to_string());
+        put_name(&mut record.subnqn, &entry.nqn);
+        put_text(&mut record.traddr, &entry.address.ip().to_string());
+        log.extend(record.as_bytes());
     }
     log
 }
@@ -72,11 +76,11 @@ fn identify(
     if command.cdw10 as u8 != CONTROLLER {
         return Err(StatusCode::InvalidField.at(location::CDW10));
     }
-    let mut page = [0; PAGE_SIZE];
+    let mut page = IdentifyController::default();
     fill_any_controller(&mut page, controller);
-    page[111] = CNTRLTYPE_DISCOVERY;
-    page[261] = LPA;
-    page[768..768 + DISCOVERY_NQN.len()].copy_from_slice(DISCOVERY_NQN.as_bytes());
-    controller.io.send(memory, command, &page)?;
+    page.cntrltype = CNTRLTYPE_DISCOVERY;
+    page.lpa = LPA;
+    put_name(&mut page.subnqn, DISCOVERY_NQN);
+    controller.io.send(memory, command, page.as_bytes())?;
     Ok(Outcome::Done(0))
 }

@@ -1,6 +1,8 @@
 //! Get Features and Set Features (NVMe 1.4 sections 5.13 and 5.21).
 
 use stasis_block::clock::MILLISECOND;
+use stasis_nvme_layout::features::HostBehavior;
+use stasis_nvme_layout::IntoBytes;
 
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::{Config, MAX_NAMESPACES};
@@ -128,8 +130,6 @@ mod select {
 const SAVE: u32 = 1 << 31;
 /// Size of the Timestamp feature's data in bytes (section 5.21.1.14).
 const TIMESTAMP: usize = 8;
-/// Size of the Host Behavior Support feature's data in bytes (section 5.21.1.22).
-const HOST_BEHAVIOUR: usize = 512;
 
 pub const SET_FEATURES: AdminCommand = AdminCommand::plain(0x09, set_features);
 
@@ -180,10 +180,9 @@ fn get_features(
         controller.io.send(memory, command, &id)?;
     }
     if identifier == feature::HOST_BEHAVIOUR {
-        let mut data = [0; HOST_BEHAVIOUR];
-        data[0] = retries.into();
-        data[2] = extended_formats.into();
-        controller.io.send(memory, command, &data)?;
+        let (acre, lbafee) = (retries.into(), extended_formats.into());
+        let data = HostBehavior { acre, lbafee, ..Default::default() };
+        controller.io.send(memory, command, data.as_bytes())?;
     }
     Ok(Outcome::Done(value.into()))
 }
@@ -402,19 +401,16 @@ fn set_feature(
         feature::RESERVATION_PERSISTENCE if value & 1 != 0 => return Err(invalid),
         feature::RESERVATION_PERSISTENCE => {}
         feature::HOST_BEHAVIOUR => {
-            let mut data = [0; HOST_BEHAVIOUR];
-            controller.io.receive(memory, command, &mut data)?;
-            // Advanced Command Retry Enable (NVMe 1.4 section 5.21.1.22), and LBA Format Extension
-            // Enable (NVMe 2.0 section 5.27.1.18), where such formats are; the rest is reserved.
-            let most = [1, 0, u8::from(controller.io.config.offers_metadata())];
-            let (known, rest) = data.split_at(most.len());
-            if known.iter().zip(most).any(|(&byte, most)| byte > most)
-                || rest.iter().any(|&byte| byte != 0)
-            {
+            let mut data = HostBehavior::default();
+            controller.io.receive(memory, command, data.as_mut_bytes())?;
+            // Retries, and extended formats where those are; the rest is reserved.
+            let lbafee = controller.io.config.offers_metadata().into();
+            let most = HostBehavior { acre: 1, lbafee, ..Default::default() };
+            if data.as_bytes().iter().zip(most.as_bytes()).any(|(byte, most)| byte > most) {
                 return Err(StatusCode::InvalidField.into());
             }
             let features = controller.features_mut();
-            (features.retries, features.extended_formats) = (data[0] == 1, data[2] == 1);
+            (features.retries, features.extended_formats) = (data.acre == 1, data.lbafee == 1);
         }
         feature::GROUP_EVENTS => set_group_events(controller, memory, command)?,
         feature::COMMAND_SET_PROFILE if value & 0x1ff != 0 => {

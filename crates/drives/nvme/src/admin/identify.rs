@@ -1,5 +1,10 @@
 //! Identify (NVMe 1.4 section 5.15): the properties of the controller and its namespaces.
 
+use stasis_nvme_layout::identify::{
+    IdList, IdentifyController, IdentifyNamespace, NamespaceIdHead, NamespaceList, NvmSetList,
+};
+use stasis_nvme_layout::{transmute_mut, IntoBytes};
+
 use crate::atomicity::Atomicity;
 use crate::command::{location, of_any_namespace, SubmissionEntry, ALL_NAMESPACES};
 use crate::commands::{most_blocks, most_blocks_of_source, MAX_SOURCES};
@@ -9,6 +14,7 @@ use crate::context::ControllerMut;
 use crate::error_log::ERROR_LOG_ENTRIES;
 use crate::events::MAX_EVENT_REQUESTS;
 use crate::features::notices;
+use crate::host::Host;
 use crate::identity::{subsystem_name, NamespaceIdentity};
 use crate::log_page::with_power_states;
 use crate::metadata::Metadata;
@@ -68,20 +74,21 @@ fn identify(
                 return Err(StatusCode::InvalidCommandSet.at(location::NSID));
             }
             let apart = !controller.host.transport.has_capsules();
-            fill_namespace(&mut page, (namespace, &controller.io.config), identity, apart);
+            let page = transmute_mut!(&mut page);
+            fill_namespace(page, (namespace, &controller.io.config), identity, apart);
             let Common { nmic, rescap, anagrpid, nsattr, endgid, nvmsetid } =
                 Common::of(controller, nsid, namespace);
-            put(&mut page, 48, &u128::from(namespaces.capacity(nsid)).to_le_bytes()); // NVMCAP
+            page.nvmcap.set(namespaces.capacity(nsid).into());
             if let Some(atomicity) = Atomicity::of(namespace, controller.io.config.atomic_unit) {
-                put_atomicity(&mut page, atomicity);
+                put_atomicity(page, atomicity);
             }
-            (page[30], page[31], page[99]) = (nmic, rescap, nsattr);
-            put(&mut page, 92, &anagrpid.to_le_bytes());
-            put(&mut page, 100, &nvmsetid.to_le_bytes());
-            put(&mut page, 102, &endgid.to_le_bytes());
-            page[33] = deallocation(&controller.io.config);
+            (page.nmic, page.rescap, page.nsattr) = (nmic, rescap, nsattr);
+            page.anagrpid.set(anagrpid);
+            page.nvmsetid.set(nvmsetid);
+            page.endgid.set(endgid);
+            page.dlfeat = deallocation(&controller.io.config);
         }
-        structure::CONTROLLER => fill_controller(&mut page, controller),
+        structure::CONTROLLER => fill_controller(transmute_mut!(&mut page), controller),
         list @ (structure::ACTIVE_NAMESPACES | structure::ALLOCATED_NAMESPACES) => {
             if nsid >= ALL_NAMESPACES - 1 {
                 return Err(unknown);
@@ -92,9 +99,7 @@ fn identify(
             let following = there.filter(|other| {
                 *other > nsid && (all || attachments.has(controller.host.id, *other))
             });
-            for (entry, nsid) in page.chunks_exact_mut(4).zip(following) {
-                entry.copy_from_slice(&nsid.to_le_bytes());
-            }
+            fill_nsids(transmute_mut!(&mut page), following);
         }
         list @ (structure::CONTROLLERS_OF_NAMESPACE | structure::CONTROLLERS) => {
             let of_one = list == structure::CONTROLLERS_OF_NAMESPACE;
@@ -106,12 +111,7 @@ fn identify(
             let listed = attachments
                 .controllers()
                 .filter(|id| id.0 >= first && (!of_one || attachments.has(*id, nsid)));
-            let mut count = 0u16;
-            for (entry, id) in page[2..].chunks_exact_mut(2).zip(listed) {
-                entry.copy_from_slice(&id.0.to_le_bytes());
-                count += 1;
-            }
-            put(&mut page, 0, &count.to_le_bytes());
+            fill_ids(transmute_mut!(&mut page), listed.map(|id| id.0));
         }
         structure::NAMESPACE_DESCRIPTORS => {
             controller.io.check_attached(controller.host.id, nsid).map_err(|_| unknown)?;
@@ -125,15 +125,10 @@ fn identify(
             // Those of an identifier not less than the one asked from.
             let asked = command.cdw11 as u16;
             let listed = controller.io.endurance.ids().filter(|&id| id >= asked);
-            let mut count = 0u16;
-            for (entry, id) in page[2..].chunks_exact_mut(2).zip(listed) {
-                entry.copy_from_slice(&id.to_le_bytes());
-                count += 1;
-            }
-            put(&mut page, 0, &count.to_le_bytes());
+            fill_ids(transmute_mut!(&mut page), listed);
         }
         structure::NVM_SETS if controller.io.config.has_sets() => {
-            fill_sets(&mut page, controller, command.cdw11 as u16);
+            fill_sets(transmute_mut!(&mut page), controller, command.cdw11 as u16);
         }
         _ if controller.io.config.has_set_structures() => {
             identify_by_command_set(controller, command, &mut page)?
@@ -178,56 +173,47 @@ pub(super) fn put_text(field: &mut [u8], text: &str) {
     field[..text.len()].copy_from_slice(text.as_bytes());
 }
 
-pub(super) fn put(page: &mut [u8], at: usize, value: &[u8]) {
-    page[at..at + value.len()].copy_from_slice(value);
+/// Text with zeroes behind it, cut off so that one is left.
+pub(super) fn put_name(field: &mut [u8; 256], name: &str) {
+    let length = name.len().min(field.len() - 1);
+    field[..length].copy_from_slice(&name.as_bytes()[..length]);
 }
 
 /// The fields of Identify Controller that every controller has, a discovery controller as well.
-pub(super) fn fill_any_controller(page: &mut Page, controller: &ControllerMut) {
+pub(super) fn fill_any_controller(page: &mut IdentifyController, controller: &ControllerMut) {
     let ControllerMut { host, io, .. } = controller;
     let config = &io.config;
-    put_text(&mut page[4..24], &config.serial);
-    put_text(&mut page[24..64], &config.model);
-    page[64..72].copy_from_slice(&io.firmware.active());
-    // MDTS: 2^MDTS pages at most.
-    page[77] = (config.max_transfer / PAGE_SIZE as u32).trailing_zeros() as u8;
-    put(page, 80, &VERSION.to_le_bytes());
-    page[259] = MAX_EVENT_REQUESTS as u8 - 1;
-    let sgls = match host.transport.has_capsules() {
+    put_text(&mut page.sn, &config.serial);
+    put_text(&mut page.mn, &config.model);
+    page.fr = io.firmware.active();
+    page.mdts = most_pages(config);
+    page.ver.set(VERSION);
+    page.aerl = MAX_EVENT_REQUESTS as u8 - 1;
+    page.sgls.set(match host.transport.has_capsules() {
         true => sgl::FABRICS_SUPPORT,
         false if config.offers_metadata() => sgl::WITH_METADATA,
         false => sgl::SUPPORT,
-    };
-    put(page, 536, &sgls.to_le_bytes());
+    });
     if host.transport.is_shared() {
-        put(page, 78, &host.id.0.to_le_bytes());
+        page.cntlid.set(host.id.0);
     }
     if host.transport.has_capsules() {
-        put(page, 320, &keep_alive::GRANULARITY.to_le_bytes());
-        put(page, 514, &config.queue_entries.to_le_bytes()); // MAXCMD
-        put(page, 1792, &capsules::IOCCSZ.to_le_bytes());
-        put(page, 1796, &capsules::IORCSZ.to_le_bytes());
+        page.kas.set(keep_alive::GRANULARITY);
+        page.maxcmd.set(config.queue_entries);
+        page.ioccsz.set(capsules::IOCCSZ);
+        page.iorcsz.set(capsules::IORCSZ);
     }
 }
 
-/// Identify Controller data structure (section 5.15.2.2), by its byte offsets.
-fn fill_controller(page: &mut Page, controller: &ControllerMut) {
-    // Controller Attributes.
-    const CTRATT_ENDURANCE_GROUPS: u32 = 1 << 4;
-    const CTRATT_NVM_SETS: u32 = 1 << 2;
-    const CTRATT_FDP: u32 = 1 << 19;
-    const CTRATT_LONG_HOST_ID: u32 = 1;
-    // Guards of 32 and 64 bits.
-    const CTRATT_EXTENDED_FORMATS: u32 = 1 << 15;
-    // Each host has a controller of its own.
-    const CMIC_SEVERAL_CONTROLLERS: u8 = 1 << 1;
-    const CMIC_ANA: u8 = 1 << 3;
-    // Maximum SGL Data Block Descriptors of a capsule.
-    const MSDBD: u8 = 1;
-    // Vendor specific admin commands have their length in Dword 10.
-    const AVSCC: u8 = 1;
-    // Commands Supported and Effects log; Get Log Page with offsets; telemetry; persistent events;
-    // supported log pages, features and scopes of commands are told (NVMe 2.0).
+/// Limit on transfers, in pages as a power of two: MDTS, and limits in its unit.
+pub(super) fn most_pages(config: &Config) -> u8 {
+    (config.max_transfer / PAGE_SIZE as u32).trailing_zeros() as u8
+}
+
+/// Identify Controller data structure (section 5.15.2.2).
+fn fill_controller(page: &mut IdentifyController, controller: &ControllerMut) {
+    // Log Page Attributes: Commands Supported and Effects; Get Log Page with offsets; telemetry;
+    // persistent events; supported log pages, features and scopes of commands (NVMe 2.0).
     const LPA: u8 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5;
     // In ONCS beside I/O commands: Select in Get Features, Timestamp.
     const ONCS_FEATURES: u16 = 1 << 4 | 1 << 6;
@@ -235,82 +221,104 @@ fn fill_controller(page: &mut Page, controller: &ControllerMut) {
     const COPY_FORMATS: u16 = 1;
     // Flush takes all namespaces at once (bits 2:1); bit 0: a cache is there.
     const VWC_FLUSH_ALL: u8 = 3 << 1;
-    // A controller for I/O.
     const CNTRLTYPE_IO: u8 = 1;
+    // FUSES: Compare and Write.
+    const COMPARE_AND_WRITE: u16 = 1;
 
     let ControllerMut { commands, host, io, .. } = controller;
     let config = &io.config;
     fill_any_controller(page, controller);
-    put(page, 0, &config.vendor_id.to_le_bytes());
-    put(page, 2, &config.subsystem_vendor_id.to_le_bytes());
-    page[111] = CNTRLTYPE_IO;
-    let mut attributes = 0;
-    if host.transport.is_shared() {
-        page[76] |= CMIC_SEVERAL_CONTROLLERS | CMIC_ANA;
-        attributes |= CTRATT_LONG_HOST_ID;
-        page[342] = ana::TRANSITION_TIME;
-        page[343] = ana::CAPABILITIES;
-        put(page, 344, &ana::GROUP.to_le_bytes()); // ANAGRPMAX
-        put(page, 348, &1u32.to_le_bytes()); // NANAGRPID: groups
-        put(page, 540, &(MAX_NAMESPACES as u32).to_le_bytes()); // MNAN
-    }
-    if host.transport.has_capsules() {
-        page[1803] = MSDBD;
-    }
-    put(page, 256, &commands.admin.identify(config).to_le_bytes()); // OACS
-    if config.has_groups() {
-        attributes |= CTRATT_ENDURANCE_GROUPS;
-        let highest = io.endurance.ids().max().unwrap_or(0);
-        put(page, 340, &highest.to_le_bytes()); // ENDGIDMAX
-    }
-    if config.has_sets() {
-        attributes |= CTRATT_NVM_SETS;
-        let highest = io.endurance.parts().iter().map(|part| part.set).max().unwrap_or(0);
-        put(page, 338, &highest.to_le_bytes()); // NSETIDMAX
-    }
-    if config.has_fdp() {
-        attributes |= CTRATT_FDP;
-    }
-    if config.offers_metadata() {
-        attributes |= CTRATT_EXTENDED_FORMATS;
-    }
-    put(page, 96, &attributes.to_le_bytes());
-    put(page, 92, &notices(config, host.transport).to_le_bytes());
-    page[264] = AVSCC;
-    page[524] = format::FNA;
-    page[258] = 3; // Abort Command Limit, 0's based; each is done at once.
-    page[260] = firmware::UPDATES; // FRMW
-    page[319] = firmware::GRANULARITY; // FWUG
-    page[261] = LPA;
-    page[262] = ERROR_LOG_ENTRIES as u8 - 1;
-    put(page, 266, &WARNING_TEMPERATURE.to_le_bytes());
-    put(page, 268, &CRITICAL_TEMPERATURE.to_le_bytes());
-    // EDSTT: minutes of an extended self-test, as if a second verified a GiB.
+    page.vid.set(config.vendor_id);
+    page.ssvid.set(config.subsystem_vendor_id);
+    page.cntrltype = CNTRLTYPE_IO;
+    page.ctratt.set(attributes(config, host));
+    page.oaes.set(notices(config, host.transport));
+    page.oacs.set(commands.admin.identify(config));
+    // Vendor specific admin commands have their length in Dword 10.
+    page.avscc = 1;
+    page.fna = format::FNA;
+    // 0's based: four; each is done at once.
+    page.acl = 3;
+    page.frmw = firmware::UPDATES;
+    page.fwug = firmware::GRANULARITY;
+    page.lpa = LPA;
+    page.elpe = ERROR_LOG_ENTRIES as u8 - 1;
+    page.pels.set(event_log::SIZE);
+    page.wctemp.set(WARNING_TEMPERATURE);
+    page.cctemp.set(CRITICAL_TEMPERATURE);
+    // As if a second verified a GiB.
     let minutes = (io.namespaces.total_capacity() >> 30).div_ceil(60).clamp(1, 0xffff) as u16;
-    put(page, 316, &minutes.to_le_bytes());
-    page[318] = 1; // DSTO: one test of the subsystem at a time
-    put(page, 328, &sanitize::capabilities(config).to_le_bytes());
-    page[512] = SQES << 4 | SQES;
-    page[513] = CQES << 4 | CQES;
-    put(page, 280, &u128::from(io.namespaces.total_capacity()).to_le_bytes()); // TNVMCAP
-    put(page, 296, &u128::from(io.namespaces.unallocated()).to_le_bytes()); // UNVMCAP
-    put(page, 516, &(MAX_NAMESPACES as u32).to_le_bytes()); // NN
-    put(page, 520, &(commands.io.identify(config) | ONCS_FEATURES).to_le_bytes());
-    // Compare and Write.
-    page[522] = u8::from(!config.has_chunks()); // FUSES
-    page[525] = VWC_FLUSH_ALL | u8::from(config.volatile_write_cache);
-    put(page, 534, &COPY_FORMATS.to_le_bytes());
-    put(page, 768, subsystem_name(&config.serial).as_bytes());
-    put(page, 352, &event_log::SIZE.to_le_bytes()); // PELS
-    page[263] = config.power_states.states().len() as u8 - 1; // NPSS
-    page[265] = with_power_states(config, host.transport).into(); // APSTA
-    put(page, 2048, &power::descriptors(config.power_states.states()));
+    page.edstt.set(minutes);
+    // One test of the subsystem at a time.
+    page.dsto = 1;
+    page.sanicap.set(sanitize::capabilities(config));
+    page.tnvmcap.set(io.namespaces.total_capacity().into());
+    page.unvmcap.set(io.namespaces.unallocated().into());
+    page.sqes = SQES << 4 | SQES;
+    page.cqes = CQES << 4 | CQES;
+    page.nn.set(MAX_NAMESPACES as u32);
+    page.oncs.set(commands.io.identify(config) | ONCS_FEATURES);
+    page.fuses.set(if config.has_chunks() { 0 } else { COMPARE_AND_WRITE });
+    page.vwc = VWC_FLUSH_ALL | u8::from(config.volatile_write_cache);
+    page.ocfs.set(COPY_FORMATS);
+    put_name(&mut page.subnqn, &subsystem_name(&config.serial));
+    let states = config.power_states.states();
+    page.npss = states.len() as u8 - 1;
+    page.apsta = with_power_states(config, host.transport).into();
+    page.psd = power::descriptors(states);
+    fill_shared(page, controller);
 }
 
-/// Identify Namespace data structure (section 5.15.2.1), by its byte offsets. `apart`: whether a
-/// host can have metadata in a buffer of its own.
+/// CTRATT (section 5.15.2.2; FDP: NVMe TP4146; extended formats: NVMe 2.0).
+fn attributes(config: &Config, host: &Host) -> u32 {
+    const LONG_HOST_ID: u32 = 1;
+    const NVM_SETS: u32 = 1 << 2;
+    const ENDURANCE_GROUPS: u32 = 1 << 4;
+    // Guards of 32 and 64 bits.
+    const EXTENDED_FORMATS: u32 = 1 << 15;
+    const FDP: u32 = 1 << 19;
+    [
+        (host.transport.is_shared(), LONG_HOST_ID),
+        (config.has_sets(), NVM_SETS),
+        (config.has_groups(), ENDURANCE_GROUPS),
+        (config.offers_metadata(), EXTENDED_FORMATS),
+        (config.has_fdp(), FDP),
+    ]
+    .into_iter()
+    .filter_map(|(has, bit)| has.then_some(bit))
+    .sum()
+}
+
+/// The fields about the parts of a subsystem that controllers share: paths, groups and sets.
+fn fill_shared(page: &mut IdentifyController, controller: &ControllerMut) {
+    // Each host has a controller of its own.
+    const SEVERAL_CONTROLLERS: u8 = 1 << 1;
+    const ANA: u8 = 1 << 3;
+    let ControllerMut { host, io, .. } = controller;
+    if host.transport.is_shared() {
+        page.cmic = SEVERAL_CONTROLLERS | ANA;
+        page.anatt = ana::TRANSITION_TIME;
+        page.anacap = ana::CAPABILITIES;
+        page.anagrpmax.set(ana::GROUP);
+        // Groups.
+        page.nanagrpid.set(1);
+        page.mnan.set(MAX_NAMESPACES as u32);
+    }
+    if host.transport.has_capsules() {
+        page.msdbd = 1;
+    }
+    if io.config.has_groups() {
+        page.endgidmax.set(io.endurance.ids().max().unwrap_or(0));
+    }
+    if io.config.has_sets() {
+        page.nsetidmax.set(io.endurance.parts().iter().map(|part| part.set).max().unwrap_or(0));
+    }
+}
+
+/// Identify Namespace data structure (section 5.15.2.1), but for the fields of [`Common`]. `apart`:
+/// whether a host can have metadata in a buffer of its own.
 fn fill_namespace(
-    page: &mut Page,
+    page: &mut IdentifyNamespace,
     (namespace, config): (&Namespace, &Config),
     identity: &NamespaceIdentity,
     apart: bool,
@@ -322,68 +330,60 @@ fn fill_namespace(
     // FLBAS: metadata behind the data. DPS: protection information in the first bytes.
     const FORMATTED_BEHIND: u8 = 1 << 4;
     const FIRST: u8 = 1 << 3;
-    let blocks = namespace.blocks.to_le_bytes();
-    // Size, capacity and use: nothing is thin.
-    for at in [0, 8, 16] {
-        put(page, at, &blocks);
-    }
-    if let Some(ocssd) = &namespace.ocssd {
-        // Addresses have holes.
-        put(page, 0, &ocssd.bits().span().to_le_bytes());
-    }
-    // Limits of Copy (NVM Command Set Specification 1.0): MSSRL, MCL, MSRC.
-    put(page, 74, &most_blocks_of_source(namespace).to_le_bytes());
-    put(page, 76, &most_blocks(namespace).to_le_bytes());
-    page[80] = (MAX_SOURCES - 1) as u8;
-    put(page, 104, &identity.nguid);
-    put(page, 120, &identity.eui64);
-    // LBA formats: bytes of metadata, and log2 of the data's in bits 23:16.
+    // Addresses of an Open-Channel drive have holes.
+    let addresses = namespace.ocssd.as_ref().map(|ocssd| ocssd.bits().span());
+    page.nsze.set(addresses.unwrap_or(namespace.blocks));
+    // Nothing is thin.
+    page.ncap.set(namespace.blocks);
+    page.nuse.set(namespace.blocks);
+    // Limits of Copy (NVM Command Set Specification 1.0).
+    page.mssrl.set(most_blocks_of_source(namespace));
+    page.mcl.set(most_blocks(namespace));
+    page.msrc = (MAX_SOURCES - 1) as u8;
+    page.nguid = identity.nguid;
+    page.eui64 = identity.eui64;
     let formats = config.formats();
-    page[25] = formats.len() as u8 - 1;
-    for (index, format) in formats.iter().enumerate() {
-        put(page, 128 + 4 * index, &(format.metadata as u16).to_le_bytes());
-        page[128 + 4 * index + 2] = format.size.trailing_zeros() as u8;
+    page.nlbaf = formats.len() as u8 - 1;
+    for (entry, format) in page.lbaf.iter_mut().zip(formats) {
+        entry.ms.set(format.metadata as u16);
+        entry.lbads = format.size.trailing_zeros() as u8;
     }
-    page[26] = namespace.format().number().unwrap_or_default();
+    page.flbas = namespace.format().number().unwrap_or_default();
     if config.offers_metadata() {
-        page[27] = BEHIND | if apart { APART } else { 0 };
-        page[28] = ALL_PROTECTION;
+        page.mc = BEHIND | if apart { APART } else { 0 };
+        page.dpc = ALL_PROTECTION;
     }
     if let Some(Metadata { extended, protection, first, .. }) = namespace.metadata {
-        page[26] |= if extended { FORMATTED_BEHIND } else { 0 };
-        page[29] = protection as u8 | if first { FIRST } else { 0 };
+        page.flbas |= if extended { FORMATTED_BEHIND } else { 0 };
+        page.dps = protection as u8 | if first { FIRST } else { 0 };
     }
 }
 
 /// NSFEAT and the fields for atomic writes, which are 0's based: the same while the power is on, for
 /// fused commands, and when it fails.
-fn put_atomicity(page: &mut Page, Atomicity { unit, offset }: Atomicity) {
+fn put_atomicity(page: &mut IdentifyNamespace, Atomicity { unit, offset }: Atomicity) {
     const NSABP: u8 = 1 << 1;
-    page[24] |= NSABP;
+    page.nsfeat |= NSABP;
     let size = (unit - 1) as u16;
-    // NAWUN, NAWUPF, NACWU, NABSN, NABO and NABSPF.
-    let fields = [(34, size), (36, size), (38, size), (40, size), (42, offset as u16), (44, size)];
-    for (at, value) in fields {
-        put(page, at, &value.to_le_bytes());
-    }
+    let sizes =
+        [&mut page.nawun, &mut page.nawupf, &mut page.nacwu, &mut page.nabsn, &mut page.nabspf];
+    sizes.into_iter().for_each(|field| field.set(size));
+    page.nabo.set(offset as u16);
 }
 
 /// NVM Set List (section 5.15.2.4): those of an identifier not less than `first`.
-fn fill_sets(page: &mut Page, controller: &ControllerMut, first: u16) {
-    const ENTRY: usize = 128;
+fn fill_sets(page: &mut NvmSetList, controller: &ControllerMut, first: u16) {
     let io = &*controller.io;
     let listed = io.endurance.sets().into_iter().filter(|set| set.set >= first);
-    let mut count = 0u8;
-    for (entry, part) in page[ENTRY..].chunks_exact_mut(ENTRY).zip(listed) {
-        entry[0..2].copy_from_slice(&part.set.to_le_bytes());
-        entry[2..4].copy_from_slice(&part.group.to_le_bytes());
+    for (entry, part) in page.entries.iter_mut().zip(listed) {
+        entry.nvmsetid.set(part.set);
+        entry.endgid.set(part.group);
         // Typical times of reads and an optimal size of writes are not reported (0).
         let free = io.namespaces.unallocated_of(|other| other.set == part.set);
-        entry[16..32].copy_from_slice(&u128::from(part.bytes()).to_le_bytes());
-        entry[32..48].copy_from_slice(&u128::from(free).to_le_bytes());
-        count += 1;
+        entry.total_capacity.set(part.bytes().into());
+        entry.unallocated_capacity.set(free.into());
+        page.count += 1;
     }
-    page[0] = count;
 }
 
 /// DLFEAT (section 5.15.2.1): the values that deallocated blocks read as.
@@ -402,13 +402,30 @@ fn deallocation(config: &Config) -> u8 {
 fn fill_descriptors(page: &mut Page, identity: &NamespaceIdentity, set: Option<u8>) {
     let descriptors: [(u8, &[u8]); 3] =
         [(1, &identity.eui64), (2, &identity.nguid), (3, &identity.uuid)];
-    let mut at = 0;
     let set = set.map(|set| [set]);
     let set = set.iter().map(|set| (4, set.as_slice()));
-    for (kind, value) in descriptors.into_iter().chain(set) {
-        page[at] = kind;
-        page[at + 1] = value.len() as u8;
-        put(page, at + 4, value);
-        at += 4 + value.len();
+    let mut rest = &mut page[..];
+    for (nidt, value) in descriptors.into_iter().chain(set) {
+        let head = NamespaceIdHead { nidt, nidl: value.len() as u8, ..Default::default() };
+        let (descriptor, behind) = rest.split_at_mut(size_of_val(&head) + value.len());
+        let (place, identifier) = descriptor.split_at_mut(size_of_val(&head));
+        place.copy_from_slice(head.as_bytes());
+        identifier.copy_from_slice(value);
+        rest = behind;
     }
+}
+
+/// Fills a list of identifiers that ascend, and the number of them.
+fn fill_ids(page: &mut IdList, ids: impl Iterator<Item = u16>) {
+    let mut count = 0;
+    for (entry, id) in page.ids.iter_mut().zip(ids) {
+        entry.set(id);
+        count += 1;
+    }
+    page.count.set(count);
+}
+
+/// Fills a list of namespaces.
+pub(super) fn fill_nsids(page: &mut NamespaceList, nsids: impl Iterator<Item = u32>) {
+    page.nsids.iter_mut().zip(nsids).for_each(|(entry, nsid)| entry.set(nsid));
 }

@@ -1,6 +1,9 @@
 //! Get LBA Status (NVM Command Set 1.0 section 5.2), and the LBA Status Information log (section
 //! 4.1.4.1): blocks that may be unreadable.
 
+use stasis_nvme_layout::logs::{LbaStatusLogHead, LbaStatusNamespace, LbaStatusRange};
+use stasis_nvme_layout::IntoBytes;
+
 use crate::command::{location, SubmissionEntry};
 use crate::config::Config;
 use crate::context::{AdminCommand, ControllerMut};
@@ -100,10 +103,9 @@ fn get_lba_status(
 /// The log: of each namespace with such blocks the ranges that are known, which Get LBA Status
 /// reports without a scan.
 pub fn log_page(namespaces: &Namespaces) -> Vec<u8> {
-    const HEAD: usize = 16;
     /// Action Type for Get LBA Status that is recommended.
     const RECOMMENDED: u8 = action::KNOWN as u8;
-    let mut log = vec![0; HEAD];
+    let mut data = Vec::new();
     let (mut elements, mut all) = (0u32, 0u64);
     for (nsid, namespace) in namespaces.iter() {
         let block = u64::from(namespace.stride());
@@ -112,23 +114,28 @@ pub fn log_page(namespaces: &Namespaces) -> Vec<u8> {
             continue;
         }
         elements += 1;
-        log.extend(nsid.to_le_bytes());
-        log.extend((ranges.len() as u32).to_le_bytes());
-        log.extend([RECOMMENDED, 0, 0, 0, 0, 0, 0, 0]);
+        let element = LbaStatusNamespace {
+            nsid: nsid.into(),
+            nlrd: (ranges.len() as u32).into(),
+            ratype: RECOMMENDED,
+            ..Default::default()
+        };
+        data.extend(element.as_bytes());
         for (start, end) in ranges {
             let (first, last) = (start / block, end.div_ceil(block));
             all += last - first;
-            log.extend(first.to_le_bytes());
-            log.extend(u32::try_from(last - first).unwrap_or(u32::MAX).to_le_bytes());
-            log.extend([0; 4]);
+            let rnlb = u32::try_from(last - first).unwrap_or(u32::MAX).into();
+            let range = LbaStatusRange { rslba: first.into(), rnlb, ..Default::default() };
+            data.extend(range.as_bytes());
         }
     }
-    let length = log.len() as u32;
-    log[0..4].copy_from_slice(&length.to_le_bytes());
-    log[4..8].copy_from_slice(&elements.to_le_bytes());
-    // Blocks in all; what was never scanned is not counted.
-    let all = u32::try_from(all).unwrap_or(u32::MAX);
-    log[8..12].copy_from_slice(&all.to_le_bytes());
-    log[14..16].copy_from_slice(&namespaces.unreadable_changes().to_le_bytes());
-    log
+    let head = LbaStatusLogHead {
+        lslplen: ((size_of::<LbaStatusLogHead>() + data.len()) as u32).into(),
+        nlslne: elements.into(),
+        // Blocks in all; what was never scanned is not counted.
+        estulb: u32::try_from(all).unwrap_or(u32::MAX).into(),
+        lsgc: namespaces.unreadable_changes().into(),
+        ..Default::default()
+    };
+    [head.as_bytes(), &data].concat()
 }

@@ -1,5 +1,8 @@
 //! Get Log Page (NVMe 1.4 section 5.14).
 
+use stasis_nvme_layout::logs::{CommandEffects, SupportedAndEffects};
+use stasis_nvme_layout::{IntoBytes, U32};
+
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::context::ControllerMut;
 use crate::event_log::Occurrence;
@@ -15,7 +18,7 @@ use crate::status::{Failure, Outcome, StatusCode};
 use crate::{capsules, computing, key_value, telemetry, Memory};
 
 use super::features::offered_features;
-use super::identify::put_text;
+use super::identify::{put_name, put_text};
 use super::lba_status;
 
 use crate::context::{AdminCommand, Commands};
@@ -92,29 +95,31 @@ fn get_log_page(
         page::ERROR_INFORMATION => controller.host.errors.to_page(),
         // By LPA the log is of the controller only.
         page::HEALTH if matches!(command.nsid, 0 | ALL_NAMESPACES) => {
-            health_page(controller.io, controller.host)
+            health_page(controller.io, controller.host).as_bytes().to_vec()
         }
         page::HEALTH => return Err(StatusCode::InvalidField.at(location::NSID)),
-        page::SELF_TEST => controller.io.self_test.to_page(),
-        page::FIRMWARE_SLOTS => controller.io.firmware.to_page(),
+        page::SELF_TEST => controller.io.self_test.to_page().as_bytes().to_vec(),
+        page::FIRMWARE_SLOTS => controller.io.firmware.to_page().as_bytes().to_vec(),
         page::TELEMETRY | page::TELEMETRY_OF_CONTROLLER => {
             telemetry_page(controller, command, part)?
         }
         page::PERSISTENT_EVENTS => persistent_events(controller, command)?,
         page::LBA_STATUS => lba_status::log_page(&controller.io.namespaces),
-        page::CHANGED_NAMESPACES => controller.host.events.changed_namespaces_page(),
+        page::CHANGED_NAMESPACES => {
+            controller.host.events.changed_namespaces_page().as_bytes().to_vec()
+        }
         page::ANA => {
             let groups_only = command.cdw10 & RETURN_GROUPS_ONLY != 0;
             let attached = controller.io.attachments.namespaces(controller.host.id);
             let listed: Vec<u32> = if groups_only { Vec::new() } else { attached.collect() };
             controller.io.ana.to_page(controller.host.path, &listed)
         }
-        page::RESERVATIONS => controller.host.reservations.take_page(),
-        page::SANITIZE => controller.io.sanitize.to_page(),
+        page::RESERVATIONS => controller.host.reservations.take_page().as_bytes().to_vec(),
+        page::SANITIZE => controller.io.sanitize.to_page().as_bytes().to_vec(),
         page::COMMANDS_AND_EFFECTS => commands_page(controller, (command.cdw14 >> 24) as u8)?,
         page::CHANGED_ZONES => {
             let zoned = controller.io.namespaces.zones(command.nsid);
-            zoned.ok_or(unknown_namespace)?.changed.to_page()
+            zoned.ok_or(unknown_namespace)?.changed.to_page().as_bytes().to_vec()
         }
         page::CHUNK_INFORMATION => {
             // Large, hence only the part that is asked for.
@@ -236,15 +241,14 @@ fn persistent_events(
             let Io { event_log, config, statistics, .. } = &mut **io;
             let hours = u128::from(statistics.powered_on / NANOS_PER_HOUR);
             event_log.establish(host.id, |head| {
-                head[20..28].copy_from_slice(&timestamp.to_le_bytes());
-                head[28..44].copy_from_slice(&hours.to_le_bytes());
-                head[44..52].copy_from_slice(&(POWER_CYCLES as u64).to_le_bytes());
-                head[52..54].copy_from_slice(&config.vendor_id.to_le_bytes());
-                head[54..56].copy_from_slice(&config.subsystem_vendor_id.to_le_bytes());
-                put_text(&mut head[56..76], &config.serial);
-                put_text(&mut head[76..116], &config.model);
-                let name = config.nqn();
-                head[116..116 + name.len()].copy_from_slice(name.as_bytes());
+                head.timestamp.set(timestamp);
+                head.power_on_hours.set(hours);
+                head.power_cycles.set(POWER_CYCLES as u64);
+                head.vid.set(config.vendor_id);
+                head.ssvid.set(config.subsystem_vendor_id);
+                put_text(&mut head.sn, &config.serial);
+                put_text(&mut head.mn, &config.model);
+                put_name(&mut head.subnqn, &config.nqn());
             });
         }
         action::RELEASE => {
@@ -262,24 +266,23 @@ fn persistent_events(
 fn supported_page(controller: &ControllerMut) -> Vec<u8> {
     const LSUPP: u32 = 1;
     let offered = page::offered(&controller.io.config, controller.host.transport);
-    to_dwords(256, offered.map(|identifier| (identifier, LSUPP)))
+    to_dwords(offered.map(|identifier| (identifier, LSUPP)))
 }
 
 /// Feature Identifiers Supported and Effects (NVMe 2.0 section 5.16.1.17): a dword for each
 /// identifier.
 fn features_page(controller: &ControllerMut) -> Vec<u8> {
     let offered = offered_features(&controller.io.config, controller.host.transport);
-    to_dwords(256, offered.map(|feature| (feature.identifier, feature.effects)))
+    to_dwords(offered.map(|feature| (feature.identifier, feature.effects)))
 }
 
-/// `count` dwords, most of them 0.
-fn to_dwords(count: usize, dwords: impl Iterator<Item = (u8, u32)>) -> Vec<u8> {
-    let mut log = vec![0; count * 4];
-    for (index, dword) in dwords {
-        let at = usize::from(index) * 4;
-        log[at..at + 4].copy_from_slice(&dword.to_le_bytes());
+/// A dword for each identifier, most of them 0.
+fn to_dwords(dwords: impl Iterator<Item = (u8, u32)>) -> Vec<u8> {
+    let mut log = SupportedAndEffects::default();
+    for (identifier, dword) in dwords {
+        log.dwords[usize::from(identifier)].set(dword);
     }
-    log
+    log.as_bytes().to_vec()
 }
 
 /// Commands Supported and Effects of a command set (section 5.14.1.5): a dword for
@@ -288,14 +291,13 @@ fn commands_page(controller: &ControllerMut, set: u8) -> Result<Vec<u8>, Failure
     if !controller.io.config.has_command_set(set) {
         return Err(StatusCode::InvalidField.at(location::CDW14 + 3));
     }
-    let mut log = vec![0; 4096];
+    let mut log = CommandEffects::default();
     let Commands { io, open_channel, key_value: of_pairs, memory, compute, admin: of_admin } =
         *controller.commands;
     let config = &controller.io.config;
-    put_effects(&mut log[..1024], of_admin.announced(config, set), 0);
+    put_effects(&mut log.acs, of_admin.announced(config, set), 0);
     if controller.host.transport.has_capsules() {
-        let at = usize::from(capsules::OPCODE) * 4;
-        log[at..at + 4].copy_from_slice(&(SUPPORTED | OF_CONTROLLER).to_le_bytes());
+        log.acs[usize::from(capsules::OPCODE)].set(SUPPORTED | OF_CONTROLLER);
     }
     let tables = match set {
         key_value::CSI => &[of_pairs][..],
@@ -304,19 +306,18 @@ fn commands_page(controller: &ControllerMut, set: u8) -> Result<Vec<u8>, Failure
         _ => &[io, open_channel],
     };
     for table in tables {
-        put_effects(&mut log[1024..], table.announced(config, set), OF_NAMESPACE);
+        put_effects(&mut log.iocs, table.announced(config, set), OF_NAMESPACE);
     }
-    Ok(log)
+    Ok(log.as_bytes().to_vec())
 }
 
 /// Puts commands' effects in their opcodes' dwords.
 fn put_effects<Execute: 'static>(
-    dwords: &mut [u8],
+    dwords: &mut [U32; 256],
     commands: impl Iterator<Item = &'static Registered<Execute>>,
     scope: u32,
 ) {
     for command in commands {
-        let at = usize::from(command.opcode) * 4;
-        dwords[at..at + 4].copy_from_slice(&(command.effects | scope).to_le_bytes());
+        dwords[usize::from(command.opcode)].set(command.effects | scope);
     }
 }

@@ -4,6 +4,9 @@
 //! A host deletes only what is granted to it and what no other host has: others are strangers to
 //! it. A private namespace is granted to its creator, a shared one to every host.
 
+use stasis_nvme_layout::identify::NamespaceCreation;
+use stasis_nvme_layout::IntoBytes;
+
 use crate::capsules::ConnectedHost;
 use crate::command::{location, of_any_namespace, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::NVM_COMMAND_SET;
@@ -12,7 +15,7 @@ use crate::formatting::{Then, MANAGEMENT_DELETE};
 use crate::metadata::BlockFormat;
 use crate::registered::{always, CHANGES_CONTENTS, CHANGES_INVENTORY, OF_SUBSYSTEM, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{ana, Memory, PAGE_SIZE};
+use crate::{ana, Memory};
 
 pub const NAMESPACE_MANAGEMENT: AdminCommand = AdminCommand {
     opcode: of_any_namespace::NAMESPACE_MANAGEMENT,
@@ -51,11 +54,9 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn parse(page: &[u8; PAGE_SIZE], controller: &ControllerMut) -> Result<Self, Failure> {
-        let word = |at: usize| u16::from_le_bytes([page[at], page[at + 1]]);
-        let long = |at: usize| (0..8).fold(0, |sum, i| sum | u64::from(page[at + i]) << (8 * i));
-        let (size, capacity) = (long(0), long(8));
-        let (format, protection, sharing) = (page[26], page[29], page[30]);
+    fn parse(page: &NamespaceCreation, controller: &ControllerMut) -> Result<Self, Failure> {
+        let (size, capacity) = (page.nsze.get(), page.ncap.get());
+        let NamespaceCreation { flbas: format, dps: protection, nmic: sharing, .. } = *page;
         // The number of the format is in bits 6:5 and 3:0; bit 4: metadata behind the data. Of the
         // protection bit 3 tells that it is first.
         let number = format & 0xf | (format >> 5 & 3) << 4;
@@ -69,11 +70,10 @@ impl Wanted {
         if capacity < size {
             return Err(StatusCode::ThinProvisioningNotSupported.into());
         }
-        let access_group = u32::from(word(92)) | u32::from(word(94)) << 16;
-        if !matches!(access_group, 0 | ana::GROUP) {
+        if !matches!(page.anagrpid.get(), 0 | ana::GROUP) {
             return Err(StatusCode::AnaGroupIdentifierInvalid.into());
         }
-        let (set, group) = (word(100), word(102));
+        let (set, group) = (page.nvmsetid.get(), page.endgid.get());
         let endurance = &controller.io.endurance;
         // A set is named with its group; either can be left to the controller (section 8.12.1).
         let is_home = match (group, set) {
@@ -83,7 +83,7 @@ impl Wanted {
         };
         // Logical Block Storage Tag Mask, and of Flexible Data Placement the count of handles: every
         // namespace has all of them.
-        if !is_home || long(384) != 0 || word(392) != 0 {
+        if !is_home || page.lbstm != 0 || page.nphndls != 0 {
             return Err(StatusCode::InvalidField.into());
         }
         Ok(Self { blocks: size, format, home: (group, set), shared: sharing == 1 })
@@ -101,8 +101,8 @@ fn create(
     if (command.cdw11 >> 24) as u8 != NVM_COMMAND_SET {
         return Err(StatusCode::CommandSetNotSupported.at(location::CDW11 + 3));
     }
-    let mut page = [0; PAGE_SIZE];
-    controller.io.receive(memory, command, &mut page)?;
+    let mut page = NamespaceCreation::default();
+    controller.io.receive(memory, command, page.as_mut_bytes())?;
     let Wanted { blocks, format, home, shared } = Wanted::parse(&page, controller)?;
     let ControllerMut { io, host, .. } = &mut *controller;
     let nqn = host.connected.as_ref().map(|ConnectedHost { nqn, .. }| nqn.as_str());

@@ -2,6 +2,8 @@
 //! (NVM Command Set Specification 1.0 section 3.2.2).
 
 use stasis_block::{Command, Operation};
+use stasis_nvme_layout::ranges::CopySource;
+use stasis_nvme_layout::IntoBytes;
 
 use crate::command::{location, SubmissionEntry};
 use crate::config::Namespace;
@@ -17,12 +19,11 @@ use crate::{Memory, PAGE_SIZE};
 pub const MAX_SOURCES: usize = 128;
 /// PRINFOR and PRINFOW, in Dword 12.
 const PROTECTION: u32 = 0xf << 12 | 0xf << 26;
-/// Size of a source range's entry of format 0 in bytes.
-const ENTRY: usize = 32;
 /// Maximum bytes of one source range: the largest transfer of any controller.
 const MAX_SOURCE: u64 = 2 << 20;
 
-const _: () = assert!(MAX_SOURCES * ENTRY == PAGE_SIZE && MAX_SOURCES <= MAX_REQUESTS);
+const _: () = assert!(MAX_SOURCES * size_of::<CopySource>() == PAGE_SIZE);
+const _: () = assert!(MAX_SOURCES <= MAX_REQUESTS);
 
 /// Maximum blocks of one source range (MSSRL).
 pub fn most_blocks_of_source(namespace: &Namespace) -> u16 {
@@ -59,13 +60,13 @@ fn copy(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
     if count > MAX_SOURCES {
         return Err(StatusCode::CommandSizeLimitExceeded.at(location::CDW12));
     }
-    let mut raw = [0; MAX_SOURCES * ENTRY];
-    let raw = &mut raw[..count * ENTRY];
-    io.receive(memory, command, raw)?;
+    let mut sources = [CopySource::default(); MAX_SOURCES];
+    let sources = &mut sources[..count];
+    io.receive(memory, command, sources.as_mut_bytes())?;
 
     // All is checked before any of it is begun.
     let mut blocks = 0;
-    for (_, length) in raw.chunks_exact(ENTRY).map(parse_entry) {
+    for (_, length) in sources.iter().map(parse_source) {
         if length > most_blocks_of_source(&namespace).into() {
             return Err(StatusCode::CommandSizeLimitExceeded.into());
         }
@@ -73,7 +74,7 @@ fn copy(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
     }
     let lba = command.starting_lba();
     let destination = Extent::new(&namespace, lba, blocks, location::CDW10)?;
-    for (lba, length) in raw.chunks_exact(ENTRY).map(parse_entry) {
+    for (lba, length) in sources.iter().map(parse_source) {
         let source = Extent::new(&namespace, lba, length, u16::MAX)?;
         // A source block that the same command overwrites has no defined contents (NVM Command Set
         // Specification 1.1, "Overlapping I/O Range").
@@ -91,7 +92,7 @@ fn copy(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
     let id = command.id();
     let group = io.slots.insert_group(id, count as u32, true);
     let mut offset = destination.offset;
-    for (part, (lba, length)) in raw.chunks_exact(ENTRY).map(parse_entry).enumerate() {
+    for (part, (lba, length)) in sources.iter().map(parse_source).enumerate() {
         let source = Extent::new(&namespace, lba, length, u16::MAX)?;
         let copy = Command {
             source: source.offset,
@@ -108,8 +109,6 @@ fn copy(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
 }
 
 /// First block and count of blocks of a source range.
-fn parse_entry(raw: &[u8]) -> (u64, u64) {
-    let mut lba = [0; 8];
-    lba.copy_from_slice(&raw[8..16]);
-    (u64::from_le_bytes(lba), u64::from(u16::from_le_bytes([raw[16], raw[17]])) + 1)
+fn parse_source(source: &CopySource) -> (u64, u64) {
+    (source.slba.get(), u64::from(source.nlb) + 1)
 }

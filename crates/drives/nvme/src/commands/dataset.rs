@@ -2,6 +2,8 @@
 //! request.
 
 use stasis_block::{Command, Operation};
+use stasis_nvme_layout::ranges::DatasetRange;
+use stasis_nvme_layout::IntoBytes;
 
 use crate::command::{location, SubmissionEntry};
 use crate::extent::Extent;
@@ -13,12 +15,11 @@ use crate::{Memory, PAGE_SIZE};
 
 /// Maximum number of ranges of a command.
 pub const MAX_RANGES: usize = 256;
-/// Size of a range's definition in bytes (section 6.7.1.1).
-pub const RANGE: usize = 16;
 /// Deallocate, in Dword 11.
 pub const DEALLOCATE: u32 = 1 << 2;
 
-const _: () = assert!(MAX_RANGES * RANGE == PAGE_SIZE && MAX_RANGES <= MAX_REQUESTS);
+const _: () = assert!(MAX_RANGES * size_of::<DatasetRange>() == PAGE_SIZE);
+const _: () = assert!(MAX_RANGES <= MAX_REQUESTS);
 
 pub const COMMAND: IoCommand = IoCommand {
     opcode: 0x09,
@@ -31,17 +32,17 @@ pub const COMMAND: IoCommand = IoCommand {
 };
 
 /// The ranges of a Dataset Management command (NVMe 1.4 section 6.7), as many as it gives, read
-/// into `raw`.
+/// into `ranges`.
 pub fn receive_ranges<'a>(
     io: &mut Io,
     memory: &dyn Memory,
     command: &SubmissionEntry,
-    raw: &'a mut [u8; MAX_RANGES * RANGE],
-) -> Result<&'a [u8], Failure> {
+    ranges: &'a mut [DatasetRange; MAX_RANGES],
+) -> Result<&'a [DatasetRange], Failure> {
     let count = (command.cdw10 & 0xff) as usize + 1;
-    let raw = &mut raw[..count * RANGE];
-    io.receive(memory, command, raw)?;
-    Ok(raw)
+    let ranges = &mut ranges[..count];
+    io.receive(memory, command, ranges.as_mut_bytes())?;
+    Ok(ranges)
 }
 
 fn dataset_management(
@@ -55,27 +56,27 @@ fn dataset_management(
         return Ok(Outcome::Done(0));
     }
     let namespace = io.writable_namespace(command.nsid)?.clone();
-    let mut raw = [0; MAX_RANGES * RANGE];
-    let raw = receive_ranges(io, memory, command, &mut raw)?;
+    let mut ranges = [DatasetRange::default(); MAX_RANGES];
+    let ranges = receive_ranges(io, memory, command, &mut ranges)?;
 
-    let mut ranges = 0;
-    for range in raw.chunks_exact(RANGE) {
-        let (lba, blocks) = parse_range(range);
-        let extent = Extent::new(&namespace, lba, blocks, location::CDW10)?;
+    let mut count = 0;
+    for range in ranges {
+        let (lba, blocks) = (range.slba.get(), range.nlb.get());
+        let extent = Extent::new(&namespace, lba, blocks.into(), location::CDW10)?;
         io.namespaces.check_clearing(command.nsid, &extent)?;
-        ranges += u32::from(blocks > 0);
+        count += u32::from(blocks > 0);
     }
-    if ranges == 0 {
+    if count == 0 {
         return Ok(Outcome::Done(0));
     }
     let id = command.id();
-    let group = match ranges {
+    let group = match count {
         1 => None,
-        _ => Some(io.slots.insert_group(id, ranges, false)),
+        _ => Some(io.slots.insert_group(id, count, false)),
     };
-    for (part, range) in raw.chunks_exact(RANGE).enumerate() {
-        let (lba, blocks) = parse_range(range);
-        let extent = Extent::new(&namespace, lba, blocks, location::CDW10)?;
+    for (part, range) in ranges.iter().enumerate() {
+        let lba = range.slba.get();
+        let extent = Extent::new(&namespace, lba, range.nlb.get().into(), location::CDW10)?;
         if extent.length > 0 {
             let owner = match group {
                 Some(group) => Owner::Part { group, part: part as u32 },
@@ -87,11 +88,4 @@ fn dataset_management(
         }
     }
     Ok(Outcome::Pending)
-}
-
-/// First block and count of blocks of a range.
-pub fn parse_range(raw: &[u8]) -> (u64, u64) {
-    let dword =
-        |i: usize| u64::from(u32::from_le_bytes([raw[i], raw[i + 1], raw[i + 2], raw[i + 3]]));
-    (dword(8) | dword(12) << 32, dword(4))
 }

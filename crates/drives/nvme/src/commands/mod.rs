@@ -15,7 +15,7 @@ mod write_uncorrectable;
 mod write_zeroes;
 
 pub use copy::{most_blocks, most_blocks_of_source, MAX_SOURCES};
-pub use dataset::{parse_range, receive_ranges, DEALLOCATE, MAX_RANGES, RANGE};
+pub use dataset::{receive_ranges, DEALLOCATE, MAX_RANGES};
 
 use crate::admin;
 use crate::context::Commands;

@@ -1,5 +1,8 @@
 //! Load Program, Program Activation Management, and Memory Range Set Management (CP section 4.1).
 
+use stasis_nvme_layout::command_sets::MemoryRange;
+use stasis_nvme_layout::IntoBytes;
+
 use crate::command::{location, SubmissionEntry};
 use crate::config::Config;
 use crate::context::{AdminCommand, AdminExecute, ControllerMut};
@@ -28,8 +31,6 @@ pub const MEMORY_RANGE_SET_MANAGEMENT: AdminCommand = command(0x89, manage_sets)
 
 /// The program type of eBPF that finds its memory as this device gives it: one of a vendor.
 const EBPF: u8 = 0xc0;
-/// Size of the descriptor of a memory range in bytes.
-const RANGE: usize = 32;
 
 /// Checks that a command is for the compute namespace.
 fn check_namespace(controller: &mut ControllerMut, nsid: u32) -> Result<(), Failure> {
@@ -125,19 +126,15 @@ fn manage_sets(
     if count > MAX_RANGES {
         return Err(StatusCode::MEMORY_RANGES_EXCEEDED.at(location::CDW11));
     }
-    let mut raw = [0; MAX_RANGES as usize * RANGE];
-    let raw = &mut raw[..usize::from(count) * RANGE];
-    io.receive(memory, command, raw)?;
+    let mut entries = [MemoryRange::default(); MAX_RANGES as usize];
+    let entries = &mut entries[..usize::from(count)];
+    io.receive(memory, command, entries.as_mut_bytes())?;
     let mut ranges = Vec::new();
-    for entry in raw.chunks_exact(RANGE) {
-        let dword = |at: usize| {
-            u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]])
-        };
-        if Some(dword(0)) != memory_nsid {
+    for entry in entries {
+        if Some(entry.nsid.get()) != memory_nsid {
             return Err(StatusCode::InvalidMemoryNamespace.at(location::PRP1));
         }
-        let start = u64::from(dword(8)) | u64::from(dword(12)) << 32;
-        ranges.push(Range { start, length: dword(4) });
+        ranges.push(Range { start: entry.start.get(), length: entry.length.get() });
     }
     let id = io.device()?.create_set(ranges);
     let id = id.map_err(|status| status.at(location::PRP1))?;

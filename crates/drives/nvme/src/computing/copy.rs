@@ -3,6 +3,8 @@
 
 use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation};
+use stasis_nvme_layout::ranges::{CopySource, MemorySource};
+use stasis_nvme_layout::{transmute_ref, IntoBytes};
 
 use crate::command::{location, SubmissionEntry};
 use crate::extent::Extent;
@@ -15,9 +17,8 @@ use crate::{Memory, PAGE_SIZE};
 use super::commands::{command, UNIT};
 use super::config::Part;
 
-/// Size of a source range's descriptor in bytes, and their maximum number: a page of them.
-const ENTRY: usize = 32;
-const MAX_SOURCES: usize = PAGE_SIZE / ENTRY;
+/// Maximum number of source ranges: a page of them.
+const MAX_SOURCES: usize = PAGE_SIZE / size_of::<CopySource>();
 
 /// Descriptor formats (NVM Command Set 1.1 figure 34), in Dword 12: ranges of blocks without a 64-bit
 /// guard, and ranges of bytes.
@@ -57,15 +58,15 @@ fn copy(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
         format::BYTES => false,
         _ => return Err(StatusCode::InvalidField.at(location::CDW12 + 1)),
     };
-    let mut raw = [0; PAGE_SIZE];
-    let raw = &mut raw[..count * ENTRY];
-    io.receive(memory, command, raw)?;
+    let mut entries = [CopySource::default(); MAX_SOURCES];
+    let entries = &mut entries[..count];
+    io.receive(memory, command, entries.as_mut_bytes())?;
     // All is checked before any of it is begun.
     let mut sources = Vec::new();
-    for entry in raw.chunks_exact(ENTRY) {
+    for entry in entries {
         let source = match of_blocks {
             true => blocks_of(io, command, entry)?,
-            false => bytes_of(io, command, entry)?,
+            false => bytes_of(io, command, transmute_ref!(entry))?,
         };
         sources.push(source);
     }
@@ -106,17 +107,10 @@ fn copy(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
     io.end_after_transfer(command, 2 * bytes)
 }
 
-fn field(entry: &[u8], at: usize) -> u64 {
-    let mut raw = [0; 8];
-    raw.copy_from_slice(&entry[at..at + 8]);
-    u64::from_le_bytes(raw)
-}
-
-/// A range of blocks, in the form of Copy (NVM Command Set 1.1 figure 39): NSID, first block, and their
-/// number, 0's based.
-fn blocks_of(io: &Io, command: &SubmissionEntry, entry: &[u8]) -> Result<Source, Failure> {
-    let (nsid, lba) = (field(entry, 0) as u32, field(entry, 8));
-    let blocks = u64::from(u16::from_le_bytes([entry[16], entry[17]])) + 1;
+/// A range of blocks, in the form of Copy.
+fn blocks_of(io: &Io, command: &SubmissionEntry, entry: &CopySource) -> Result<Source, Failure> {
+    let (nsid, lba) = (entry.snsid.get(), entry.slba.get());
+    let blocks = u64::from(entry.nlb) + 1;
     if nsid == command.nsid {
         return Err(StatusCode::IncompatibleNamespace.into());
     }
@@ -128,7 +122,7 @@ fn blocks_of(io: &Io, command: &SubmissionEntry, entry: &[u8]) -> Result<Source,
     }
     let reserved = io.reservations.check(command.controller, nsid, Some(Operation::Read));
     reserved?;
-    check_options(entry, 22)?;
+    check_options(entry.sopt.get())?;
     let extent = Extent::new(namespace, lba, blocks, location::PRP1)?;
     if extent.length > io.config.max_transfer.into() {
         return Err(StatusCode::CommandSizeLimitExceeded.at(location::PRP1));
@@ -137,14 +131,18 @@ fn blocks_of(io: &Io, command: &SubmissionEntry, entry: &[u8]) -> Result<Source,
     Ok(Source { nsid, lba, offset: extent.offset, bytes: extent.length })
 }
 
-/// A range of bytes of the memory (SLM, descriptor format 4h): NSID, first byte, and their number.
-fn bytes_of(io: &mut Io, command: &SubmissionEntry, entry: &[u8]) -> Result<Source, Failure> {
-    let (nsid, offset) = (field(entry, 0) as u32, field(entry, 8));
-    let bytes = field(entry, 16) & u64::from(u32::MAX);
+/// A range of bytes of the memory.
+fn bytes_of(
+    io: &mut Io,
+    command: &SubmissionEntry,
+    entry: &MemorySource,
+) -> Result<Source, Failure> {
+    let (nsid, offset) = (entry.snsid.get(), entry.start.get());
+    let bytes = u64::from(entry.length);
     if nsid != command.nsid {
         return Err(StatusCode::IncompatibleNamespace.into());
     }
-    check_options(entry, 22)?;
+    check_options(entry.sopt.get())?;
     let aligned = offset.is_multiple_of(UNIT) && bytes.is_multiple_of(UNIT);
     if !aligned || io.device()?.bytes(offset, bytes).is_none() {
         return Err(StatusCode::InvalidField.at(location::PRP1));
@@ -152,8 +150,8 @@ fn bytes_of(io: &mut Io, command: &SubmissionEntry, entry: &[u8]) -> Result<Sour
     Ok(Source { nsid, lba: 0, offset, bytes })
 }
 
-fn check_options(entry: &[u8], at: usize) -> Result<(), Failure> {
-    match u16::from_le_bytes([entry[at], entry[at + 1]]) & FAST_COPY_ONLY {
+fn check_options(options: u16) -> Result<(), Failure> {
+    match options & FAST_COPY_ONLY {
         0 => Ok(()),
         _ => Err(StatusCode::FastCopyNotPossible.into()),
     }

@@ -1,18 +1,16 @@
 //! The Identify data structure of the compute namespace (CP figure 36).
 
-use crate::PAGE_SIZE;
+use stasis_nvme_layout::command_sets::ComputeNamespace;
 
 use super::device::{MAX_PROGRAMS, MAX_PROGRAM_BYTES, MAX_RANGES, MAX_SETS};
 
-/// By its byte offsets.
-pub fn fill_compute_namespace(page: &mut [u8; PAGE_SIZE]) {
+/// Its limits. Load Program takes any number of bytes, which is 0.
+pub fn fill_compute_namespace(page: &mut ComputeNamespace) {
     /// A range begins and ends at dwords, as a power of two.
     const GRANULARITY: u16 = 2;
-    let mut put = |at: usize, value: &[u8]| page[at..at + value.len()].copy_from_slice(value);
-    put(0, &MAX_PROGRAMS.to_le_bytes()); // active programs
-    put(2, &MAX_SETS.to_le_bytes());
-    put(4, &GRANULARITY.to_le_bytes());
-    put(6, &[MAX_RANGES]);
-    put(8, &(MAX_PROGRAM_BYTES >> 20).to_le_bytes());
-    // Load Program takes any number of bytes: as a power of two, 0.
+    page.max_active_programs.set(MAX_PROGRAMS);
+    page.max_range_sets.set(MAX_SETS);
+    page.range_granularity.set(GRANULARITY);
+    page.max_ranges = MAX_RANGES;
+    page.max_program_mib.set(MAX_PROGRAM_BYTES >> 20);
 }

@@ -2,6 +2,7 @@
 //! 7.6).
 
 use stasis_block::clock::MILLISECOND;
+use stasis_nvme_layout::IntoBytes;
 
 use crate::command::{CQE_SIZE, SQE_SIZE};
 use crate::event_log::{HardwareError, Occurrence};
@@ -84,7 +85,7 @@ impl ControllerMut<'_> {
         self.host.enabled_at = self.host.now;
         if self.io.event_log.wants_counters() {
             let log = health_page(self.io, self.host);
-            self.io.log_event(self.host.id, &Occurrence::Smart(&log));
+            self.io.log_event(self.host.id, &Occurrence::Smart(log.as_bytes()));
         }
         let is = |is: bool, bit: u8| if is { bit } else { 0 };
         let under_way = is(self.formatting.is_under_way(), FORMATS)

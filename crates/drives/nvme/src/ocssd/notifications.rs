@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 
+use stasis_nvme_layout::open_channel::ChunkNotification;
+use stasis_nvme_layout::IntoBytes;
+
 use crate::PAGE_SIZE;
 
-/// Size of a notification in bytes.
-const NOTIFICATION: usize = 64;
 /// Notifications that are kept: those of a page.
-const MAX_NOTIFICATIONS: usize = PAGE_SIZE / NOTIFICATION;
+const MAX_NOTIFICATIONS: usize = PAGE_SIZE / size_of::<ChunkNotification>();
 /// State of a notification: the sectors or the chunk can no longer be read or written.
 const UNRECOVERABLE: u8 = 1 << 3;
 
@@ -23,7 +24,7 @@ pub enum About {
 /// The last notifications, oldest first.
 #[derive(Debug, Default)]
 pub struct Notifications {
-    entries: VecDeque<[u8; NOTIFICATION]>,
+    entries: VecDeque<ChunkNotification>,
     count: u64,
 }
 
@@ -35,13 +36,15 @@ impl Notifications {
             About::Sectors(count) => (1, count.saturating_sub(1) as u16),
             About::Chunk => (1 << 1, 0),
         };
-        let mut entry = [0; NOTIFICATION];
-        entry[0..8].copy_from_slice(&self.count.to_le_bytes());
-        entry[8..16].copy_from_slice(&lba.to_le_bytes());
-        entry[16..20].copy_from_slice(&nsid.to_le_bytes());
-        entry[20] = UNRECOVERABLE;
-        entry[22] = mask;
-        entry[32..34].copy_from_slice(&last.to_le_bytes());
+        let entry = ChunkNotification {
+            nc: self.count.into(),
+            lba: lba.into(),
+            nsid: nsid.into(),
+            state: UNRECOVERABLE,
+            mask,
+            nlb: last.into(),
+            ..Default::default()
+        };
         if self.entries.len() == MAX_NOTIFICATIONS {
             self.entries.pop_front();
         }
@@ -50,7 +53,8 @@ impl Notifications {
 
     /// The log page.
     pub fn to_page(&self) -> Vec<u8> {
-        let mut page: Vec<u8> = self.entries.iter().flatten().copied().collect();
+        let mut page: Vec<u8> =
+            self.entries.iter().flat_map(|entry| entry.as_bytes()).copied().collect();
         page.resize(PAGE_SIZE, 0);
         page
     }

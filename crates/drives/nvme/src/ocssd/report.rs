@@ -1,12 +1,15 @@
 //! The report of chunks that a host can read (OCSSD 2.0 section 3.2).
 
+use stasis_nvme_layout::open_channel::ChunkDescriptor;
+use stasis_nvme_layout::transmute;
+
 use crate::command::location;
 use crate::status::{Failure, StatusCode};
 
 use super::set::{ChunkSet, ChunkState};
 
 /// Size of a chunk descriptor in bytes.
-pub const DESCRIPTOR: usize = 32;
+pub const DESCRIPTOR: usize = size_of::<ChunkDescriptor>();
 
 /// The bytes of the Chunk Information log from `offset` on.
 pub fn chunk_information(set: &ChunkSet, offset: u64, length: usize) -> Result<Vec<u8>, Failure> {
@@ -31,12 +34,13 @@ pub fn descriptor(set: &ChunkSet, index: usize) -> [u8; DESCRIPTOR] {
         ChunkState::Offline => u64::MAX,
         _ => chunk.written.into(),
     };
-    let mut raw = [0; DESCRIPTOR];
-    raw[0] = chunk.state as u8;
-    raw[1] = SEQUENTIAL;
-    raw[2] = set.wear(index);
-    raw[8..16].copy_from_slice(&set.start(index).to_le_bytes());
-    raw[16..24].copy_from_slice(&u64::from(set.config.sectors).to_le_bytes());
-    raw[24..32].copy_from_slice(&pointer.to_le_bytes());
-    raw
+    transmute!(ChunkDescriptor {
+        cs: chunk.state as u8,
+        ct: SEQUENTIAL,
+        wli: set.wear(index),
+        slba: set.start(index).into(),
+        cnlb: u64::from(set.config.sectors).into(),
+        wp: pointer.into(),
+        ..Default::default()
+    })
 }

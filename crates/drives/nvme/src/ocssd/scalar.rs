@@ -2,9 +2,10 @@
 //! section 4): addresses are those of the vector commands, by ranges.
 
 use stasis_block::Operation;
+use stasis_nvme_layout::ranges::DatasetRange;
 
 use crate::command::{location, SubmissionEntry};
-use crate::commands::{parse_range, receive_ranges, DEALLOCATE, MAX_RANGES, RANGE};
+use crate::commands::{receive_ranges, DEALLOCATE, MAX_RANGES};
 use crate::config::Config;
 use crate::io::{Io, IoCommand};
 use crate::registered::{CHANGES_CONTENTS, SUPPORTED};
@@ -79,11 +80,12 @@ fn scalar_reset(
         return Ok(Outcome::Done(0));
     }
     io.writable_namespace(command.nsid)?;
-    let mut raw = [0; MAX_RANGES * RANGE];
-    let raw = receive_ranges(io, memory, command, &mut raw)?;
+    let mut ranges = [DatasetRange::default(); MAX_RANGES];
+    let ranges = receive_ranges(io, memory, command, &mut ranges)?;
     let set = io.namespaces.chunked(command.nsid)?;
     let mut chunks = Vec::new();
-    for (lba, blocks) in raw.chunks_exact(RANGE).map(parse_range) {
+    for range in ranges {
+        let (lba, blocks) = (range.slba.get(), u64::from(range.nlb));
         let whole = blocks == u64::from(set.config.sectors);
         match set.find(lba) {
             Some((chunk, 0)) if whole && !chunks.contains(&chunk) => {

@@ -1,12 +1,15 @@
 //! Directive Send and Receive (NVMe 1.4 sections 5.10, 5.9 and 9).
 
+use stasis_nvme_layout::directives::{DirectiveParameters, StreamParameters};
+use stasis_nvme_layout::IntoBytes;
+
 use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::Config;
 use crate::context::AdminCommand;
 use crate::context::ControllerMut;
 use crate::registered::{OF_NAMESPACE, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{Memory, PAGE_SIZE};
+use crate::Memory;
 
 use super::config::Placement;
 use super::state::{directive, PlacementState};
@@ -70,7 +73,9 @@ fn directive_receive(
         (PlacementState::None, ..) => {
             return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
         }
-        (placement, directive::IDENTIFY, RETURN_PARAMETERS) => parameters(placement, index, group),
+        (placement, directive::IDENTIFY, RETURN_PARAMETERS) => {
+            parameters(placement, index, group).as_bytes().to_vec()
+        }
         (PlacementState::Streams(streams), directive::STREAMS, STREAM_PARAMETERS) => {
             // In blocks; none is better than another.
             const WRITE_SIZE: u32 = 1;
@@ -80,19 +85,17 @@ fn directive_receive(
                 0 => (0, 0),
                 allocated => (allocated, own.open.len() as u16),
             });
-            let mut data = vec![0; 32];
-            for (at, value) in [
-                (0, streams.max),
-                (2, streams.shared()),
-                (4, streams.shared_open()),
-                (20, GRANULARITY),
-                (22, allocated),
-                (24, open),
-            ] {
-                data[at..at + 2].copy_from_slice(&value.to_le_bytes());
-            }
-            data[16..20].copy_from_slice(&WRITE_SIZE.to_le_bytes());
-            data
+            let data = StreamParameters {
+                msl: streams.max.into(),
+                nssa: streams.shared().into(),
+                nsso: streams.shared_open().into(),
+                sws: WRITE_SIZE.into(),
+                sgs: GRANULARITY.into(),
+                nsa: allocated.into(),
+                nso: open.into(),
+                ..Default::default()
+            };
+            data.as_bytes().to_vec()
         }
         (PlacementState::Streams(streams), directive::STREAMS, STREAM_STATUS) if !all => {
             let open = &streams.namespaces[index].open;
@@ -165,8 +168,8 @@ fn directive_send(
 
 /// Which directives are supported, and which enabled, a bit for each, of the namespace of an index in
 /// an endurance group.
-fn parameters(placement: &PlacementState, index: usize, group: u16) -> Vec<u8> {
-    let mut data = vec![0; PAGE_SIZE];
+fn parameters(placement: &PlacementState, index: usize, group: u16) -> DirectiveParameters {
+    let mut data = DirectiveParameters::default();
     let (supported, enabled) = match placement {
         PlacementState::None => (0, 0),
         PlacementState::Streams(streams) => {
@@ -178,7 +181,7 @@ fn parameters(placement: &PlacementState, index: usize, group: u16) -> Vec<u8> {
             (1 << directive::DATA_PLACEMENT, enabled << directive::DATA_PLACEMENT)
         }
     };
-    data[0] = 1 << directive::IDENTIFY | supported;
-    data[32] = 1 << directive::IDENTIFY | enabled;
+    data.supported[0] = 1 << directive::IDENTIFY | supported;
+    data.enabled[0] = 1 << directive::IDENTIFY | enabled;
     data
 }

@@ -3,6 +3,9 @@
 
 use std::collections::VecDeque;
 
+use stasis_nvme_layout::placement::{self as layout, FdpEventsHead};
+use stasis_nvme_layout::IntoBytes;
+
 /// A reclaim unit was left before it was full.
 pub const NOT_FULLY_WRITTEN: u8 = 0x00;
 /// A write named a placement identifier that is none.
@@ -12,8 +15,6 @@ pub const EVENT_TYPES: [u8; 2] = [NOT_FULLY_WRITTEN, INVALID_PLACEMENT];
 
 /// Maximum number of events that a log keeps.
 const MAX_EVENTS: usize = 63;
-/// Size of the page's header, and of an event, in bytes.
-const ENTRY: usize = 64;
 
 /// The bit of an event type in a handle's filter.
 pub fn bit(kind: u8) -> Option<u8> {
@@ -33,7 +34,7 @@ pub struct FdpEvent {
 /// The last events, oldest first.
 #[derive(Debug, Default)]
 pub struct EventLog {
-    events: VecDeque<[u8; ENTRY]>,
+    events: VecDeque<layout::FdpEvent>,
 }
 
 impl EventLog {
@@ -46,25 +47,27 @@ impl EventLog {
         if self.events.len() == MAX_EVENTS {
             self.events.pop_front();
         }
-        let mut raw = [0; ENTRY];
-        raw[0] = kind;
-        raw[1] = IDENTIFIER_VALID | NAMESPACE_VALID;
-        raw[2..4].copy_from_slice(&event.identifier.to_le_bytes());
-        raw[4..12].copy_from_slice(&now.to_le_bytes());
-        raw[12..16].copy_from_slice(&event.nsid.to_le_bytes());
+        let mut entry = layout::FdpEvent {
+            etype: kind,
+            valid: IDENTIFIER_VALID | NAMESPACE_VALID,
+            pid: event.identifier.into(),
+            timestamp: now.into(),
+            nsid: event.nsid.into(),
+            ..Default::default()
+        };
         if let Some((group, handle)) = event.location {
-            raw[1] |= LOCATION_VALID;
-            raw[32..34].copy_from_slice(&group.to_le_bytes());
-            raw[34] = handle;
+            entry.valid |= LOCATION_VALID;
+            entry.rgid.set(group);
+            entry.ruhid = handle;
         }
-        self.events.push_back(raw);
+        self.events.push_back(entry);
     }
 
     /// The log page.
     pub fn to_page(&self) -> Vec<u8> {
-        let mut page = vec![0; ENTRY];
-        page[..4].copy_from_slice(&(self.events.len() as u32).to_le_bytes());
-        page.extend(self.events.iter().flatten());
+        let count = (self.events.len() as u32).into();
+        let mut page = FdpEventsHead { count, ..Default::default() }.as_bytes().to_vec();
+        page.extend(self.events.iter().flat_map(|event| event.as_bytes()));
         page
     }
 }

@@ -3,6 +3,9 @@
 //!
 //! Each endurance group has its own, and every namespace of a group can use all its handles.
 
+use stasis_nvme_layout::placement::{HandleStatus, HandleStatusHead};
+use stasis_nvme_layout::IntoBytes;
+
 use crate::kept::{KeptFdp, KeptHandle};
 
 use super::events::{EventLog, FdpEvent, INVALID_PLACEMENT, NOT_FULLY_WRITTEN};
@@ -211,20 +214,21 @@ impl Fdp {
     /// Reclaim Unit Handle Status (TP4146): header, and a descriptor for each
     /// handle of each group.
     pub fn status(&mut self, block_size: u32) -> Vec<u8> {
-        const HEADER: usize = 16;
-        const DESCRIPTOR: usize = 32;
         let handles = self.handles.len() as u16;
         let count = usize::from(self.groups) * usize::from(handles);
-        let mut data = vec![0; HEADER + count * DESCRIPTOR];
-        data[14..16].copy_from_slice(&(count as u16).to_le_bytes());
+        let nruhsd = (count as u16).into();
+        let mut data = HandleStatusHead { nruhsd, ..Default::default() }.as_bytes().to_vec();
         let places = (0..self.groups)
             .flat_map(|group| (0..handles).map(move |handle| PlacementId { group, handle }));
-        for (raw, place) in data[HEADER..].chunks_exact_mut(DESCRIPTOR).zip(places) {
-            raw[0..2].copy_from_slice(&self.identifier(place).to_le_bytes());
-            raw[2..4].copy_from_slice(&place.handle.to_le_bytes());
+        for place in places {
             // Estimated active time remaining is not reported (0).
-            let blocks = *self.room_of(place) / u64::from(block_size);
-            raw[8..16].copy_from_slice(&blocks.to_le_bytes());
+            let status = HandleStatus {
+                pid: self.identifier(place).into(),
+                ruhid: place.handle.into(),
+                ruamw: (*self.room_of(place) / u64::from(block_size)).into(),
+                ..Default::default()
+            };
+            data.extend(status.as_bytes());
         }
         data
     }

@@ -1,5 +1,7 @@
 //! I/O Management Receive and Send, of Flexible Data Placement (NVMe TP4146).
 
+use stasis_nvme_layout::{IntoBytes, U16};
+
 use crate::command::{location, SubmissionEntry};
 use crate::io::{Io, IoCommand};
 use crate::registered::SUPPORTED;
@@ -77,12 +79,12 @@ fn io_management_send(
     if count > places {
         return Err(invalid);
     }
-    let mut raw = vec![0; count * 2];
-    io.receive(memory, command, &mut raw)?;
+    let mut identifiers = vec![U16::ZERO; count];
+    io.receive(memory, command, identifiers.as_mut_bytes())?;
     let now = io.features(command.controller).timestamp_at(io.now);
     let PlacementState::Fdp(groups) = &mut io.placement else { return Err(invalid) };
     let fdp = groups.enabled_mut(group)?;
-    let identifiers = raw.chunks_exact(2).map(|raw| u16::from_le_bytes([raw[0], raw[1]]));
+    let identifiers = identifiers.into_iter().map(U16::get);
     if identifiers.clone().any(|identifier| !fdp.is_place(identifier)) {
         return Err(invalid);
     }

@@ -1,6 +1,13 @@
 //! Log pages of endurance groups, and of Flexible Data Placement in them (NVMe TP4146; NVMe 1.4
 //! section 5.14.1.9).
 
+use stasis_nvme_layout::logs::EnduranceGroupLog;
+use stasis_nvme_layout::placement::{
+    FdpConfiguration, FdpConfigurationsHead, FdpStatistics, HandleUsage, HandleUsageHead,
+    ReclaimUnitHandle,
+};
+use stasis_nvme_layout::IntoBytes;
+
 use crate::command::{location, SubmissionEntry};
 use crate::condition::SPARE_THRESHOLD;
 use crate::endurance::GroupState;
@@ -46,11 +53,13 @@ pub fn placement_page(io: &Io, command: &SubmissionEntry) -> Result<Vec<u8>, Fai
 
 /// FDP Statistics: bytes that the host wrote and that the medium took.
 fn placement_statistics(group: &GroupState, fdp: &Fdp) -> Vec<u8> {
-    let mut log = vec![0; 64];
-    log[0..8].copy_from_slice(&fdp.host_written.to_le_bytes());
-    log[16..24].copy_from_slice(&media_written(group, fdp).to_le_bytes());
-    log[32..40].copy_from_slice(&media_erased(group, fdp).to_le_bytes());
-    log
+    let log = FdpStatistics {
+        hbmw: u128::from(fdp.host_written).into(),
+        mbmw: u128::from(media_written(group, fdp)).into(),
+        mbe: u128::from(media_erased(group, fdp)).into(),
+        ..Default::default()
+    };
+    log.as_bytes().to_vec()
 }
 
 /// Bytes written to the medium since the drive was made (MBMW). A drive that reports none has no
@@ -89,11 +98,6 @@ pub fn endurance_page(
     let group = group_of(io, command)?;
     let GroupState { id, condition, statistics } = group;
     let health = condition.health();
-    let mut log = vec![0; 512];
-    log[0] = io.endurance.warnings(*id);
-    log[3] = health.available_spare;
-    log[4] = SPARE_THRESHOLD;
-    log[5] = health.percentage_used;
     let media = u128::from(health.media_bytes_written);
     let capacity = io.endurance.capacity(*id, io.namespaces.total_capacity());
     let allocated: u64 = {
@@ -110,61 +114,60 @@ pub fn endurance_page(
             nsids.map(|nsid| errors.count_of(nsid)).sum()
         }
     };
-    for (at, value) in [
-        (48, statistics.bytes_read.div_ceil(UNIT)),
-        (64, statistics.bytes_written.div_ceil(UNIT)),
-        (80, media.div_ceil(UNIT)),
-        (96, statistics.read_commands),
-        (112, statistics.write_commands),
-        (128, statistics.media_errors),
-        (144, errors.into()),
-        (160, capacity.into()),
-        (176, capacity.saturating_sub(allocated).into()),
-    ] {
-        log[at..at + 16].copy_from_slice(&u128::to_le_bytes(value));
-    }
-    Ok(log)
+    let log = EnduranceGroupLog {
+        critical_warning: io.endurance.warnings(*id),
+        available_spare: health.available_spare,
+        available_spare_threshold: SPARE_THRESHOLD,
+        percentage_used: health.percentage_used,
+        data_units_read: statistics.bytes_read.div_ceil(UNIT).into(),
+        data_units_written: statistics.bytes_written.div_ceil(UNIT).into(),
+        media_units_written: media.div_ceil(UNIT).into(),
+        host_read_commands: statistics.read_commands.into(),
+        host_write_commands: statistics.write_commands.into(),
+        media_errors: statistics.media_errors.into(),
+        error_log_entries: u128::from(errors).into(),
+        tegcap: u128::from(capacity).into(),
+        uegcap: u128::from(capacity.saturating_sub(allocated)).into(),
+        ..Default::default()
+    };
+    Ok(log.as_bytes().to_vec())
 }
 
 /// FDP Configurations: the only one.
 fn configurations(fdp: &Fdp) -> Vec<u8> {
-    const HEADER: usize = 16;
-    const DESCRIPTOR: usize = 64;
-    const HANDLE: usize = 4;
     const VALID: u8 = 1 << 7;
+    // Not limited here.
+    const MAX_NAMESPACES: u32 = 128;
     /// Data placed apart may come together when the drive moves it.
     const INITIALLY_ISOLATED: u8 = 1;
     let handles = fdp.handles.len();
-    let length = DESCRIPTOR + handles * HANDLE;
-    let mut log = vec![0; HEADER + length];
-    let size = log.len() as u32;
-    // Number of configurations is 0's based; version 0.
-    log[4..8].copy_from_slice(&size.to_le_bytes());
-    let descriptor = &mut log[HEADER..];
-    descriptor[0..2].copy_from_slice(&(length as u16).to_le_bytes());
-    descriptor[2] = VALID | fdp.group_bits() as u8;
-    descriptor[4..8].copy_from_slice(&u32::from(fdp.groups).to_le_bytes());
-    descriptor[8..10].copy_from_slice(&(handles as u16).to_le_bytes());
-    // Maximum placement identifiers, 0's based.
-    descriptor[10..12].copy_from_slice(&(handles as u16 - 1).to_le_bytes());
-    // Number of namespaces supported, not limited here; nominal unit size.
-    descriptor[12..16].copy_from_slice(&128u32.to_le_bytes());
-    descriptor[16..24].copy_from_slice(&fdp.unit.to_le_bytes());
-    for handle in descriptor[DESCRIPTOR..].chunks_exact_mut(HANDLE) {
-        handle[0] = INITIALLY_ISOLATED;
-    }
-    log
+    let handle = ReclaimUnitHandle { ruht: INITIALLY_ISOLATED, ..Default::default() };
+    let length = size_of::<FdpConfiguration>() + handles * size_of_val(&handle);
+    let size = size_of::<FdpConfigurationsHead>() + length;
+    // One, of version 0.
+    let head = FdpConfigurationsHead { size: (size as u32).into(), ..Default::default() };
+    let descriptor = FdpConfiguration {
+        size: (length as u16).into(),
+        fdpa: VALID | fdp.group_bits() as u8,
+        nrg: u32::from(fdp.groups).into(),
+        nruh: (handles as u16).into(),
+        maxpids: (handles as u16 - 1).into(),
+        nnss: MAX_NAMESPACES.into(),
+        runs: fdp.unit.into(),
+        ..Default::default()
+    };
+    [head.as_bytes(), descriptor.as_bytes(), &handle.as_bytes().repeat(handles)].concat()
 }
 
 /// Reclaim Unit Handle Usage.
 fn usage(fdp: &Fdp) -> Vec<u8> {
-    const HEADER: usize = 8;
-    const DESCRIPTOR: usize = 8;
     const HOST_SPECIFIED: u8 = 1;
-    let mut log = vec![0; HEADER + fdp.handles.len() * DESCRIPTOR];
-    log[0..2].copy_from_slice(&(fdp.handles.len() as u16).to_le_bytes());
-    for (raw, handle) in log[HEADER..].chunks_exact_mut(DESCRIPTOR).zip(&fdp.handles) {
-        raw[0] = if handle.used { HOST_SPECIFIED } else { 0 };
+    let nruh = (fdp.handles.len() as u16).into();
+    let head = HandleUsageHead { nruh, ..Default::default() };
+    let mut log = head.as_bytes().to_vec();
+    for handle in &fdp.handles {
+        let ruha = if handle.used { HOST_SPECIFIED } else { 0 };
+        log.extend(HandleUsage { ruha, ..Default::default() }.as_bytes());
     }
     log
 }

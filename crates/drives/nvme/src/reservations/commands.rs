@@ -1,5 +1,8 @@
 //! The commands of reservations (NVMe 1.4 sections 6.10 to 6.13).
 
+use stasis_nvme_layout::reservations::{RegisteredController, ReservationStatus};
+use stasis_nvme_layout::{IntoBytes, U64};
+
 use crate::changes::Change;
 use crate::command::{location, SubmissionEntry};
 use crate::io::{Io, IoCommand};
@@ -45,16 +48,9 @@ fn keys<const COUNT: usize>(
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<[u64; COUNT], Failure> {
-    let mut data = [0; 16];
-    let data = &mut data[..8 * COUNT];
-    io.receive(memory, command, data)?;
-    let mut keys = [0; COUNT];
-    for (key, raw) in keys.iter_mut().zip(data.chunks_exact(8)) {
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(raw);
-        *key = u64::from_le_bytes(bytes);
-    }
-    Ok(keys)
+    let mut keys = [U64::ZERO; COUNT];
+    io.receive(memory, command, keys.as_mut_bytes())?;
+    Ok(keys.map(U64::get))
 }
 
 /// The outcome of a change, whose notices go to their hosts.
@@ -153,8 +149,6 @@ fn release(
 /// structure only.
 fn report(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<Outcome, Failure> {
     const EXTENDED: u32 = 1;
-    const HEADER: usize = 64;
-    const ENTRY: usize = 64;
     // The controller is not bound to one: the host may have several, or none now.
     const NO_CONTROLLER: u16 = 0xffff;
     host(io, command)?;
@@ -167,17 +161,23 @@ fn report(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result
     }
     let reservation = io.reservations.namespace_mut(command.nsid).clone();
     let registrants = reservation.registrants();
-    let mut data = vec![0; HEADER + ENTRY * registrants.len()];
-    data[..4].copy_from_slice(&reservation.generation.to_le_bytes());
-    data[4] = reservation.kind().map_or(0, |kind| kind as u8);
-    data[5..7].copy_from_slice(&(registrants.len() as u16).to_le_bytes());
-    for (raw, registrant) in data[HEADER..].chunks_exact_mut(ENTRY).zip(registrants) {
+    let head = ReservationStatus {
+        generation: reservation.generation.into(),
+        rtype: reservation.kind().map_or(0, |kind| kind as u8),
+        regctl: (registrants.len() as u16).into(),
+        ..Default::default()
+    };
+    let mut data = head.as_bytes().to_vec();
+    for registrant in registrants {
         let controller = io.reservations.controllers_of(registrant.host).next();
-        let controller = controller.map_or(NO_CONTROLLER, |controller| controller.0);
-        raw[..2].copy_from_slice(&controller.to_le_bytes());
-        raw[2] = u8::from(reservation.is_holder(&registrant.host));
-        raw[8..16].copy_from_slice(&registrant.key.to_le_bytes());
-        raw[16..32].copy_from_slice(&registrant.host.identifier());
+        let entry = RegisteredController {
+            cntlid: controller.map_or(NO_CONTROLLER, |controller| controller.0).into(),
+            rcsts: reservation.is_holder(&registrant.host).into(),
+            rkey: registrant.key.into(),
+            hostid: registrant.host.identifier(),
+            ..Default::default()
+        };
+        data.extend(entry.as_bytes());
     }
     io.send_of(memory, command, &data, length)?;
     Ok(Outcome::Done(0))

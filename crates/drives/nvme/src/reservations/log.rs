@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use stasis_nvme_layout::reservations::ReservationNotice;
+
 /// Notices that are kept; of more the oldest are forgotten, as the specification has it.
 const KEPT: usize = 255;
 
@@ -38,16 +40,15 @@ impl ReservationLog {
     }
 
     /// Reservation Notification log: the oldest notice, which is then gone.
-    pub fn take_page(&mut self) -> Vec<u8> {
-        let mut page = vec![0; 64];
-        if let Some((notice, nsid)) = self.notices.pop_front() {
-            let number = self.count - self.notices.len() as u64;
-            page[..8].copy_from_slice(&number.to_le_bytes());
-            page[8] = notice as u8;
-            page[9] = self.notices.len() as u8;
-            page[12..16].copy_from_slice(&nsid.to_le_bytes());
+    pub fn take_page(&mut self) -> ReservationNotice {
+        let Some((notice, nsid)) = self.notices.pop_front() else { return Default::default() };
+        ReservationNotice {
+            count: (self.count - self.notices.len() as u64).into(),
+            notice: notice as u8,
+            available: self.notices.len() as u8,
+            nsid: nsid.into(),
+            ..Default::default()
         }
-        page
     }
 
     /// Reservation Notification Mask of a namespace (section 5.21.1.18).

@@ -1,10 +1,10 @@
 //! Zones that changed by themselves: the Changed Zone List log and its event
 //! (ZNS 1.1 sections 4.1.1 and 4.1.4.2).
 
+use stasis_nvme_layout::zones::ChangedZoneList;
+
 /// Maximum number of zones that the log lists.
 const MAX_LISTED: usize = 511;
-/// Size of the log page in bytes.
-const PAGE: usize = 4096;
 /// Number of Zone Identifiers if there are more than the log can name.
 const MORE: u16 = 0xffff;
 
@@ -30,13 +30,10 @@ impl ChangedZones {
     }
 
     /// The log page.
-    pub fn to_page(&self) -> Vec<u8> {
-        let mut page = vec![0; PAGE];
+    pub fn to_page(&self) -> ChangedZoneList {
         let count = if self.overflowed { MORE } else { self.zones.len() as u16 };
-        page[0..2].copy_from_slice(&count.to_le_bytes());
-        for (entry, start) in page[8..].chunks_exact_mut(8).zip(&self.zones) {
-            entry.copy_from_slice(&start.to_le_bytes());
-        }
+        let mut page = ChangedZoneList { nrzid: count.into(), ..Default::default() };
+        page.zids.iter_mut().zip(&self.zones).for_each(|(entry, start)| entry.set(*start));
         page
     }
 
@@ -49,6 +46,8 @@ impl ChangedZones {
 
 #[cfg(test)]
 mod tests {
+    use stasis_nvme_layout::U64;
+
     use super::*;
 
     #[test]
@@ -58,14 +57,13 @@ mod tests {
             changed.add(start);
         }
         let page = changed.to_page();
-        assert_eq!((page[0], page[8], page[16], page[24]), (2, 5, 9, 0));
+        assert_eq!((page.nrzid.get(), page.zids[..3].as_ref()), (2, &[5, 9, 0].map(U64::new)[..]));
         for start in 0..600 {
             changed.add(start);
         }
         let page = changed.to_page();
-        assert_eq!(page[0..2], [0xff, 0xff]);
-        assert!(page[2..].iter().all(|&byte| byte == 0));
+        assert_eq!(page, ChangedZoneList { nrzid: 0xffff.into(), ..Default::default() });
         changed.clear();
-        assert!(changed.to_page().iter().all(|&byte| byte == 0));
+        assert_eq!(changed.to_page(), ChangedZoneList::default());
     }
 }

@@ -1,18 +1,18 @@
-//! The Identify data structures of zones (ZNS 1.1 sections 4.1.5.1 and 4.1.5.2).
+//! The Identify data structure of zones (ZNS 1.1 section 4.1.5.1).
 
-use crate::config::{Config, Namespace};
+use stasis_nvme_layout::command_sets::ZonedNamespace;
+
+use crate::config::Namespace;
 use crate::metadata::{BlockFormat, LbaFormat};
-use crate::PAGE_SIZE;
 
 use super::config::{Zones, EXTENSION_UNIT};
 
 /// The value of a limit's field for no limit.
 const UNLIMITED: u32 = u32::MAX;
 
-/// Identify Namespace data structure of the Zoned Namespace command set, by
-/// its byte offsets.
+/// Identify Namespace data structure of the Zoned Namespace command set.
 pub fn fill_zoned_namespace(
-    page: &mut [u8; PAGE_SIZE],
+    page: &mut ZonedNamespace,
     namespace: &Namespace,
     zones: &Zones,
     formats: &[LbaFormat],
@@ -23,33 +23,25 @@ pub fn fill_zoned_namespace(
     // Zone Random Write Area Capabilities: explicit flush.
     const EXPLICIT_FLUSH: u8 = 1;
     let block = u64::from(namespace.block_size);
-    let mut put = |at: usize, value: &[u8]| page[at..at + value.len()].copy_from_slice(value);
     let crossing = if zones.reads_cross_zones { READS_CROSS } else { 0 };
     let random = if zones.zrwa.is_some() { ZRWA } else { 0 };
-    put(2, &(crossing | random).to_le_bytes());
+    page.ozcs.set(crossing | random);
     // Limits are 0's based.
-    let limit = |most: Option<u32>| most.map_or(UNLIMITED, |most| most - 1).to_le_bytes();
-    put(4, &limit(zones.max_active));
-    put(8, &limit(zones.max_open()));
+    let limit = |most: Option<u32>| most.map_or(UNLIMITED, |most| most - 1);
+    page.mar.set(limit(zones.max_active));
+    page.mor.set(limit(zones.max_open()));
     if let Some(zrwa) = &zones.zrwa {
-        put(44, &(zrwa.count - 1).to_le_bytes());
-        put(48, &((zrwa.granularity / block) as u16).to_le_bytes());
-        put(50, &((zrwa.size / block) as u16).to_le_bytes());
-        put(52, &[EXPLICIT_FLUSH]);
+        page.numzrwa.set(zrwa.count - 1);
+        page.zrwafg.set((zrwa.granularity / block) as u16);
+        page.zrwasz.set((zrwa.size / block) as u16);
+        page.zrwacap = EXPLICIT_FLUSH;
     }
-    // LBA formats' extensions: the zone size, and its descriptor extension's.
-    for (index, &LbaFormat { size, .. }) in formats.iter().enumerate() {
+    for (entry, &LbaFormat { size, .. }) in page.lbafe.iter_mut().zip(formats) {
         let format = BlockFormat { size, metadata: None };
         if !namespace.can_have_blocks_of(format, namespace.bytes()) {
             continue;
         }
-        put(2816 + 16 * index, &(zones.size / u64::from(size)).to_le_bytes());
-        put(2824 + 16 * index, &[(zones.extension_size / EXTENSION_UNIT) as u8]);
+        entry.zsze.set(zones.size / u64::from(size));
+        entry.zdes = (zones.extension_size / EXTENSION_UNIT) as u8;
     }
-}
-
-/// Identify Controller data structure of the Zoned Namespace command set: Zone
-/// Append Size Limit, which is that of all transfers, in the same unit.
-pub fn fill_zoned_controller(page: &mut [u8; PAGE_SIZE], config: &Config) {
-    page[0] = (config.max_transfer / PAGE_SIZE as u32).trailing_zeros() as u8;
 }

@@ -16,7 +16,7 @@ mod set;
 
 pub use append::ZONE_APPEND;
 pub use config::{Zones, ZonesError, Zrwa, CSI};
-pub use identify::{fill_zoned_controller, fill_zoned_namespace};
+pub use identify::fill_zoned_namespace;
 pub use namespace::ZonedNamespace;
 pub use receive::ZONE_MANAGEMENT_RECEIVE;
 pub use send::ZONE_MANAGEMENT_SEND;

@@ -1,5 +1,8 @@
 //! Zone Management Receive (ZNS 1.1 section 3.4.2): the report of zones.
 
+use stasis_nvme_layout::zones::{ZoneDescriptor, ZoneReportHead};
+use stasis_nvme_layout::IntoBytes;
+
 use crate::command::{location, SubmissionEntry};
 use crate::io::{Io, IoCommand};
 use crate::registered::SUPPORTED;
@@ -19,8 +22,9 @@ mod action {
 const PARTIAL: u32 = 1 << 16;
 /// Zone Type: sequential write required.
 const SEQUENTIAL: u8 = 2;
-/// Size of a report's header, and of a descriptor.
-const DESCRIPTOR: usize = 64;
+/// Size of a report's head, and of a descriptor.
+const HEAD: usize = size_of::<ZoneReportHead>();
+const DESCRIPTOR: usize = size_of::<ZoneDescriptor>();
 /// The write pointer of a zone that has none.
 const NO_POINTER: u64 = u64::MAX;
 
@@ -56,16 +60,16 @@ fn zone_management_receive(
     };
     let wanted = filter(command.cdw13 >> 8 & 0xff)
         .ok_or(StatusCode::InvalidField.at(location::CDW13 + 1))?;
-    let room = (length as usize).saturating_sub(DESCRIPTOR) / (DESCRIPTOR + extension);
+    let room = (length as usize).saturating_sub(HEAD) / (DESCRIPTOR + extension);
     let partial = command.cdw13 & PARTIAL != 0;
-    let mut report = vec![0; DESCRIPTOR];
+    let mut report = vec![0; HEAD];
     let mut count = 0;
     for (index, zone) in set.zones().iter().enumerate().skip(set.index(lba)) {
         if wanted.is_some_and(|state| state != zone.state) {
             continue;
         }
         if count < room {
-            report.extend_from_slice(&descriptor(set, index, zone));
+            report.extend_from_slice(descriptor(set, index, zone).as_bytes());
             if extension > 0 {
                 report.extend_from_slice(set.extension(index));
             }
@@ -74,7 +78,8 @@ fn zone_management_receive(
         }
         count += 1;
     }
-    report[0..8].copy_from_slice(&(count as u64).to_le_bytes());
+    let head = ZoneReportHead { nzones: (count as u64).into(), ..Default::default() };
+    report[..HEAD].copy_from_slice(head.as_bytes());
     io.send_of(memory, command, &report, length)?;
     Ok(Outcome::Done(0))
 }
@@ -97,18 +102,19 @@ fn filter(specific: u32) -> Option<Option<ZoneState>> {
 }
 
 /// Zone Descriptor data structure (ZNS 1.1 section 3.4.2.2.3).
-fn descriptor(set: &ZoneSet, index: usize, zone: &Zone) -> [u8; DESCRIPTOR] {
+fn descriptor(set: &ZoneSet, index: usize, zone: &Zone) -> ZoneDescriptor {
     let start = set.start(index);
     let pointer = match zone.state {
         ZoneState::Full | ZoneState::ReadOnly | ZoneState::Offline => NO_POINTER,
         _ => start + zone.written,
     };
-    let mut raw = [0; DESCRIPTOR];
-    raw[0] = SEQUENTIAL;
-    raw[1] = (zone.state as u8) << 4;
-    raw[2] = zone.attributes;
-    raw[8..16].copy_from_slice(&set.capacity.to_le_bytes());
-    raw[16..24].copy_from_slice(&start.to_le_bytes());
-    raw[24..32].copy_from_slice(&pointer.to_le_bytes());
-    raw
+    ZoneDescriptor {
+        zt: SEQUENTIAL,
+        zs: (zone.state as u8) << 4,
+        za: zone.attributes,
+        zcap: set.capacity.into(),
+        zslba: start.into(),
+        wp: pointer.into(),
+        ..Default::default()
+    }
 }

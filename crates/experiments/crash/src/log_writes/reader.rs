@@ -9,8 +9,11 @@ use std::io::{self, Read};
 
 use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, PowerLoss, Status};
+use stasis_layout::{transmute_ref, FromBytes, U64};
 
-use super::{DISCARD, END, ENTRY, FLUSH, FUA, MAGIC, MARK, METADATA, SECTOR, VERSION};
+use super::{
+    EntryHead, LogHead, DISCARD, END, ENTRY, FLUSH, FUA, MAGIC, MARK, METADATA, SECTOR, VERSION,
+};
 use crate::frame::{Frame, Level};
 
 /// Time between entries (ns), as a log has none.
@@ -103,17 +106,18 @@ pub fn read_log_writes(
     if !whole(&mut from, &mut head)? {
         return Err(LogReadError::NoLog);
     }
-    if number(&head, 0) != MAGIC {
+    let head: &LogHead = transmute_ref!(&head);
+    if head.magic != MAGIC {
         return Err(LogReadError::NoLog);
     }
-    if number(&head, 8) != VERSION {
-        return Err(LogReadError::Version(number(&head, 8)));
+    if head.version != VERSION {
+        return Err(LogReadError::Version(head.version.get()));
     }
-    let total = number(&head, 16);
+    let total = head.entries.get();
     if total > MAX_ENTRIES {
         return Err(LogReadError::Long(total));
     }
-    let sector = number(&head, 24) as u32;
+    let sector = head.sector.get();
     check_sector(sector, device)?;
     let mut rest = vec![0; sector as usize - SECTOR];
     if !whole(&mut from, &mut rest)? {
@@ -182,12 +186,6 @@ fn check_sector(sector: u32, device: &LoggedDevice) -> Result<(), LogReadError> 
     Ok(())
 }
 
-/// The number of 8 bytes at `at`.
-fn number(bytes: &[u8], at: usize) -> u64 {
-    let bytes = &bytes[at..at + 8];
-    bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
-}
-
 /// Fills `into`; `false` if there is less.
 fn whole(from: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
     match from.read_exact(into) {
@@ -208,7 +206,10 @@ enum Found<'a> {
 impl<'a> Found<'a> {
     /// The entry at the beginning of `head`, a sector; or what is wrong with it.
     fn of(head: &'a [u8], sector: u64, device: &LoggedDevice) -> Result<Self, String> {
-        let [start, sectors, flags, text] = [0, 8, 16, 24].map(|at| number(head, at));
+        let (entry, _) =
+            EntryHead::read_from_prefix(head).map_err(|_| "is cut short".to_owned())?;
+        let EntryHead { sector: start, sectors, flags, length: text } = entry;
+        let [start, sectors, flags, text] = [start, sectors, flags, text].map(U64::get);
         let has = |flag| flags & flag != 0;
         let unknown = flags & !(FLUSH | FUA | DISCARD | MARK | METADATA);
         if unknown != 0 {
