@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 use server::{serve, Process};
 use support::Guest;
@@ -194,15 +195,15 @@ fn a_killed_and_a_frozen_function_lose_nothing_and_stop_nobody() {
     // More of both: STASIS_FUNCTION_KILLS=20. Pauses grow to half a minute.
     let kills = std::env::var("STASIS_FUNCTION_KILLS").ok().and_then(|word| word.parse().ok());
     for restarts in 1..=kills.unwrap_or(2) {
-        let signal = if u64::is_multiple_of(restarts, 2) { "-STOP" } else { "-KILL" };
+        let signal = if u64::is_multiple_of(restarts, 2) { Signal::STOP } else { Signal::KILL };
         let before = done.load(Ordering::Relaxed);
-        assert!(Command::new("kill").args([signal, &machine]).status().unwrap().success());
+        kill_process(Pid::from_raw(machine.parse().unwrap()).unwrap(), signal).unwrap();
         let (found, next, with) = acknowledged(path, restarts);
-        assert!(found >= last, "{signal}: {last} was acknowledged, and {found} is there");
+        assert!(found >= last, "{signal:?}: {last} was acknowledged, and {found} is there");
         assert!(written(path) >= next);
         assert!(done.load(Ordering::Relaxed) > before + 100, "the controller's own I/O goes on");
-        eprintln!("{signal}: {last} acknowledged, {found} found, {next} by now");
-        if signal == "-STOP" {
+        eprintln!("{signal:?}: {last} acknowledged, {found} found, {next} by now");
+        if signal == Signal::STOP {
             let reason = status(path)["last_failure"].to_string();
             assert!(reason.contains(SILENT), "{reason}");
         }

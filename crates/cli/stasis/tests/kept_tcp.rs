@@ -9,6 +9,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Command;
 
+use rustix::process::{kill_process, Pid, Signal};
 use stasis_nvme::Config;
 use tcp_host::{Event, TcpHost};
 
@@ -47,8 +48,7 @@ fn connect_at(
 }
 
 fn stop(mut process: server::Process) {
-    let kill = Command::new("kill").arg(process.0.id().to_string()).status();
-    assert!(kill.unwrap().success());
+    kill_process(Pid::from_child(&process.0), Signal::TERM).unwrap();
     assert_eq!(process.0.wait().unwrap().code(), Some(0));
 }
 

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{kill_process, Pid, Signal};
+
 const JOB: &str = "[job]\nrw=randread\nbs=4k\nnumber_ios=2000\n";
 /// A load that goes on until it is stopped.
 const ENDLESS: &str = "[job]\nrw=randread\nbs=4k\nsize=64m\ntime_based\nruntime=100d\n";
@@ -117,23 +119,22 @@ fn endless(folder: &Path) -> Child {
     child
 }
 
-fn signal(child: &Child, name: &str) {
-    let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
 }
 
 #[test]
 fn what_is_stopped_on_its_way_has_a_summary_of_its_own() {
-    for name in ["INT", "TERM", "HUP"] {
+    for name in [Signal::INT, Signal::TERM, Signal::HUP] {
         let folder = prepared();
         let child = endless(folder.path());
         signal(&child, name);
         let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(130), "{name}: {output:?}");
+        assert_eq!(output.status.code(), Some(130), "{name:?}: {output:?}");
         let summary = std::fs::read_to_string(folder.path().join("r/summary.json")).unwrap();
-        assert!(summary.contains(r#""ending": "cancelled""#), "{name}");
+        assert!(summary.contains(r#""ending": "cancelled""#), "{name:?}");
         let files = below(&folder.path().join("r"));
-        assert!(files.keys().all(|path| !path.to_string_lossy().contains(".stasis-b")), "{name}");
+        assert!(files.keys().all(|path| !path.to_string_lossy().contains(".stasis-b")), "{name:?}");
         assert_eq!(files[&folder.path().join("r/mine")].as_deref(), Some(&b"mine"[..]));
     }
 }
@@ -143,7 +144,7 @@ fn what_is_killed_leaves_both_and_the_next_failure_puts_the_earlier_back() {
     let folder = prepared();
     let before = below(&folder.path().join("r"));
     let mut child = endless(folder.path());
-    signal(&child, "KILL");
+    signal(&child, Signal::KILL);
     child.wait().unwrap();
     assert!(folder.path().join("r/ios.csv").exists());
     assert!(folder.path().join("r/.stasis-before/summary.json").exists());
@@ -234,7 +235,7 @@ fn a_closed_terminal_ends_a_simulation_with_its_summary() {
         assert!(Instant::now() < limit, "it does not begin");
         std::thread::sleep(Duration::from_millis(10));
     }
-    signal(&terminal, "KILL");
+    signal(&terminal, Signal::KILL);
     terminal.wait().unwrap();
     let summary =
         || std::fs::read_to_string(folder.path().join("r/summary.json")).unwrap_or_default();

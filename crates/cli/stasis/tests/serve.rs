@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::process::{kill_process, Pid, Signal};
 use serde_json::{json, Value};
 use stasis_nvme::{Config, KeptState, Namespace, Zones};
 use stasis_qcow2::{create, CreateOptions};
@@ -52,8 +53,7 @@ impl Served {
     }
 
     fn terminate(&self) {
-        let kill = Command::new("kill").arg(self.process.0.id().to_string()).status();
-        assert!(kill.unwrap().success());
+        kill_process(Pid::from_child(&self.process.0), Signal::TERM).unwrap();
     }
 }
 

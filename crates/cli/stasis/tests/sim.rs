@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 use stasis_report::{KeptIos, SlowIo, ToldCommand, ToldCommands};
 use tempfile::TempDir;
@@ -361,8 +362,7 @@ fn interrupt_once_under_way(child: &Child, ios: &Path) {
         assert!(Instant::now() < limit);
         std::thread::yield_now();
     }
-    let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-s", "INT", &pid]).status().unwrap().success());
+    kill_process(Pid::from_child(child), Signal::INT).unwrap();
 }
 
 #[test]

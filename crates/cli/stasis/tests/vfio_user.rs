@@ -11,6 +11,7 @@ mod server;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::process::{kill_process, Pid, Signal};
 use serde_json::json;
 use server::serve;
 use stasis_guest_image::{build, default_cache, Guest, Recipe};
@@ -187,7 +188,7 @@ fn figures() {
         println!("QD{depth}: {ours:.0} IOPS, QEMU's nvme {other:.0}, ratio {:.2}", ours / other);
     }
     drop(vm);
-    let _ = std::process::Command::new("kill").arg(server.0.id().to_string()).status();
+    let _ = kill_process(Pid::from_child(&server.0), Signal::TERM);
     let _ = server.0.wait();
     let log = std::fs::read_to_string(folder.path().join("serve.log")).unwrap();
     let number = |before: &str| -> f64 {

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rustix::process::{kill_process, Pid, Signal};
 use serde_json::json;
 use stasis_qcow2::{create, CreateOptions};
 use stasis_qemu_vm::qmp::Qmp;
@@ -253,8 +254,7 @@ fn a_stock_guest_syncs_on_an_image_however_its_server_looks_for_work() {
         wait("the guest ends", || guest.0.try_wait().unwrap());
         let console = std::fs::read_to_string(at("console")).unwrap();
         assert!(console.contains("all is done"), "{poll}, {durability}: {console}");
-        let end = Command::new("kill").arg(server.0.id().to_string()).status();
-        assert!(end.unwrap().success());
+        kill_process(Pid::from_child(&server.0), Signal::TERM).unwrap();
         let ended = wait("the server ends", || server.0.try_wait().unwrap());
         assert!(ended.success(), "{poll}, {durability}");
     }

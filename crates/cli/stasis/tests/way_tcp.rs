@@ -6,9 +6,9 @@ mod tcp_host;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
 
+use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 use stasis_nvme::Config;
 use tcp_host::TcpHost;
@@ -30,8 +30,7 @@ fn read(folder: &Path, model: &str) -> (Value, String, String, f64) {
     }
     let mean = begin.elapsed().as_nanos() as f64 / 1_500.0;
     drop(host);
-    let kill = Command::new("kill").arg(process.0.id().to_string()).status();
-    assert!(kill.unwrap().success());
+    kill_process(Pid::from_child(&process.0), Signal::TERM).unwrap();
     assert_eq!(process.0.wait().unwrap().code(), Some(0));
     let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     let summary = serde_json::from_str(&text("results/summary.json")).unwrap();

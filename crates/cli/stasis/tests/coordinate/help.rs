@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use rustix::process::Signal;
 use stasis_qemu_vm::{Cache, Drive};
 
 use crate::support::{run, start, Host, TIMEOUT, WATCH};
@@ -48,11 +49,11 @@ fn a_guests_bfq_raises_the_weight_of_its_cgroup() {
     run(&mut vm, &format!("while :; do {READ}; done >/dev/null 2>&1 & echo $! >/tmp/reader"));
     host.wait(": helped");
     assert_eq!(weight(&cgroup), "1000");
-    host.signal("-KILL");
+    host.signal(Signal::KILL);
     assert_eq!(weight(&cgroup), "1000");
     let mut host = Host::start(&arguments);
     host.wait(": helped");
-    host.signal("-TERM");
+    host.signal(Signal::TERM);
     assert_eq!(weight(&cgroup), "100");
 
     // The guest's side dies while it asks.

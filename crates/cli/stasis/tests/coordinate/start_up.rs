@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{kill_process_group, Pid, Signal};
 use stasis_qemu_vm::{Backend, Drive, Vm};
 
 use crate::support::{run, start, Host, TIMEOUT, WATCH};
@@ -148,7 +149,7 @@ fn readers(device: &str, cgroups: &[Cgroup]) -> Vec<Ending> {
 /// Ends the readers with what they have started.
 fn end(readers: Vec<Ending>) {
     for reader in &readers {
-        let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", reader.0.id())]).status();
+        let _ = kill_process_group(Pid::from_child(&reader.0), Signal::KILL);
     }
 }
 
@@ -218,7 +219,7 @@ fn start_up_beside_readers() {
             let mut host = Host::start(&words[..if variant == 3 { 5 } else { 3 }]);
             host.wait(": connected");
             measure(variant, &mut vm);
-            host.signal("-TERM");
+            host.signal(Signal::TERM);
         }
         end(reading);
         println!("round {round}: {times:.0?} us, load {}", load());

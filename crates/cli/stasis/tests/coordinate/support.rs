@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{channel, Receiver};
 use std::time::{Duration, Instant};
 
+use rustix::process::{kill_process, Pid, Signal};
 use stasis_guest_image::{build, default_cache, Guest, Recipe};
 use stasis_qemu_vm::{Accelerator, Config, Drive, Job, Vm};
 
@@ -63,9 +64,8 @@ impl Host {
         }
     }
 
-    pub fn signal(&mut self, signal: &str) {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    pub fn signal(&mut self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
         self.child.wait().unwrap();
     }
 }

@@ -1,7 +1,8 @@
 //! The power of a traced run is cut: an ext4 file system on a disk image.
 
 use std::io::{BufRead, BufReader};
-use std::process::Command;
+
+use rustix::process::{kill_process, Pid, Signal};
 
 use crate::support::Bench;
 
@@ -374,8 +375,7 @@ fn ctrl_c_is_no_failure_in_any_phase() {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let line = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(phase)));
         assert!(line.is_some(), "{phase} never came");
-        let signal = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-        assert!(signal.unwrap().success());
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         let rest: Vec<String> = lines.map_while(Result::ok).collect();
         assert_eq!(child.wait().unwrap().code(), Some(130), "{phase}: {rest:?}");
         bench.nothing_left();

@@ -3,6 +3,8 @@
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+
 use crate::support::{guest_program, Bench};
 
 const DRIVE: &str = "--drive=model=fixed:100us,medium=ram:64MiB";
@@ -170,7 +172,7 @@ fn an_interrupted_run_keeps_its_results() {
         assert!(Instant::now() < limit, "no I/O was recorded");
         std::thread::sleep(Duration::from_millis(100));
     }
-    run.signal("INT");
+    run.signal(Signal::INT);
     let run = run.finish();
     run.expect(130).says(&["stopped", "results so far are kept"]);
     assert!(run.wall < Duration::from_secs(10), "took {:?} to stop", run.wall);
@@ -204,7 +206,7 @@ fn a_killed_program_has_lost_nothing_that_was_flushed() {
         let line = run.line().expect("the program goes on");
         acknowledged = line.parse::<u64>().unwrap();
     }
-    run.signal("KILL");
+    run.signal(Signal::KILL);
     // Output from before its death counts too.
     while let Some(line) = run.line() {
         acknowledged = line.parse().unwrap_or(acknowledged);

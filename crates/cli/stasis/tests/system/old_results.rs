@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::process::{kill_process, Pid, Signal};
+
 use crate::support::Bench;
 
 const DRIVE: &str = "--drive=model=fixed:100us,medium=ram:64MiB";
@@ -62,7 +64,7 @@ fn a_run_that_never_starts_leaves_the_results_of_the_one_before() {
 
 #[test]
 fn a_run_that_is_stopped_before_its_command_leaves_the_results_of_the_one_before() {
-    for signal in ["INT", "TERM", "HUP"] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let (bench, mut tries) = (Bench::new(), 0);
         let before = earlier(&bench);
         loop {
@@ -97,7 +99,7 @@ fn a_closed_terminal_ends_a_run_with_a_summary() {
     earlier(&bench);
     let mut run = bench.start(&["--engine=exact", "-q", DRIVE, "--", "sh", "-c", ENDLESS]);
     assert_eq!(run.line().as_deref(), Some("begins"));
-    run.signal("HUP");
+    run.signal(Signal::HUP);
     run.finish().expect(130).says(&["results so far are kept"]);
     assert_eq!(bench.json("results/summary.json")["ending"], "cancelled");
     assert!(!bench.path("results/.stasis-before").exists());
@@ -111,8 +113,7 @@ fn a_host_that_is_killed_leaves_what_there_is_and_what_was() {
     assert_eq!(run.line().as_deref(), Some("begins"));
     let qemu = bench.processes().into_iter().find(|name| name.contains("qemu-system")).unwrap();
     let (pid, _) = qemu.split_once(' ').unwrap();
-    let killed = std::process::Command::new("kill").args(["-s", "KILL", pid]).status().unwrap();
-    assert!(killed.success());
+    kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
     let run = run.finish();
     run.expect(125);
     assert!(run.stderr.contains("results/.stasis-before"), "{run:#?}");

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::process::{kill_process, Pid, Signal};
 use stasis_qemu_vm::readiness::Readiness;
 
 use crate::support::{Bench, Finished};
@@ -124,9 +125,7 @@ impl Reader {
     pub fn end_lasting(&mut self) {
         while let Some((command, Process(child))) = &mut self.lasting.pop() {
             if child.try_wait().unwrap().is_none() {
-                let id = child.id().to_string();
-                let stopped = Command::new("kill").args(["-s", "INT", &id]).status();
-                assert!(stopped.unwrap().success());
+                kill_process(Pid::from_child(child), Signal::INT).unwrap();
             }
             // As if it had been asked by `stop`: 0; by the terminal: 130.
             let status = child.wait().unwrap().code();

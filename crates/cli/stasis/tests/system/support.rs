@@ -9,6 +9,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -214,8 +215,9 @@ fn end_what_hangs(test: &str, mark: &str, max_time: Duration) {
         }
     }
     for process in &processes {
-        let number = process.file_name().unwrap();
-        let _ = Command::new("kill").args(["-s", "KILL"]).arg(number).status();
+        let number = process.file_name().unwrap().to_string_lossy();
+        let process = number.parse().ok().and_then(Pid::from_raw);
+        let _ = process.map(|process| kill_process(process, Signal::KILL));
     }
 }
 
@@ -233,10 +235,9 @@ impl Running<'_> {
         (self.lines.read_line(&mut line).unwrap() > 0).then(|| line.trim_end().to_owned())
     }
 
-    /// Sends a signal by its name.
-    pub fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Stops listening to the output, and waits for the end.
