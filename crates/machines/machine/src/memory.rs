@@ -49,7 +49,8 @@ pub struct Mapping {
     start: NonNull<u8>,
     length: usize,
     whole: (NonNull<u8>, usize),
-    /// For each piece of [`PIECE`] bytes, whether it has been written to since [`Self::clear`].
+    /// For each piece of [`PIECE`] bytes, whether it has been written to since
+    /// [`Self::forget_written`].
     written: Box<[AtomicBool]>,
 }
 
@@ -148,8 +149,8 @@ impl Mapping {
         }
     }
 
-    /// The pieces that have been written to since the mapping was last cleared, with the place (byte) of
-    /// each; with `all`, every piece.
+    /// The pieces that have been written to since [`Self::forget_written`], with the place (byte) of each;
+    /// with `all`, every piece.
     pub fn written(&mut self, all: bool) -> impl Iterator<Item = (usize, &mut [u8])> {
         // SAFETY: as in `as_mut_slice`.
         let bytes = unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) };
@@ -162,6 +163,11 @@ impl Mapping {
     /// Makes everything zeroes; without `all`, the pieces that are known to have been written.
     fn clear(&mut self, all: bool) {
         self.written(all).for_each(|(_, bytes)| bytes.fill(0));
+        self.forget_written();
+    }
+
+    /// Begins anew to note what is written.
+    pub fn forget_written(&self) {
         self.written.iter().for_each(|piece| piece.store(false, Ordering::Relaxed));
     }
 

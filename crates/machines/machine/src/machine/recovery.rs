@@ -133,8 +133,7 @@ impl Machine {
             return Ok(());
         }
         self.reset_devices(&[])?;
-        let all = !self.know_written();
-        self.memory.lose(all);
+        self.lose_memory();
         self.load(kernel)
     }
 }

@@ -271,6 +271,22 @@ impl Machine {
         Ok(Greeting { at, halts, accesses, memory, vcpu, apic, eoi, mailbox, exit: exit.clone() })
     }
 
+    /// Forgets all memory, before a boot.
+    pub(super) fn lose_memory(&mut self) {
+        let all = !self.know_written();
+        self.note_kept();
+        self.memory.lose(all);
+        // The content of the first boot is there no longer.
+        self.note_kept();
+    }
+
+    /// The content of the first boot counts as written, if it is kept.
+    fn note_kept(&mut self) {
+        if let First::Kept(greeting) = &self.kept_boot.first {
+            greeting.memory.note_written(&mut self.memory);
+        }
+    }
+
     /// Asks the engine what the guest has written; false where it does not know.
     pub(super) fn know_written(&mut self) -> bool {
         let memory = &self.memory;

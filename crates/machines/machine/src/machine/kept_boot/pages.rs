@@ -33,7 +33,8 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// The present content of `memory`, of which everything that is not zero is known to be written.
+    /// The present content of `memory`, of which everything that is not zero is known to be written. What
+    /// is written from now on is known apart from it.
     ///
     /// # Errors
     /// If the host has too little memory for it.
@@ -57,6 +58,7 @@ impl Pages {
         // No memory is mapped for nothing.
         let copies = Mapping::new(length.max(PAGE) as u64, false)?;
         for (region, own) in memory.volatile().zip(&pages) {
+            region.mapping().forget_written();
             for page in own {
                 if let Content::Copy(at) = page.content {
                     let from = &region.mapping_mut().as_mut_slice()[page.offset..][..PAGE];
@@ -67,15 +69,23 @@ impl Pages {
         Ok(Self { pages, copies })
     }
 
-    /// Brings the content back. Everything that is not zero is known to be written, before and after.
-    pub(super) fn bring_back(&mut self, memory: &mut GuestMemory) {
-        let copies = self.copies.as_mut_slice();
+    /// Everything of the content counts as written.
+    pub(super) fn note_written(&self, memory: &mut GuestMemory) {
         for (region, pages) in memory.volatile().zip(&self.pages) {
             for page in pages {
                 region.mapping().note_written(page.offset..page.offset + 1);
             }
+        }
+    }
+
+    /// Brings the content back, of which everything that has been changed since it was there is known
+    /// to be written. What is written from now on is known apart from it.
+    pub(super) fn bring_back(&mut self, memory: &mut GuestMemory) {
+        let copies = self.copies.as_mut_slice();
+        for (region, pages) in memory.volatile().zip(&self.pages) {
             let mut pages = pages.iter().peekable();
             for (place, piece) in region.mapping_mut().written(false) {
+                while pages.next_if(|page| page.offset < place).is_some() {}
                 for (number, into) in piece.chunks_mut(PAGE).enumerate() {
                     let here = pages.next_if(|page| page.offset == place + number * PAGE);
                     match here.map_or(&Content::Word(0), |page| &page.content) {
@@ -89,6 +99,7 @@ impl Pages {
                     }
                 }
             }
+            region.mapping().forget_written();
         }
     }
 
@@ -153,10 +164,12 @@ mod tests {
             put(&memory, &before);
             let was = content(&mut memory);
             let mut pages = Pages::of(&mut memory).unwrap();
-            for _ in 0..2 {
+            for _ in 0..3 {
                 if lost {
+                    pages.note_written(&mut memory);
                     memory.lose(false);
                     prop_assert!(content(&mut memory).iter().all(|byte| *byte == 0));
+                    pages.note_written(&mut memory);
                 }
                 put(&memory, &after);
                 pages.bring_back(&mut memory);
