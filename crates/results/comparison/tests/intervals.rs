@@ -254,7 +254,7 @@ fn identical_runs_of_several_seeds_are_one_run() {
     let comparison = Comparison::of(vec![several, slower], MIN_DIFFERENCE).unwrap();
     let sentence = comparison.verdict().sentence;
     let expected =
-        "The seed changes nothing here: the 3 runs of seeds are identical and count as one.";
+        "The seed changes nothing here: the 3 runs of seeds have the same figures and count as one.";
     assert!(sentence.contains(expected), "{sentence}");
     let html = comparison.to_html(None);
     assert!(html.contains("1,000 I/Os in each of 3 identical runs"));

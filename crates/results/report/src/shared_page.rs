@@ -255,7 +255,7 @@ fn division(scheduler: &Value) -> &'static str {
             "Weights divide the amount among those with requests at that time. So a share differs from the weight's where \
              somebody asks seldom, or for one request at a time."
         }
-        _ => "It takes no account of weights: a share is what somebody asked for, within the own limit.",
+        _ => "It takes no account of weights: a share is what somebody asked for, within a limit.",
     }
 }
 

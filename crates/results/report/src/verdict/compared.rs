@@ -232,7 +232,7 @@ impl Compared<'_> {
                     _ => "",
                 };
                 format!(
-                    "The {doer} takes {} in {other} and {} in {base}{}.{chance}",
+                    "The {doer} takes {} in {other} in place of {} in {base}{}.{chance}",
                     times(is),
                     times(was),
                     pace(": ", was, is)
@@ -303,10 +303,10 @@ impl Compared<'_> {
         let identical = match (base, other) {
             (None, None) => return sentence,
             (Some(one), None) | (None, Some(one)) => {
-                format!("{one} are identical and count as one")
+                format!("{one} have the same figures and count as one")
             }
             (Some(one), Some(two)) => {
-                format!("{one} are identical, as are {two}, and count as one each")
+                format!("{one} have the same figures, as have {two}, and count as one each")
             }
         };
         format!("{sentence} The seed changes nothing here: {identical}.")
@@ -414,7 +414,7 @@ impl Several<'_> {
         }
         if self.seeds_change_nothing {
             sentences.push(
-                "The seed changes nothing here: runs of one are identical, and count as one."
+                "The seed changes nothing here: runs of one have the same figures, and count as one."
                     .to_owned(),
             );
         }
@@ -526,7 +526,7 @@ mod tests {
         assert_eq!((verdict.word.as_str(), verdict.tone), ("faster", Tone::Good));
         assert_eq!(
             verdict.sentence,
-            "The command takes 51.3 ms in lazy and 1.0972 s in one: 21.4 times as fast. It prints “30,800 commits a \
+            "The command takes 51.3 ms in lazy in place of 1.0972 s in one: 21.4 times as fast. It prints “30,800 commits a \
              second” in place of “470 commits a second”. They did not do the same I/Os: lazy did 1,210 writes in place \
              of 1,704 and 20 flushes in place of 501. Latencies of different work are not compared."
         );

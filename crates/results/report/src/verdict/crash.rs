@@ -81,13 +81,13 @@ impl CrashTest {
                 }
             };
             sentences.push(format!(
-                "The check looked at {} of {} in a guest{rest}.",
+                "The check, which sees the lines of output too, looked at {} of {} in a guest{rest}.",
                 units::count(self.checked),
                 counted(self.cuts, "power cut", "power cuts"),
             ));
         }
         if let Some(rest) = &self.not_inspected {
-            sentences.push(format!("Interrupted: not looked at were {rest}."));
+            sentences.push(format!("Interrupted: {rest} were not looked at."));
         }
         sentences
             .extend(self.not_repeated.as_ref().map(|sentence| format!("{}.", capital(sentence))));
