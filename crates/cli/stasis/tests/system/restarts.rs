@@ -3,6 +3,7 @@
 use serde_json::{json, Value};
 use stasis_report::comparable;
 
+use crate::root::make_with;
 use crate::support::Bench;
 
 /// Says in each boot all that could tell it from another: the kernel's log with its times, interrupts,
@@ -16,7 +17,6 @@ for drive in $(lsblk -dno NAME | grep -v pmem); do
 done
 [ "$STASIS_BOOT" = 3 ] || sleep 100
 ''']
-virtual-limit = "60s"
 "#;
 
 /// Fields of `summary.json` that count the work of the host.
@@ -33,9 +33,9 @@ fn figures(summary: &Value) -> String {
 
 /// Runs `experiment` with restarts from the first boot and with boots; both results must be alike. Returns
 /// what each says of its restarts.
-fn both(bench: &Bench, experiment: &str) -> [Value; 2] {
+fn both(bench: &Bench, command: &str, experiment: &str) -> [Value; 2] {
     let runs = [("kept", false), ("whole", true)].map(|(name, boots)| {
-        let text = format!("{COMMAND}{experiment}");
+        let text = format!("{command}virtual-limit = '60s'\n{experiment}");
         let text = text.replace("#boots", &format!("boots-again = {boots}"));
         std::fs::write(bench.path("restarts.toml"), text).unwrap();
         let results = format!("--results={name}");
@@ -79,7 +79,7 @@ fn a_restart_is_a_boot_whatever_the_drive() {
     });
     let text: String =
         ["[[network]]\n".to_owned()].into_iter().chain(machines).chain(faults).collect();
-    let [kept, whole] = both(&bench, &text);
+    let [kept, whole] = both(&bench, COMMAND, &text);
     for number in 0..drives.len() {
         assert_eq!(kept[number], json!({ "kept": 2, "whole": 0 }), "{kept}");
         assert_eq!((&whole[number]["kept"], &whole[number]["whole"]), (&json!(0), &json!(2)));
@@ -93,7 +93,22 @@ fn a_machine_of_several_processors_boots() {
     let experiment = "drive = [{ model = 'null', medium = 'ram:64MiB' }]\n\
          fault = [{ kind = 'power-cut', at = '100ms', restart = '1ms' }, \
          { kind = 'reset', at = '600ms', restart = '1ms' }]\n[machine]\nvcpus = 2\n#boots\n";
-    let [kept, _] = both(&bench, experiment);
+    let [kept, _] = both(&bench, COMMAND, experiment);
     let reason = "a machine of the run has several processors";
     assert_eq!(kept, json!([{ "kept": 0, "whole": 2, "reason": reason }]));
+}
+
+/// A root that is read where it lies is a drive of the guest's: the kernel sees it after the greeting too.
+#[test]
+fn a_restart_is_a_boot_on_a_root_that_is_read_where_it_lies() {
+    let bench = Bench::new();
+    make_with(&bench.path("tree"), &["/bin/sh", "/bin/cat", "/bin/sleep"]);
+    bench.image("tree/holes", 3 << 30);
+    let command = "command = ['sh', '-ec', 'echo boot $STASIS_BOOT; cat /etc/whose /proc/uptime \
+         /proc/interrupts /proc/meminfo; [ $STASIS_BOOT = 3 ] || sleep 100']\n";
+    let experiment = "drive = [{ model = 'null', medium = 'ram:64MiB' }]\n\
+         fault = [{ kind = 'power-cut', at = '100ms', restart = '1ms' }, \
+         { kind = 'reset', at = '600ms', restart = '1ms' }]\n[guest]\nroot = 'tree'\n[machine]\n#boots\n";
+    let [kept, _] = both(&bench, command, experiment);
+    assert_eq!(kept, json!([{ "kept": 2, "whole": 0 }]));
 }

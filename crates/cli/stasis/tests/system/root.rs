@@ -13,7 +13,7 @@ fn make(folder: &Path) {
 }
 
 /// A root with these programs of this machine and their libraries, and nothing else.
-fn make_with(folder: &Path, programs: &[&str]) {
+pub fn make_with(folder: &Path, programs: &[&str]) {
     for name in ["bin", "etc"] {
         fs::create_dir_all(folder.join(name)).unwrap();
     }
