@@ -4,8 +4,9 @@ use std::io;
 
 use stasis_block::Command;
 
-use crate::core::{finish, lock, Core, End};
+use crate::core::{finish, Core, End};
 use crate::host::HostIo;
+use crate::lock::lock;
 use crate::tables::UpdatePlan;
 use crate::turns::Turn;
 

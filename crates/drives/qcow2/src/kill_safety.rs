@@ -4,7 +4,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Mutex;
 
-use crate::core::{lock, Core, End};
+use crate::core::{Core, End};
+use crate::lock::lock;
 use crate::redo_log::RedoLog;
 use crate::tables::Write;
 use crate::turns::Subject;

@@ -14,8 +14,9 @@ use stasis_block::{
 };
 use stasis_drive::{Control, Done, Layer, LayerTimes, Properties, Sampling, WritePointers};
 
-use crate::core::{lock, Core};
+use crate::core::Core;
 use crate::host::{Ended, Shared};
+use crate::lock::lock;
 use crate::open::Files;
 use crate::tasks::Tasks;
 use crate::{Counters, ImageError};

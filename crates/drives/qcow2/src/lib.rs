@@ -29,6 +29,7 @@ mod job;
 mod kill_safety;
 mod lag;
 mod layer;
+mod lock;
 mod map;
 mod open;
 mod redo_log;

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::sync::Mutex;
 use std::task::{Poll, Waker};
 
-use crate::core::lock;
+use crate::lock::lock;
 
 /// A thing that is shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

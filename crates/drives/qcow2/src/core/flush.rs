@@ -6,16 +6,30 @@ use std::task::{Poll, Waker};
 
 use stasis_block::{Command, Operation};
 
-use super::{finish, lock, Core, End};
+use super::{finish, Core, End};
 use crate::host::HostIo;
 use crate::job::Job;
 use crate::kill_safety::Change;
 use crate::lag::Covered;
+use crate::lock::lock;
 use crate::tables::{UpdatePlan, Write};
 use crate::turns::{Subject, Turn};
 use crate::Durability;
 
 impl Core {
+    /// Ensures that nothing points to a freed cluster any more when it gets a new use.
+    pub(super) async fn before_allocation(&self) -> io::Result<()> {
+        let freed = || !lock(&self.freed).is_empty();
+        if freed() {
+            let turn = self.turns.alone(Subject::Tables).await;
+            // Another may have seen to it meanwhile.
+            if freed() {
+                self.write_tables_in_turn(turn, End::Ordered).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// A flush of the guest. `acknowledge` is called where it is over for the
     /// guest before it is over.
     pub(super) async fn flush(&self, urgent: bool, acknowledge: &dyn Fn()) -> io::Result<()> {

@@ -26,6 +26,7 @@ mod pauses;
 mod ports;
 mod program_source;
 mod recovery;
+mod replayed_slice;
 mod rewind;
 mod round;
 mod run;

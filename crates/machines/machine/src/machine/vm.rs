@@ -125,6 +125,14 @@ impl Machine {
         timers.chain(replay).chain(drives).chain(ports).chain(pause).chain(failure).min()
     }
 
+    /// Returns the time at which the processor, which has halted in a replayed boot, goes on (ticks).
+    #[inline]
+    pub(super) fn replay_goes_on(&self) -> Option<u64> {
+        let is_halted =
+            self.kept_boot.is_replayed() && self.processors[0].state == ProcessorState::Halted;
+        Some(self.origin + is_halted.then(|| self.kept_boot.goes_on()).flatten()?)
+    }
+
     /// Returns the time at which a processor's timer expires (ticks): of a busy one, on its own
     /// time.
     pub(super) fn timer(&self, timeline: &Timeline, index: usize) -> Option<u64> {

@@ -12,19 +12,16 @@
 //! `summary.json` ([`WHOLE`] and the others).
 
 mod accesses;
+mod greeting;
 mod pages;
+mod replay;
 
 use stasis_bare::svm::KeptVcpu;
 use stasis_run_events::RestartOutcome;
 
-use super::slice::Slice;
-use super::timeline::Timeline;
-use super::vm::{After, Machine};
 use crate::apic::Apic;
-use crate::error::Error;
 use crate::exit::Exit;
 use crate::pveoi::PvEoi;
-use crate::vcpu::{ProcessorState, MAX_SLICE};
 use accesses::Accesses;
 use pages::Pages;
 
@@ -219,9 +216,16 @@ impl KeptBoot {
         Some(greeting.halts.0.get(replay.halts.checked_sub(1)?)?.1)
     }
 
+    /// The processor has halted in a replayed boot.
+    pub(super) fn pass_halt(&mut self) {
+        if let Some(replay) = &mut self.replay {
+            replay.halts += 1;
+        }
+    }
+
     /// Returns the time at which the processor, which is busy in a replayed boot, halts or its agent greets
     /// (ticks since the boot's beginning), and which of both it does.
-    fn next_stop(&self) -> Option<(u64, Stop)> {
+    pub(super) fn next_stop(&self) -> Option<(u64, Stop)> {
         let (First::Kept(greeting), Some(replay)) = (&self.first, &self.replay) else {
             return None;
         };
@@ -230,216 +234,13 @@ impl KeptBoot {
     }
 }
 
+/// An event of a boot that is replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stop {
+pub(super) enum Stop {
+    /// The processor halts.
     Halt,
+    /// The agent greets.
     Greets,
-}
-
-impl Machine {
-    /// Keeps the first boot, as the agent greets for the first time by `exit`.
-    pub(super) fn keep_boot(&mut self, exit: &Exit) {
-        let First::Recorded(recording) =
-            std::mem::replace(&mut self.kept_boot.first, First::Unfit(ENGINE))
-        else {
-            return;
-        };
-        self.kept_boot.first = match self.greeting(recording, exit) {
-            Ok(greeting) => First::Kept(Box::new(greeting)),
-            Err(reason) => First::Unfit(reason),
-        };
-    }
-
-    fn greeting(&mut self, recording: Recording, exit: &Exit) -> Result<Greeting, &'static str> {
-        let Recording { accesses, halts, unfit } = recording;
-        if let Some(reason) = unfit {
-            return Err(reason);
-        }
-        if !self.know_written() {
-            return Err(ENGINE);
-        }
-        let processor = &self.processors[0];
-        let (at, apic, eoi) =
-            (processor.time - self.origin, processor.apic.clone(), processor.eoi.clone());
-        if apic.pending().is_some() {
-            return Err(INTERRUPTED);
-        }
-        let vcpu = self.vcpus[0].keep().ok_or(INTERRUPTED)?;
-        let memory = Pages::of(&mut self.memory).map_err(|_| MEMORY)?;
-        let mut mailbox = vec![0; GREETING];
-        self.channel.mailbox().read(0, &mut mailbox).map_err(|_| ENGINE)?;
-        Ok(Greeting { at, halts, accesses, memory, vcpu, apic, eoi, mailbox, exit: exit.clone() })
-    }
-
-    /// Forgets all memory, before a boot.
-    pub(super) fn lose_memory(&mut self) {
-        let all = !self.know_written();
-        self.note_kept();
-        self.memory.lose(all);
-        // The content of the first boot is there no longer.
-        self.note_kept();
-    }
-
-    /// The content of the first boot counts as written, if it is kept.
-    fn note_kept(&mut self) {
-        if let First::Kept(greeting) = &self.kept_boot.first {
-            greeting.memory.note_written(&mut self.memory);
-        }
-    }
-
-    /// Asks the engine what the guest has written; false where it does not know.
-    pub(super) fn know_written(&mut self) -> bool {
-        let memory = &self.memory;
-        self.vcpus[0].take_written(&mut |address, length| memory.note_written(address, length))
-    }
-
-    /// Returns the time at which the processor, which has halted in a replayed boot, goes on (ticks).
-    #[inline]
-    pub(super) fn replay_goes_on(&self) -> Option<u64> {
-        let is_halted =
-            self.kept_boot.is_replayed() && self.processors[0].state == ProcessorState::Halted;
-        Some(self.origin + is_halted.then(|| self.kept_boot.goes_on()).flatten()?)
-    }
-
-    /// Begins to replay the first boot, on devices that have been reset, at the time of the first
-    /// processor.
-    ///
-    /// Returns false where the guest has to boot: the devices are to be reset once more then.
-    pub(super) fn replay_boot(&mut self, timeline: &mut Timeline) -> Result<bool, Error> {
-        let begun = self.begin_replay(timeline)?;
-        let outcome = &mut self.kept_boot.outcome;
-        match begun {
-            Ok(()) => outcome.kept += 1,
-            Err(reason) => {
-                outcome.whole += 1;
-                outcome.reason = Some(reason.into());
-            }
-        }
-        Ok(begun.is_ok())
-    }
-
-    fn begin_replay(&mut self, timeline: &mut Timeline) -> Result<Result<(), &'static str>, Error> {
-        let accesses = match &mut self.kept_boot.first {
-            First::Unfit(reason) => return Ok(Err(reason)),
-            // The machine has failed before its first boot was over.
-            First::Recorded(_) => return Ok(Err(ENGINE)),
-            First::Kept(greeting) => std::mem::take(&mut greeting.accesses),
-        };
-        let reason = self.reason_to_boot(timeline);
-        let same = match reason {
-            Some(_) => Ok(false),
-            None => self.access_again(timeline, &accesses),
-        };
-        if let First::Kept(greeting) = &mut self.kept_boot.first {
-            greeting.accesses = accesses;
-        }
-        let same = same?;
-        if let Some(reason) = reason {
-            return Ok(Err(reason));
-        }
-        if !same {
-            return Ok(Err(BUS));
-        }
-        self.kept_boot.replay = Some(Replay { halts: 0 });
-        Ok(Ok(()))
-    }
-
-    /// The reason for which the guest has to boot, if there is one.
-    fn reason_to_boot(&self, timeline: &Timeline) -> Option<&'static str> {
-        let reasons = [
-            (!timeline.clock.scale().is_whole(), FREQUENCY),
-            (timeline.is_observed || timeline.guest_ios.is_some(), WATCHED),
-            (self.path_faults.any(), PATHS),
-            (self.pauses.any(), PAUSES),
-            (self.failures.can_panic(), PANICS),
-        ];
-        reasons.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
-    }
-
-    /// Makes the accesses of the first boot again. Whether all reads gave what they did then.
-    fn access_again(
-        &mut self,
-        timeline: &mut Timeline,
-        accesses: &Accesses,
-    ) -> Result<bool, Error> {
-        for access in accesses.iter() {
-            match access {
-                Access::PortWrite(port, bytes) => self.write_port(timeline, *port, bytes.get())?,
-                Access::PortRead(port, bytes) => {
-                    let mut found = [0; 8];
-                    let found = &mut found[..bytes.get().len()];
-                    self.read_port(*port, found);
-                    if *found != *bytes.get() {
-                        return Ok(false);
-                    }
-                }
-                Access::IoApicWrite(offset, bytes) => self.io_apic.write(*offset, bytes.get()),
-            }
-        }
-        Ok(true)
-    }
-
-    /// A slice of the processor in a boot that is replayed: it does not enter the guest.
-    pub(super) fn replayed_slice(
-        &mut self,
-        timeline: &mut Timeline,
-        slice: Slice,
-    ) -> Result<After, Error> {
-        let Slice { index, until, place, others } = slice;
-        let (stop, kind) =
-            self.kept_boot.next_stop().ok_or(Error::Internal("no boot is replayed"))?;
-        let stop = self.origin + stop;
-        let processor = &mut self.processors[index];
-        (processor.yields, processor.late) = (false, false);
-        let entered = processor.time;
-        let end = until.min(stop).min(entered.saturating_add(MAX_SLICE)).max(entered);
-        processor.time = end;
-        timeline.clock.set(end);
-        let hindmost = if timeline.lookahead.is_some() { None } else { others };
-        let ahead = end.saturating_sub(hindmost.unwrap_or(end));
-        timeline.statistics.slice(place, (entered, end), ahead);
-        if let Some(watch) = &mut timeline.watch {
-            watch.ran(place, (entered, end));
-        }
-        if end < stop {
-            return Ok(After::Continue);
-        }
-        match kind {
-            Stop::Halt => {
-                processor.state = ProcessorState::Halted;
-                if let Some(replay) = &mut self.kept_boot.replay {
-                    replay.halts += 1;
-                }
-                Ok(After::Continue)
-            }
-            Stop::Greets => self.greet_again(timeline, slice),
-        }
-    }
-
-    /// Brings the machine into the state in which its agent greets, and lets it greet.
-    fn greet_again(&mut self, timeline: &mut Timeline, slice: Slice) -> Result<After, Error> {
-        let Slice { index, others, .. } = slice;
-        self.kept_boot.replay = None;
-        self.know_written();
-        let First::Kept(greeting) = &mut self.kept_boot.first else {
-            return Err(Error::Internal("no boot is kept"));
-        };
-        greeting.memory.bring_back(&mut self.memory);
-        self.vcpus[index].go_on_from(&greeting.vcpu);
-        let processor = &mut self.processors[index];
-        processor.apic =
-            greeting.apic.later(self.origin, timeline.clock.scale().to_ns(self.origin));
-        processor.eoi.clone_from(&greeting.eoi);
-        let written = self.channel.mailbox().write(0, &greeting.mailbox);
-        written.map_err(|_| Error::Internal("the mailbox is too small"))?;
-        let exit = greeting.exit.clone();
-        let now = timeline.clock.now();
-        if others.is_none_or(|others| others >= now) {
-            return self.act(timeline, index, exit);
-        }
-        self.processors[index].waiting = Some(exit);
-        Ok(After::Continue)
-    }
 }
 
 #[cfg(test)]

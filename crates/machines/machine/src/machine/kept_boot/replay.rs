@@ -1,0 +1,87 @@
+//! The beginning of a boot that is replayed, or why it is not.
+
+use super::super::timeline::Timeline;
+use super::super::vm::Machine;
+use super::accesses::{Access, Accesses};
+use super::{First, Replay, BUS, ENGINE, FREQUENCY, PANICS, PATHS, PAUSES, WATCHED};
+use crate::error::Error;
+
+impl Machine {
+    /// Begins to replay the first boot, on devices that have been reset, at the time of the first
+    /// processor.
+    ///
+    /// Returns false where the guest has to boot: the devices are to be reset once more then.
+    pub(in super::super) fn replay_boot(&mut self, timeline: &mut Timeline) -> Result<bool, Error> {
+        let begun = self.begin_replay(timeline)?;
+        let outcome = &mut self.kept_boot.outcome;
+        match begun {
+            Ok(()) => outcome.kept += 1,
+            Err(reason) => {
+                outcome.whole += 1;
+                outcome.reason = Some(reason.into());
+            }
+        }
+        Ok(begun.is_ok())
+    }
+
+    fn begin_replay(&mut self, timeline: &mut Timeline) -> Result<Result<(), &'static str>, Error> {
+        let accesses = match &mut self.kept_boot.first {
+            First::Unfit(reason) => return Ok(Err(reason)),
+            // The machine has failed before its first boot was over.
+            First::Recorded(_) => return Ok(Err(ENGINE)),
+            First::Kept(greeting) => std::mem::take(&mut greeting.accesses),
+        };
+        let reason = self.reason_to_boot(timeline);
+        let same = match reason {
+            Some(_) => Ok(false),
+            None => self.access_again(timeline, &accesses),
+        };
+        if let First::Kept(greeting) = &mut self.kept_boot.first {
+            greeting.accesses = accesses;
+        }
+        let same = same?;
+        if let Some(reason) = reason {
+            return Ok(Err(reason));
+        }
+        if !same {
+            return Ok(Err(BUS));
+        }
+        self.kept_boot.replay = Some(Replay { halts: 0 });
+        Ok(Ok(()))
+    }
+
+    /// The reason for which the guest has to boot, if there is one.
+    fn reason_to_boot(&self, timeline: &Timeline) -> Option<&'static str> {
+        let reasons = [
+            (!timeline.clock.scale().is_whole(), FREQUENCY),
+            (timeline.is_observed || timeline.guest_ios.is_some(), WATCHED),
+            (self.path_faults.any(), PATHS),
+            (self.pauses.any(), PAUSES),
+            (self.failures.can_panic(), PANICS),
+        ];
+        reasons.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
+    }
+
+    /// Makes the accesses of the first boot again. Whether all reads gave what they did then.
+    fn access_again(
+        &mut self,
+        timeline: &mut Timeline,
+        accesses: &Accesses,
+    ) -> Result<bool, Error> {
+        for access in accesses.iter() {
+            match access {
+                Access::PortWrite(port, bytes) => self.write_port(timeline, *port, bytes.get())?,
+                Access::PortRead(port, bytes) => {
+                    let mut found = [0; 8];
+                    let found = &mut found[..bytes.get().len()];
+                    self.read_port(*port, found);
+                    if *found != *bytes.get() {
+                        return Ok(false);
+                    }
+                }
+                Access::IoApicWrite(offset, bytes) => self.io_apic.write(*offset, bytes.get()),
+            }
+        }
+        Ok(true)
+    }
+}
