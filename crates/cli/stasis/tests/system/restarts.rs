@@ -6,8 +6,8 @@ use stasis_report::comparable;
 use crate::root::make_with;
 use crate::support::Bench;
 
-/// Says in each boot all that could tell it from another: the kernel's log with its times, interrupts,
-/// the clock, random numbers, and the content of each drive.
+/// A command whose output tells each boot from another: the kernel's log with its times, interrupts, the
+/// clock, random numbers, and the content of each drive.
 const COMMAND: &str = r#"command = ["sh", "-ec", '''
 echo "boot $STASIS_BOOT" $(date +%s.%N) $(cat /proc/sys/kernel/random/uuid)
 dmesg; cat /proc/interrupts /proc/uptime /proc/meminfo /proc/vmstat

@@ -25,25 +25,22 @@ impl Machine {
     }
 
     fn begin_replay(&mut self, timeline: &mut Timeline) -> Result<Result<(), &'static str>, Error> {
-        let accesses = match &mut self.kept_boot.first {
-            First::Unfit(reason) => return Ok(Err(reason)),
+        let reason = match &self.kept_boot.first {
+            First::Unfit(reason) => Some(*reason),
             // The machine has failed before its first boot was over.
-            First::Recorded(_) => return Ok(Err(ENGINE)),
-            First::Kept(greeting) => std::mem::take(&mut greeting.accesses),
+            First::Recorded(_) => Some(ENGINE),
+            First::Kept(_) => self.reason_to_boot(timeline),
         };
-        let reason = self.reason_to_boot(timeline);
-        let same = match reason {
-            Some(_) => Ok(false),
-            None => self.access_again(timeline, &accesses),
-        };
-        if let First::Kept(greeting) = &mut self.kept_boot.first {
-            greeting.accesses = accesses;
-        }
-        let same = same?;
         if let Some(reason) = reason {
             return Ok(Err(reason));
         }
-        if !same {
+        let First::Kept(greeting) = &mut self.kept_boot.first else { return Ok(Err(ENGINE)) };
+        let accesses = std::mem::take(&mut greeting.accesses);
+        let same = self.access_again(timeline, &accesses);
+        if let First::Kept(greeting) = &mut self.kept_boot.first {
+            greeting.accesses = accesses;
+        }
+        if !same? {
             return Ok(Err(BUS));
         }
         self.kept_boot.replay = Some(Replay { halts: 0 });
