@@ -200,8 +200,15 @@ pub struct OperationCounts {
 pub struct Parts<T> {
     /// On the link, in the controller, and into the buffer's memory.
     pub controller: T,
-    /// Waiting for a plane or channel; of a flush, for earlier programs too.
+    /// Waiting for its turn, where a model does not tell behind whom.
     pub queue: T,
+    /// Waiting for a plane or channel that reads of the host's have.
+    #[serde(skip_serializing_if = "is_none")]
+    pub behind_reads: T,
+    /// Waiting for a plane or channel that writes of the host's have; of a flush, for earlier
+    /// programs too.
+    #[serde(skip_serializing_if = "is_none")]
+    pub behind_writes: T,
     /// Waiting for, and copying to and from, the cache register.
     pub register: T,
     /// The cells at work.
@@ -235,12 +242,14 @@ fn is_none<T: Default + PartialEq>(part: &T) -> bool {
 
 impl<T: Copy> Parts<T> {
     /// Each part with its name for readers, in the order of a command's way.
-    pub fn named(&self) -> [(&'static str, T); 12] {
+    pub fn named(&self) -> [(&'static str, T); 14] {
         [
             ("controller", self.controller),
             ("buffer full", self.buffer),
             ("buffer full behind a collection", self.buffer_gc),
             ("queue", self.queue),
+            ("behind reads", self.behind_reads),
+            ("behind writes", self.behind_writes),
             ("collection", self.gc),
             ("cell", self.cell),
             ("register", self.register),
@@ -253,12 +262,14 @@ impl<T: Copy> Parts<T> {
     }
 
     /// Each part with its step on a command's track, in the order of a command's way.
-    pub fn steps(&self) -> [(Step, T); 12] {
-        const STEPS: [Step; 12] = [
+    pub fn steps(&self) -> [(Step, T); 14] {
+        const STEPS: [Step; 14] = [
             Step::Controller,
             Step::Buffer,
             Step::BufferGc,
             Step::Queue,
+            Step::BehindReads,
+            Step::BehindWrites,
             Step::Gc,
             Step::Cells,
             Step::Register,
@@ -279,6 +290,8 @@ impl<T: Copy> Parts<T> {
             Step::Buffer => &mut self.buffer,
             Step::BufferGc => &mut self.buffer_gc,
             Step::Queue => &mut self.queue,
+            Step::BehindReads => &mut self.behind_reads,
+            Step::BehindWrites => &mut self.behind_writes,
             Step::Gc => &mut self.gc,
             Step::Cells => &mut self.cell,
             Step::Register => &mut self.register,
@@ -296,6 +309,8 @@ impl<T: Copy> Parts<T> {
         Parts {
             controller: change(self.controller),
             queue: change(self.queue),
+            behind_reads: change(self.behind_reads),
+            behind_writes: change(self.behind_writes),
             register: change(self.register),
             cell: change(self.cell),
             channel: change(self.channel),
@@ -313,6 +328,8 @@ impl<T: Copy> Parts<T> {
     pub fn change_by(&mut self, by: &Self, mut change: impl FnMut(&mut T, T)) {
         change(&mut self.controller, by.controller);
         change(&mut self.queue, by.queue);
+        change(&mut self.behind_reads, by.behind_reads);
+        change(&mut self.behind_writes, by.behind_writes);
         change(&mut self.register, by.register);
         change(&mut self.cell, by.cell);
         change(&mut self.channel, by.channel);

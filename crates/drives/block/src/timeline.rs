@@ -226,7 +226,7 @@ pub enum Step {
     Buffer,
     /// The same, while housekeeping holds up the programs that empty it.
     BufferGc,
-    /// A command waits for a plane or channel.
+    /// A command waits for its turn.
     Queue,
     /// The same, while housekeeping has it.
     Gc,
@@ -240,11 +240,15 @@ pub enum Step {
     Service,
     /// Another part of a command's time.
     Other,
+    /// A command waits for a plane or channel that reads of the host's have.
+    BehindReads,
+    /// The same of its writes.
+    BehindWrites,
 }
 
 impl Step {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::None,
         Self::Command,
         Self::DataIn,
@@ -263,6 +267,8 @@ impl Step {
         Self::Transfer,
         Self::Service,
         Self::Other,
+        Self::BehindReads,
+        Self::BehindWrites,
     ];
 
     /// Its name in results.
@@ -286,6 +292,8 @@ impl Step {
             Self::Transfer => "transfer",
             Self::Service => "service",
             Self::Other => "other",
+            Self::BehindReads => "behind-reads",
+            Self::BehindWrites => "behind-writes",
         }
     }
 }

@@ -130,6 +130,7 @@ impl Activity {
 
 #[cfg(test)]
 mod tests {
+    use super::super::unit::Held;
     use super::super::Op;
     use super::*;
 
@@ -138,7 +139,7 @@ mod tests {
         let mut slots = Slots::new();
         let (at, priority) = (PageAddress::default(), Priority::Gc);
         let op = Op { kind: OpKind::Erase, at, source: at, bytes: 8, priority, token: 0, group: 0 };
-        let index = slots.insert(3, 0, 0, op);
+        let index = slots.insert(3, 0, Held::default(), op);
         let mut unit = Unit::new(0, 0);
         (unit.state, unit.current) = (UnitState::Erase, index);
         let mut log = Log::new(1, 5);

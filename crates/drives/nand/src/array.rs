@@ -91,7 +91,7 @@ impl Array {
         self.settle(now);
         let unit = self.unit_of(op.at.plane);
         let this = &mut self.units[unit as usize];
-        let mark = this.housekeeping.at(now);
+        let mark = this.holders.at(now);
         let index = self.slots.insert(now, self.submitted, mark, op);
         self.submitted += 1;
         self.slots.push(&mut this.queues[op.priority as usize], index);
@@ -221,7 +221,7 @@ impl Array {
         for unit in self.units_in(scope) {
             let this = &mut self.units[unit as usize];
             this.held += 1;
-            this.housekeeping.start(now);
+            this.holders.start(Priority::Gc, now);
             // Housekeeping may now be first.
             if !this.queues[Priority::Gc as usize].is_empty() {
                 self.touch(unit);
@@ -238,7 +238,7 @@ impl Array {
                 continue;
             }
             this.held -= 1;
-            this.housekeeping.stop(now);
+            this.holders.stop(Priority::Gc, now);
             if this.held == 0 && !this.queues.iter().all(|queue| queue.is_empty()) {
                 self.touch(unit);
             }
@@ -490,7 +490,7 @@ impl Array {
         let op = Op { kind: OpKind::Program, source: op.at, bytes, token: 0, group: 0, ..op };
         let unit = self.unit_of(op.at.plane);
         let this = &mut self.units[unit as usize];
-        let mark = this.housekeeping.at(self.now);
+        let mark = this.holders.at(self.now);
         let index = self.slots.insert(self.now, self.submitted, mark, op);
         self.submitted += 1;
         self.slots[index].fine = true;
@@ -509,7 +509,7 @@ impl Array {
         for &page in &ended.held {
             // It has waited for the pass, and then with it.
             let (times, gap) = self.slots.spent(page, fine.at);
-            times.queue += gap - fine.times.total();
+            times.behind_writes += gap - fine.times.total();
             *times += fine.times;
             if fine.status == OpStatus::ProgramFailed {
                 self.slots[page].status = OpStatus::ProgramFailed;
@@ -549,7 +549,7 @@ impl Array {
             return fine.failed.push(page);
         }
         let (times, gap) = self.slots.spent(page, self.now);
-        times.queue += gap;
+        times.behind_writes += gap;
         self.slots.push_ready(&mut self.finished, page);
     }
 

@@ -1,8 +1,8 @@
 //! The channels: who has one, and who is next.
 
 use super::slots::{List, Phase, NONE};
-use super::unit::Stopwatch;
-use super::{Array, ChannelOrder, Priority, Scheduling};
+use super::unit::Holders;
+use super::{Array, ChannelOrder, Scheduling};
 
 /// Priorities of operations.
 const PRIORITIES: usize = 3;
@@ -17,8 +17,8 @@ pub(super) struct Channel {
     pub busy: u32,
     /// True if it is in the list of those that may start something.
     dirty: bool,
-    /// The time in which housekeeping has it.
-    housekeeping: Stopwatch,
+    /// Who has it.
+    holders: Holders,
 }
 
 impl Channel {
@@ -27,7 +27,7 @@ impl Channel {
             queues: [List::EMPTY; 2 * PRIORITIES],
             busy: NONE,
             dirty: false,
-            housekeeping: Stopwatch::default(),
+            holders: Holders::default(),
         }
     }
 }
@@ -42,7 +42,7 @@ impl Array {
         let this = &mut self.channels[channel as usize];
         let slot = &mut self.slots[index];
         debug_assert_eq!(slot.since, self.now);
-        (slot.phase, slot.mark) = (phase, this.housekeeping.at(self.now));
+        (slot.phase, slot.mark) = (phase, this.holders.at(self.now));
         let class = match self.options.scheduling {
             Scheduling::Fifo => 0,
             Scheduling::ReadFirst => slot.op.priority as usize,
@@ -74,10 +74,8 @@ impl Array {
         let Some(queue) = this.queues.iter_mut().find(|queue| !queue.is_empty()) else { return };
         let index = self.slots.pop(queue);
         this.busy = index;
-        self.slots.waited(index, now, this.housekeeping.at(now));
-        if self.slots[index].op.priority == Priority::Gc {
-            this.housekeeping.start(now);
-        }
+        self.slots.waited(index, now, this.holders.at(now));
+        this.holders.start(self.slots[index].op.priority, now);
         let end =
             now.saturating_add(self.medium.transfer(&self.slots[index], self.slots[index].phase));
         self.schedule(end, self.units.len() as u32 + channel);
@@ -89,9 +87,7 @@ impl Array {
         let this = &mut self.channels[channel as usize];
         let index = std::mem::replace(&mut this.busy, NONE);
         debug_assert_ne!(index, NONE);
-        if self.slots[index].op.priority == Priority::Gc {
-            this.housekeeping.stop(now);
-        }
+        this.holders.stop(self.slots[index].op.priority, now);
         if this.queues.iter().any(|queue| !queue.is_empty()) {
             self.touch_channel(channel);
         }
@@ -105,7 +101,7 @@ impl Array {
         let (phase, plane) = (self.slots[index].phase, self.slots[index].op.at.plane);
         let (unit, bit) = (self.unit_of(plane), self.plane_bit(plane));
         let this = &mut self.units[unit as usize];
-        self.slots[index].mark = this.housekeeping.at(now);
+        self.slots[index].mark = this.holders.at(now);
         match phase {
             Phase::DataIn if self.options.cache_register => {
                 this.loading -= 1;

@@ -73,8 +73,12 @@ pub enum OpStatus {
 /// Parts of an operation's time (ns): they add up to the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Breakdown {
-    /// Waiting for its plane or channel, or suspended.
+    /// Waiting for anything else than the parts below, such as another operation's end.
     pub queue: Nanos,
+    /// Waiting while reads of the host's had the plane or the channel, or suspended for them.
+    pub behind_reads: Nanos,
+    /// Waiting while writes of the host's had the plane or the channel, and housekeeping had not.
+    pub behind_writes: Nanos,
     /// The cells at work.
     pub cell: Nanos,
     /// Waiting for the cache register, and copying to or from it.
@@ -88,7 +92,13 @@ pub struct Breakdown {
 impl Breakdown {
     /// The operation's whole time (ns).
     pub fn total(&self) -> Nanos {
-        self.queue + self.cell + self.register + self.channel + self.gc
+        self.queue
+            + self.behind_reads
+            + self.behind_writes
+            + self.cell
+            + self.register
+            + self.channel
+            + self.gc
     }
 
     /// Returns the parts of the last `last` ns: an operation waits first, and works at its end.
@@ -101,14 +111,17 @@ impl Breakdown {
             taken
         };
         let [cell, channel, register] = [self.cell, self.channel, self.register].map(&mut take);
-        let [gc, queue] = [self.gc, self.queue].map(take);
-        Self { queue, cell, register, channel, gc }
+        let waits = [self.gc, self.behind_writes, self.behind_reads, self.queue];
+        let [gc, behind_writes, behind_reads, queue] = waits.map(take);
+        Self { queue, behind_reads, behind_writes, cell, register, channel, gc }
     }
 }
 
 impl AddAssign for Breakdown {
     fn add_assign(&mut self, other: Self) {
         self.queue += other.queue;
+        self.behind_reads += other.behind_reads;
+        self.behind_writes += other.behind_writes;
         self.cell += other.cell;
         self.register += other.register;
         self.channel += other.channel;
@@ -122,6 +135,8 @@ impl Sub for Breakdown {
     fn sub(self, other: Self) -> Self {
         Self {
             queue: self.queue - other.queue,
+            behind_reads: self.behind_reads - other.behind_reads,
+            behind_writes: self.behind_writes - other.behind_writes,
             cell: self.cell - other.cell,
             register: self.register - other.register,
             channel: self.channel - other.channel,

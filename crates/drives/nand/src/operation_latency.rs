@@ -310,6 +310,7 @@ impl Medium {
 #[cfg(test)]
 mod tests {
     use super::super::slots::Slots;
+    use super::super::unit::Held;
     use super::super::Priority;
     use super::*;
     use crate::{CellPattern, Faults};
@@ -340,7 +341,7 @@ mod tests {
     fn a_plain_medium_takes_the_times_of_its_pages_and_wears() {
         let mut medium = medium(Vec::new());
         let mut slots = Slots::new();
-        let index = slots.insert(0, 0, 0, op(OpKind::Erase, 2));
+        let index = slots.insert(0, 0, Held::default(), op(OpKind::Erase, 2));
         let took = medium.access(0, &mut slots[index], Access::Erase);
         assert_eq!((took, slots[index].status), (medium.timing().erase, OpStatus::Ok));
         medium.ended(5, &op(OpKind::Erase, 2));
@@ -353,7 +354,7 @@ mod tests {
         let mut medium = medium(Vec::new());
         medium.inject(FaultRule::new(Fault::DeadDie));
         let mut slots = Slots::new();
-        let index = slots.insert(0, 0, 0, op(OpKind::Read, 0));
+        let index = slots.insert(0, 0, Held::default(), op(OpKind::Read, 0));
         assert!(medium.transfer(&slots[index], Phase::DataOut) > 0);
         assert_eq!(medium.access(0, &mut slots[index], Access::Read), 0);
         assert_eq!(slots[index].status, OpStatus::Uncorrectable);

@@ -156,16 +156,14 @@ impl Array {
                 (last, count) = (mate, count + 1);
             }
         }
-        let clock = this.housekeeping.at(self.now);
+        let held = this.holders.at(self.now);
         let mut index = leader;
         while index != NONE {
-            self.slots.waited(index, self.now, clock);
-            self.slots[index].mark = clock;
+            self.slots.waited(index, self.now, held);
+            self.slots[index].mark = held;
             index = self.slots[index].mate;
         }
-        if first.priority == Priority::Gc {
-            this.housekeeping.start(self.now);
-        }
+        this.holders.start(first.priority, self.now);
         (leader, count)
     }
 
@@ -219,10 +217,10 @@ impl Array {
         let this = &mut self.units[unit as usize];
         debug_assert!(this.current == NONE && this.suspended == NONE);
         (this.current, this.next) = (this.next, NONE);
-        let (lun, clock) = (this.lun, this.housekeeping.at(self.now));
+        let (lun, held) = (this.lun, this.holders.at(self.now));
         let mut index = this.current;
         while index != NONE {
-            self.slots.waited(index, self.now, clock);
+            self.slots.waited(index, self.now, held);
             index = self.slots[index].mate;
         }
         self.occupy(lun, 1);

@@ -2,6 +2,7 @@
 
 use stasis_block::clock::Nanos;
 
+use super::unit::Held;
 use super::{Breakdown, Op, OpDone, OpStatus};
 use crate::prefetch;
 
@@ -31,8 +32,8 @@ pub(super) struct Slot {
     pub submitted: Nanos,
     /// Start of its current step or wait, and at last its end (ns).
     pub since: Nanos,
-    /// The housekeeping clock, at `since`, of the part that the operation waits for.
-    pub mark: Nanos,
+    /// Times, up to `since`, for which others have had the part that the operation waits for.
+    pub mark: Held,
     pub times: Breakdown,
     pub status: OpStatus,
     pub retries: u8,
@@ -95,7 +96,7 @@ impl Slots {
     }
 
     #[inline]
-    pub fn insert(&mut self, now: Nanos, number: u64, mark: Nanos, op: Op) -> u32 {
+    pub fn insert(&mut self, now: Nanos, number: u64, mark: Held, op: Op) -> u32 {
         let slot = Slot {
             op,
             number,
@@ -201,14 +202,15 @@ impl Slots {
         head
     }
 
-    /// The present wait of an operation ends at `now`; `clock` is the time of the housekeeping
-    /// clock.
-    pub fn waited(&mut self, index: u32, now: Nanos, clock: Nanos) {
+    /// The present wait of an operation ends at `now`; `held` is for how long others have had what it
+    /// waited for.
+    pub fn waited(&mut self, index: u32, now: Nanos, held: Held) {
         let slot = &mut self[index];
-        let gc = clock - slot.mark;
-        debug_assert!(gc <= now - slot.since);
+        let (gc, writes) = (held.gc - slot.mark.gc, held.writes - slot.mark.writes);
+        debug_assert!(gc + writes <= now - slot.since);
         slot.times.gc += gc;
-        slot.times.queue += now - slot.since - gc;
+        slot.times.behind_writes += writes;
+        slot.times.behind_reads += now - slot.since - gc - writes;
         slot.since = now;
     }
 

@@ -13,7 +13,7 @@ impl Array {
         let now = self.now;
         let this = &mut self.units[unit as usize];
         let leader = this.current;
-        let clock = this.housekeeping.at(now);
+        let held = this.holders.at(now);
         let (state, access) = match self.slots[leader].op.kind {
             OpKind::Read => (UnitState::Read, Access::Read),
             OpKind::Program => (UnitState::Program, Access::Program),
@@ -26,7 +26,7 @@ impl Array {
         }
         let mut longest = 0;
         self.each(leader, |array, index| {
-            array.slots.waited(index, now, clock);
+            array.slots.waited(index, now, held);
             longest = longest.max(array.medium.access(now, &mut array.slots[index], access));
         });
         self.begin_step(unit, longest);
@@ -87,7 +87,7 @@ impl Array {
         this.state = if erase { UnitState::Erase } else { UnitState::Program };
         self.each(leader, |array, index| {
             let (times, took) = array.slots.spent(index, now);
-            times.queue += took;
+            times.behind_reads += took;
         });
         self.begin_step(unit, remaining);
     }
@@ -186,7 +186,7 @@ impl Array {
         self.each(leader, |array, index| {
             let (times, took) = array.slots.spent(index, now);
             times.register += took;
-            array.slots[index].mark = array.units[unit as usize].housekeeping.at(now);
+            array.slots[index].mark = array.units[unit as usize].holders.at(now);
         });
         self.units[unit as usize].cache &= !planes;
         self.begin_cells(unit);
@@ -198,9 +198,7 @@ impl Array {
         let now = self.now;
         let this = &mut self.units[unit as usize];
         this.current = NONE;
-        if priority == Priority::Gc {
-            this.housekeeping.stop(now);
-        }
+        this.holders.stop(priority, now);
         if this.suspended == NONE {
             this.state = UnitState::Idle;
             let lun = this.lun;

@@ -3,6 +3,7 @@
 use stasis_block::clock::Nanos;
 
 use super::slots::{List, NONE};
+use super::Priority;
 
 /// The state of the cells and their data register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,33 +27,59 @@ pub(super) enum UnitState {
     Resuming,
 }
 
-/// Adds up the time in which at least one reason holds.
+/// The time for which others have had a part of the array (ns), up to an instant.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Stopwatch {
-    total: Nanos,
-    since: Nanos,
-    // The number of reasons that hold.
-    running: u32,
+pub(super) struct Held {
+    /// Housekeeping.
+    pub gc: Nanos,
+    /// The host's writes, while housekeeping had not.
+    pub writes: Nanos,
 }
 
-impl Stopwatch {
-    /// The time counted up to `now` (ns).
-    pub fn at(&self, now: Nanos) -> Nanos {
-        self.total + if self.running > 0 { now - self.since } else { 0 }
-    }
+/// Counts who has a part of the array, and adds up for how long.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Holders {
+    held: Held,
+    since: Nanos,
+    // Operations that have it, and holds.
+    gc: u32,
+    writes: u32,
+}
 
-    pub fn start(&mut self, now: Nanos) {
-        if self.running == 0 {
-            self.since = now;
+impl Holders {
+    /// The times up to `now`.
+    #[inline]
+    pub fn at(&self, now: Nanos) -> Held {
+        let (since, mut held) = (now - self.since, self.held);
+        if self.gc > 0 {
+            held.gc += since;
+        } else if self.writes > 0 {
+            held.writes += since;
         }
-        self.running += 1;
+        held
     }
 
-    pub fn stop(&mut self, now: Nanos) {
-        debug_assert!(self.running > 0);
-        self.running -= 1;
-        if self.running == 0 {
-            self.total += now - self.since;
+    /// An operation gets the part at `now`.
+    #[inline]
+    pub fn start(&mut self, priority: Priority, now: Nanos) {
+        self.change(priority, now, |holders| *holders += 1);
+    }
+
+    /// An operation gives the part back at `now`.
+    #[inline]
+    pub fn stop(&mut self, priority: Priority, now: Nanos) {
+        self.change(priority, now, |holders| {
+            debug_assert!(*holders > 0);
+            *holders -= 1;
+        });
+    }
+
+    // Reads are not counted: who waits for nobody else waits for them.
+    #[inline]
+    fn change(&mut self, priority: Priority, now: Nanos, change: impl FnOnce(&mut u32)) {
+        if priority != Priority::Read {
+            (self.held, self.since) = (self.at(now), now);
+            change(if priority == Priority::Gc { &mut self.gc } else { &mut self.writes });
         }
     }
 }
@@ -84,8 +111,8 @@ pub(super) struct Unit {
     pub until: Nanos,
     /// Time that the suspended operation still needs (ns).
     pub remaining: Nanos,
-    /// The time in which housekeeping has or holds it.
-    pub housekeeping: Stopwatch,
+    /// Who has or holds it.
+    pub holders: Holders,
     pub channel: u32,
     pub lun: u32,
 }
@@ -106,7 +133,7 @@ impl Unit {
             held: 0,
             until: Nanos::MAX,
             remaining: 0,
-            housekeeping: Stopwatch::default(),
+            holders: Holders::default(),
             channel,
             lun,
         }

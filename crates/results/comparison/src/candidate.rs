@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use stasis_block::Operation;
 use stasis_report::verdict::{Doer, Runs};
 use stasis_report::{
-    folder_of, InputFile, KeptIos, Repeat, ReportError, SlowIo, Summary, Waits, IOS_FILES,
-    OUTPUT_FILE,
+    folder_of, own_figure, InputFile, KeptIos, Repeat, ReportError, SlowIo, Summary, Waits,
+    IOS_FILES, OUTPUT_FILE,
 };
 
 use crate::setup::Setup;
@@ -47,6 +47,8 @@ pub struct Run {
     pub experiment: Option<Setup>,
     /// The slowest I/Os by drive, as far as its results tell.
     pub slowest: BTreeMap<String, Vec<SlowIo>>,
+    /// The latencies that models by figures have.
+    pub own_figures: BTreeMap<Subject, String>,
     /// The command line that repeats it, as far as its results tell.
     pub repeat: Option<String>,
     /// The files that it read.
@@ -167,6 +169,9 @@ impl Candidate {
             run.experiment.iter_mut().for_each(|one| one.rename(name));
             let slowest = std::mem::take(&mut run.slowest);
             run.slowest = slowest.into_values().map(|ios| (name.to_owned(), ios)).collect();
+            let old = std::mem::take(&mut run.own_figures);
+            run.own_figures =
+                old.into_iter().map(|((_, op), figure)| ((name.to_owned(), op), figure)).collect();
         }
     }
 
@@ -177,9 +182,26 @@ impl Candidate {
 
     /// Returns the places where the slowest I/Os of all its runs spent their time; none where their
     /// results do not say.
-    pub fn waits(&self, (drive, operation): &Subject) -> Option<Waits> {
+    pub fn waits(&self, subject: &Subject) -> Option<Waits> {
+        let (drive, operation) = subject;
         let of_drive = self.runs.iter().filter_map(|run| run.slowest.get(drive)).flatten();
-        Waits::of_all(of_drive.filter(|io| io.operation == *operation))
+        let waits = Waits::of_all(of_drive.filter(|io| io.operation == *operation))?;
+        let figure = self.runs.iter().find_map(|run| run.own_figures.get(subject));
+        Some(waits.with_figure(figure.cloned()))
+    }
+
+    /// The mean number of I/Os that a drive of its first run had at once, and the time from one completion
+    /// to the next (ns): by Little's law, of all its operations together. None where they took no time.
+    pub fn at_once(&self, drive: &str) -> Option<(f64, f64)> {
+        let run = self.runs.first()?;
+        let its = run.ios.iter().filter(|((name, _), _)| name == drive);
+        let (mut rate, mut depth) = (0.0, 0.0);
+        for (_, ios) in its {
+            let sum: f64 = ios.latencies.iter().map(|latency| *latency as f64).sum();
+            rate += ios.iops;
+            depth += ios.iops * sum / ios.latencies.len().max(1) as f64 / 1e9;
+        }
+        (rate > 0.0).then(|| (depth, 1e9 / rate))
     }
 
     /// The latencies of all runs together, rising.
@@ -269,6 +291,14 @@ impl Run {
         };
         let is_load = summary.engine == SIMULATION;
         let (setup, experiment) = (Setup::of(&summary), Setup::of_experiment(&summary));
+        let figures = summary.drives.iter().flat_map(|drive| {
+            let own = |(operation, _)| {
+                let figure = own_figure(&drive.described, operation)?;
+                Some(((drive.described.name.clone(), operation), figure))
+            };
+            drive.used().filter_map(own)
+        });
+        let own_figures = figures.collect();
         let slowest = summary.drives.into_iter().map(|drive| (drive.described.name, drive.slowest));
         let slowest = slowest.collect();
         let (inputs, command) = (repeat.inputs, repeat.command);
@@ -279,6 +309,7 @@ impl Run {
             setup,
             experiment,
             slowest,
+            own_figures,
             repeat,
             inputs,
             time,

@@ -199,7 +199,13 @@ impl Comparison {
         let Some(subject) = self.main_subject() else { return Vec::new() };
         let clause = |place: usize| {
             let candidate = &self.candidates[place];
-            Some(format!("of {}: {}", candidate.name, candidate.waits(&subject)?.words()))
+            let waits = candidate.waits(&subject)?;
+            let depth = candidate.at_once(&subject.0).filter(|_| waits.parts[0].0 == "queue");
+            let depth = depth.map_or(String::new(), |(depth, each)| {
+                let (depth, each) = (units::significant(depth, 2), units::duration(each));
+                format!(" ({depth} I/Os are there at once in the mean, and one ends each {each})")
+            });
+            Some(format!("of {}: {}{depth}", candidate.name, waits.words()))
         };
         let clauses: Vec<_> = candidates.into_iter().filter_map(clause).take(TOLD).collect();
         let all = units::operations(subject.1);
@@ -231,8 +237,8 @@ impl Comparison {
             }
         }
         let caption =
-            "Service time is the latency that a model by figures gives the command alone, \
-                       and model the time of a model that tells no parts of it.";
+            "Service time is the latency that a model by figures has for the command alone: its cause is the \
+             figure. Model is the time of a model that tells no parts of it.";
         let section = Section::new("Why the slowest I/Os are slow");
         (!table.rows.is_empty()).then(|| section.with(Block::Table(caption.into(), table)))
     }

@@ -244,7 +244,7 @@ pub(crate) fn section(summary: &Summary, begin: u64) -> Option<Section> {
             let length = units::duration((one.end_ns - one.begin_ns) as f64);
             let times = [time(one.begin_ns), time(one.end_ns), length, count.clone()];
             let mut row = [&named[..], &times].concat();
-            row.extend(one.operations.as_ref().map(Witnessed::cells).into_iter().flatten());
+            row.extend(one.operations.as_ref().map(|one| one.cells(time)).into_iter().flatten());
             rows.push((one.begin_ns, row));
         }
     }
@@ -255,8 +255,12 @@ pub(crate) fn section(summary: &Summary, begin: u64) -> Option<Section> {
     };
     rows.truncate(MAX_ROWS);
     rows.into_iter().for_each(|(_, row)| table.push(row));
+    let gaps = match has_operations {
+        true => " Of two faults in one time without success both have this time.",
+        false => "",
+    };
     let caption = format!(
-        "Times are those since the commands' start. Each happening, such as a command that failed \
+        "Times are those since the commands' start.{gaps} Each happening, such as a command that failed \
          or a frame that was lost, is a row of faults.parquet.{more}"
     );
     Some(Section::new("Faults").with(Block::Table(caption, table)))

@@ -102,15 +102,19 @@ pub struct Witnessed {
     pub longest_ns: Nanos,
     /// The longest time between two that were done, one after the other (ns).
     pub longest_gap_ns: Nanos,
+    /// Beginning of that time (ns), by which two faults are seen to be in the same one.
+    #[serde(default)]
+    pub longest_gap_begin_ns: Nanos,
 }
 
 impl Witnessed {
-    /// Cells of a table: count, failed, unknown, longest, longest time without success.
-    pub(crate) fn cells(&self) -> [String; 5] {
+    /// Cells of a table: count, failed, unknown, longest, longest time without success and its
+    /// beginning, on the axis of `time`.
+    pub(crate) fn cells(&self, time: impl Fn(Nanos) -> String) -> [String; 5] {
         let [count, fail, info] = [self.count, self.fail, self.info].map(units::count);
         let times = [self.longest_ns, self.longest_gap_ns].map(|ns| units::duration(ns as f64));
         let [longest, gap] = times;
-        [count, fail, info, longest, gap]
+        [count, fail, info, longest, format!("{gap} from {}", time(self.longest_gap_begin_ns))]
     }
 }
 
@@ -245,7 +249,9 @@ impl History {
         let mut done: Vec<Nanos> = done.map(ended).chain([first, last]).collect();
         done.sort_unstable();
         let gaps = done.windows(2).filter(|pair| pair[1] >= from && pair[0] <= to);
-        all.longest_gap_ns = gaps.map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+        let gaps = gaps.map(|pair| (pair[1] - pair[0], pair[0]));
+        (all.longest_gap_ns, all.longest_gap_begin_ns) =
+            gaps.max_by_key(|(gap, _)| *gap).unwrap_or_default();
         Some(all)
     }
 }
@@ -353,6 +359,9 @@ mod tests {
             |witnessed: &Witnessed| (witnessed.count, witnessed.ok, witnessed.fail, witnessed.info);
         assert_eq!(counts(&whole), (6, 4, 1, 1));
         assert_eq!((whole.longest_ns, whole.longest_gap_ns), (200, 290));
+        assert_eq!(whole.longest_gap_begin_ns, 30);
+        let cells = whole.cells(|at| units::duration(at as f64));
+        assert_eq!(cells, ["6", "1", "1", "200 ns", "290 ns from 30 ns"]);
         let fault = witnessed(35, 260);
         assert_eq!(counts(&fault), (2, 0, 1, 1));
         assert_eq!((fault.longest_ns, fault.longest_gap_ns), (200, 290));

@@ -10,7 +10,7 @@ use stasis_run_events::{
 use crate::page::{thinned, Block, Resolution, Section};
 use crate::plot::{Axis, Bar, Bars, Line, Lines, Markup, Quantity, Scale, Segment, Stroke};
 use crate::run_page::Time;
-use crate::summary::{DriveSummary, Summary};
+use crate::summary::{DriveSummary, OperationSummary, Summary};
 use crate::table::{Column, Table, Tone};
 use crate::units;
 use crate::verdict::{Tenant, Tenants, Waited};
@@ -82,7 +82,8 @@ fn drive(
         .with(Block::Prose(format!("{} {}", scheduler(&shared.scheduler), division(&shared.scheduler))))
         .with(Block::Table(
             "The service of each tenant as the drive's scheduler counted it, with the I/Os of guests' boots, which \
-             the table of drives leaves out. Virtual disks are named MACHINE.DISK, workloads run on the host."
+             the table of drives leaves out. Virtual disks are named MACHINE.DISK, workloads run on the host. A request's \
+             wait is its mean latency less its mean time at the drive: behind others, or for a limit."
                 .to_owned(),
             shares(shared, &summary.drives),
         ));
@@ -90,7 +91,7 @@ fn drive(
     if !worst.is_empty() {
         let caption = format!(
             "The worst step of each tenant: p99 at the drive's scheduler, in steps of {}; the usual one is the median of its \
-             steps.",
+             steps, beside the others. Of one that others delay all the time, the table above has its wait.",
             units::duration(shared.tails_step_ns as f64)
         );
         section = section.with(Block::Table(caption, worst_steps(&worst)));
@@ -149,7 +150,7 @@ fn worst<'a>(shared: &'a SharedOutcome, time: &'a Time) -> impl Iterator<Item = 
         let &(at, most) = steps.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         steps.sort_by(|a, b| a.1.total_cmp(&b.1));
         let usual = steps.get(steps.len().checked_sub(1)? / 2)?.1;
-        Some(Tenant { name: &tenant.name, is_alone, at, most, usual })
+        Some(Tenant { name: &tenant.name, is_alone, steps: steps.len(), at, most, usual })
     })
 }
 
@@ -163,16 +164,20 @@ fn worst_steps(worst: &[Tenant]) -> Table {
             one.name.to_owned(),
             units::duration(one.usual),
             units::duration(one.most),
-            units::significant(one.ratio(), 3),
+            match one.steps {
+                1 => "–".to_owned(),
+                _ => units::significant(one.ratio(), 3),
+            },
             units::duration(one.at),
-            match (one.is_alone, suffered) {
-                (true, _) => "alone on the drive",
-                (false, true) => "yes",
-                (false, false) => "no",
+            match (one.is_alone, one.steps, suffered) {
+                (true, ..) => "alone on the drive",
+                (_, 1, _) => "one step only",
+                (.., true) => "yes",
+                (.., false) => "no",
             }
             .to_owned(),
         ]);
-        if !one.is_alone {
+        if one.is_compared() {
             table.judge(5, if suffered { Tone::Bad } else { Tone::Good });
         }
     }
@@ -285,8 +290,11 @@ fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
         "share of it",
         "drive's time",
     ];
-    let columns = columns.map(Column::right);
-    let mut table = Table::new([Column::left("who")].into_iter().chain(columns).collect());
+    let columns = columns.map(Column::right).into_iter();
+    let means = ["latency", "at the drive", "waiting"];
+    let means = means.map(|name| Column::right(name).under("a request, in the mean"));
+    let columns = [Column::left("who")].into_iter().chain(columns).chain(means);
+    let mut table = Table::new(columns.collect());
     let share = |own: u64, all: u64| match all {
         0 => "–".to_owned(),
         all => format!("{} %", units::significant(100.0 * own as f64 / all as f64, 3)),
@@ -294,19 +302,35 @@ fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
     let all: u64 = got(shared).map(|(.., service)| service.bytes).sum();
     let time: u64 = got(shared).map(|(.., service)| service.at_drive_ns).sum();
     for (name, weight, service) in got(shared) {
-        let boot = drives.iter().find(|drive| drive.described.name == name);
-        table.push(vec![
+        let own = drives.iter().find(|drive| drive.described.name == name);
+        let load = shared.workloads.iter().find(|load| load.name == name);
+        let latency = own.map(mean_latency).or(load.map(|load| load.mean_latency_ns as f64));
+        let at_drive = service.at_drive_ns as f64 / service.requests.max(1) as f64;
+        let latency = latency.filter(|latency| *latency > 0.0 && service.requests > 0);
+        let means = latency.map(|latency| [latency, at_drive, (latency - at_drive).max(0.0)]);
+        let means =
+            means.map_or_else(|| ["–"; 3].map(str::to_owned), |all| all.map(units::duration));
+        let row = vec![
             name.to_owned(),
             weight.to_string(),
             units::count(service.requests),
-            units::count(boot.map_or(0, |drive| drive.boot_ios)),
+            units::count(own.map_or(0, |drive| drive.boot_ios)),
             asked(shared, name),
             units::bytes(service.bytes),
             share(service.bytes, all),
             share(service.at_drive_ns, time),
-        ]);
+        ];
+        table.push(row.into_iter().chain(means).collect());
     }
     table
+}
+
+/// The mean latency of all I/Os of a disk (ns); 0 without any.
+fn mean_latency(drive: &DriveSummary) -> f64 {
+    let sum = |value: fn(&OperationSummary) -> f64| -> f64 {
+        drive.used().map(|(_, figures)| value(figures)).sum()
+    };
+    sum(|one| one.count as f64 * one.delivered_ns.mean) / sum(|one| one.count as f64).max(1.0)
 }
 
 /// The part of the steps in which somebody had requests.

@@ -13,6 +13,7 @@ use crate::guest_ios::GuestTimes;
 use crate::page::IoTimes;
 use crate::table::{Column, Table};
 use crate::units;
+use crate::{own_figure, Drive};
 
 /// One of the slowest I/Os of a drive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,6 +177,8 @@ pub struct Waits {
     pub count: u64,
     /// Each part of their time with its share (0 to 1), the largest first.
     pub parts: Vec<(&'static str, f64)>,
+    /// The latency that a model by figures has for the operation ([`crate::own_figure`]).
+    pub own_figure: Option<String>,
 }
 
 impl Waits {
@@ -201,11 +204,17 @@ impl Waits {
         sums.sort_by_key(|(_, sum)| Reverse(*sum));
         let share = |(name, sum): (&'static str, Nanos)| (name, sum as f64 / all as f64);
         let parts: Vec<_> = sums.into_iter().map(share).collect();
-        (!parts.is_empty()).then_some(Self { count, parts })
+        (!parts.is_empty()).then_some(Self { count, parts, own_figure: None })
     }
 
-    /// The largest parts in words: `buffer full behind a collection, 76 %; queue behind other commands,
-    /// 12 %`. At most three, and no more once they are nine tenths of the time.
+    /// The same, of a model with this figure of its own for the operation.
+    #[must_use]
+    pub fn with_figure(self, own_figure: Option<String>) -> Self {
+        Self { own_figure, ..self }
+    }
+
+    /// The largest parts in words: `buffer full behind a collection, 76 %; behind writes, 12 %`. At most
+    /// three, and no more once they are nine tenths of the time.
     pub fn words(&self) -> String {
         if let [("model", _)] = self.parts[..] {
             return "all of it in the model, which tells no parts".to_owned();
@@ -218,11 +227,14 @@ impl Waits {
                 break;
             }
             covered += share;
-            let name = match *name {
-                "queue" => "queue behind other commands",
-                name => name,
-            };
-            words.push(format!("{name}, {} %", units::significant(100.0 * share, 3)));
+            let share = units::significant(100.0 * share, 3);
+            words.push(match (*name, &self.own_figure) {
+                ("queue", _) => format!("queue behind other commands, {share} %"),
+                ("service time", Some(figure)) => {
+                    format!("service time, {share} % (the model's own figure, {figure})")
+                }
+                _ => format!("{name}, {share} %"),
+            });
         }
         words.join("; ")
     }
@@ -230,7 +242,12 @@ impl Waits {
 
 /// The slowest I/Os as a table with its caption: `most` of each operation, with times as `since` tells
 /// them. I/Os of the same length and time, which went to the same parts, are one row.
-pub(crate) fn table(ios: &[SlowIo], since: impl Fn(Nanos) -> f64, most: usize) -> (String, Table) {
+pub(crate) fn table(
+    ios: &[SlowIo],
+    drive: &Drive,
+    since: impl Fn(Nanos) -> f64,
+    most: usize,
+) -> (String, Table) {
     let used = Operation::ALL.into_iter().map(|operation| {
         let slowest = ios.iter().filter(move |io| io.operation == operation);
         slowest.take(most).collect::<Vec<_>>()
@@ -274,7 +291,8 @@ pub(crate) fn table(ios: &[SlowIo], since: impl Fn(Nanos) -> f64, most: usize) -
     }
     let slowest = |slowest: &Vec<&SlowIo>| {
         let name = slowest[0].operation.name();
-        let waits = Waits::of_all(slowest.iter().copied());
+        let figure = own_figure(drive, slowest[0].operation);
+        let waits = Waits::of_all(slowest.iter().copied()).map(|waits| waits.with_figure(figure));
         let waits = waits.map_or("no time".to_owned(), |waits| waits.words());
         match slowest.len() {
             1 => format!(" Of the slowest {name}: {waits}."),
@@ -384,7 +402,7 @@ mod tests {
             let sum: Nanos = io.named().iter().map(|(_, time)| time).sum();
             assert_eq!(sum, io.latency());
         }
-        let (caption, table) = table(&ios, |at| at as f64 - 500.0, 20);
+        let (caption, table) = table(&ios, &Drive::default(), |at| at as f64 - 500.0, 20);
         let headings: Vec<_> = table.columns.iter().map(|c| c.heading.as_str()).collect();
         let parts = ["scheduler", "model", "controller", "buffer full behind a collection", "late"];
         assert_eq!(headings[7..], parts);
@@ -408,7 +426,7 @@ mod tests {
             target_ns: read.submit_ns + 10,
             ..read
         });
-        let (caption, table) = table(&ios, |at| at as f64, 20);
+        let (caption, table) = table(&ios, &Drive::default(), |at| at as f64, 20);
         let cells: Vec<_> = table.rows.iter().map(|row| row[..5].join(" ")).collect();
         assert_eq!(
             cells,
@@ -418,7 +436,7 @@ mod tests {
             caption.contains("Of the slowest read: all of it in the model, which tells no parts. Of the 5 slowest writes"),
             "{caption}"
         );
-        let (_, few) = super::table(&ios, |at| at as f64, 1);
+        let (_, few) = super::table(&ios, &Drive::default(), |at| at as f64, 1);
         assert_eq!(few.rows.len(), 2);
         assert_eq!(Waits::of(&ios, Operation::Flush), None);
     }

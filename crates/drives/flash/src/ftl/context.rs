@@ -160,18 +160,20 @@ impl Open {
                 buffer = rest - buffer_gc;
             }
             Operation::Write | Operation::WriteZeroes => buffer = rest,
-            Operation::Flush => times.queue += rest,
+            Operation::Flush => times.behind_writes += rest,
             _ => {
                 memory = rest.min(self.memory);
                 other = rest - memory;
             }
         }
         times += self.before;
-        let Breakdown { queue, cell, register, channel, gc } = times;
+        let Breakdown { queue, behind_reads, behind_writes, cell, register, channel, gc } = times;
         let controller = self.entered - self.since + memory + link;
         Parts {
             controller,
             queue,
+            behind_reads,
+            behind_writes,
             register,
             cell,
             channel,

@@ -162,7 +162,7 @@ fn a_read_in_a_suspension_costs_the_program_exactly_that() {
             let end = alone + 2 * 25_000 + 3 * read;
             let done = array.pop(u64::MAX).unwrap();
             assert_eq!((done.token, done.at), (9, end), "{kind:?}");
-            assert_eq!(done.times.queue, 2 * 25_000 + 3 * read);
+            assert_eq!(done.times.behind_reads, 2 * 25_000 + 3 * read);
             assert_eq!(next(&mut array, u64::MAX), Some((4, end + read)));
         }
     }
@@ -262,7 +262,22 @@ fn waiting_behind_housekeeping_is_told_apart() {
     let times = |token| done.iter().find(|done| done.token == token).unwrap().times;
     let base = Breakdown { cell: 10_000, channel: TRANSFER, ..Breakdown::default() };
     assert_eq!(times(2), Breakdown { gc: 50_000, ..base });
-    assert_eq!(times(3), Breakdown { gc: 50_000, queue: 10_000 + TRANSFER, ..base });
+    assert_eq!(times(3), Breakdown { gc: 50_000, behind_reads: 10_000 + TRANSFER, ..base });
+}
+
+#[test]
+fn waiting_behind_writes_and_behind_reads_is_told_apart() {
+    let timing = Timing::uniform(10_000, 20_000, 50_000, BUS);
+    let mut array = array(geometry(1, 1, 1), timing, SINGLE);
+    array.submit(0, op(OpKind::Program, 0, 0));
+    array.submit(0, op(OpKind::Read, 0, 1));
+    array.submit(0, op(OpKind::Read, 0, 2));
+    let done = run(&mut array);
+    let times = |token| done.iter().find(|done| done.token == token).unwrap().times;
+    let read = Breakdown { cell: 10_000, channel: TRANSFER, ..Breakdown::default() };
+    let behind_program = Breakdown { behind_writes: TRANSFER + 20_000, ..read };
+    assert_eq!(times(1), behind_program);
+    assert_eq!(times(2), Breakdown { behind_reads: 10_000 + TRANSFER, ..behind_program });
 }
 
 /// Gordon and Newell's product form: `readers` that each read a random one of

@@ -66,6 +66,15 @@ struct Part {
     loading: Option<Vec<usize>>,
 }
 
+/// The part of an operation's time in which it waits for one of `holder`'s priority.
+fn behind(times: &mut Breakdown, holder: Priority) -> &mut u64 {
+    match holder {
+        Priority::Read => &mut times.behind_reads,
+        Priority::Write => &mut times.behind_writes,
+        Priority::Gc => &mut times.gc,
+    }
+}
+
 pub struct Reference {
     geometry: Geometry,
     cells: CellPattern,
@@ -479,17 +488,19 @@ impl Reference {
 
     /// Books this nanosecond.
     fn book(&mut self) {
-        let gc = |index: usize| self.runs[index].op.priority == Priority::Gc;
-        let held: Vec<bool> = (self.parts.iter())
+        let priority = |index: &usize| self.runs[*index].op.priority;
+        // Housekeeping outranks the host's writes, and these its reads.
+        let held: Vec<Priority> = (self.parts.iter())
             .map(|part| {
                 let at = part.cells.iter().chain(part.suspended.iter().map(|(group, _)| group));
-                part.held > 0
-                    || at.flat_map(|group| &group.members).any(|&index| gc(index))
-                    || part.loading.iter().flatten().any(|&index| gc(index))
+                let at = at.flat_map(|group| &group.members);
+                let hold = (part.held > 0).then_some(Priority::Gc);
+                let all = at.chain(part.loading.iter().flatten()).map(priority).chain(hold);
+                all.max().unwrap_or(Priority::Read)
             })
             .collect();
-        let channels: Vec<bool> = (0..self.geometry.channels)
-            .map(|channel| self.user(channel).is_some_and(|run| run.op.priority == Priority::Gc))
+        let channels: Vec<Priority> = (0..self.geometry.channels)
+            .map(|channel| self.user(channel).map_or(Priority::Read, |run| run.op.priority))
             .collect();
         for index in 0..self.runs.len() {
             let part = self.part_of(&self.runs[index].op);
@@ -498,14 +509,14 @@ impl Reference {
             let times = &mut run.times;
             let place = match run.doing {
                 Doing::Done => continue,
-                Doing::Queued | Doing::WaitingForOthers | Doing::Loaded if held[part] => {
-                    &mut times.gc
+                Doing::Queued | Doing::WaitingForOthers | Doing::Loaded => {
+                    behind(times, held[part])
                 }
-                Doing::WaitingForChannel(_) if channels[channel] => &mut times.gc,
+                Doing::WaitingForChannel(_) => behind(times, channels[channel]),
+                Doing::Suspended => &mut times.behind_reads,
                 Doing::OnChannel(..) => &mut times.channel,
                 Doing::WaitingForCacheRegister | Doing::Copying => &mut times.register,
                 Doing::Cells => &mut times.cell,
-                _ => &mut times.queue,
             };
             *place += 1;
         }

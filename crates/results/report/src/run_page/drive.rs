@@ -106,14 +106,9 @@ pub(super) fn section(
         return section;
     }
     let most = extent.resolution.of(SLOWEST, MIN_SLOWEST);
-    let (caption, table) =
-        slowest::table(&figures.slowest, |at| extent.time.since(at as f64), most);
-    let times = slowest::times(
-        &figures.slowest,
-        |at| extent.time.since(at as f64),
-        most,
-        &figures.described.name,
-    );
+    let since = |at| extent.time.since(at as f64);
+    let (caption, table) = slowest::table(&figures.slowest, &figures.described, since, most);
+    let times = slowest::times(&figures.slowest, since, most, &figures.described.name);
     section.with(Block::Table(caption, table)).with(Block::Ios(times))
 }
 
@@ -245,7 +240,7 @@ fn plots(
         let lines = lines.filter(|line| line.points.iter().any(|(_, value)| *value > 0.0));
         let lines: Vec<_> = lines.collect();
         if !lines.is_empty() {
-            let title = title.to_owned();
+            let title = format!("{title}{}", ranges(&lines, y.quantity));
             plots.push(Lines { title, x: time(), y, lines }.draw());
         }
     };
@@ -259,6 +254,21 @@ fn plots(
     let depth = axis("I/Os in flight, mean", Quantity::Number(""));
     course("Queue depth over time", depth, |c| &c.depth);
     plots
+}
+
+/// The least and the most of each line, but for its ends, which are parts of a step: ` (read 10 to 40 MB/s)`.
+fn ranges(lines: &[Line], quantity: Quantity) -> String {
+    let range = |line: &Line| {
+        let [_, inner @ .., _] = &line.points[..] else { return None };
+        let least = inner.iter().map(|point| point.1).min_by(f64::total_cmp)?;
+        let most = inner.iter().map(|point| point.1).max_by(f64::total_cmp)?;
+        Some(format!("{} {} to {}", line.name, quantity.show(least), quantity.show(most)))
+    };
+    let ranges: Vec<_> = lines.iter().filter_map(range).collect();
+    match ranges.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", ranges.join(", ")),
+    }
 }
 
 /// The steps of time in which a flash drive collected blocks, as marks below all I/Os.

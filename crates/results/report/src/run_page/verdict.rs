@@ -11,7 +11,7 @@ use crate::so_far::RUNNING;
 use crate::summary::{DriveSummary, OperationSummary, Summary};
 use crate::table::{Column, Table};
 use crate::verdict::{Busiest, End, Precision, Run, Tenants, Verdict};
-use crate::{shared_page, text, thresholds, units, Repeat, Waits};
+use crate::{own_figure, shared_page, text, thresholds, units, Repeat, Waits};
 
 /// The head of the page.
 pub(super) fn head(
@@ -133,6 +133,7 @@ fn slowest(summary: &Summary) -> Vec<String> {
     let clause = |(drive, operation, _): (&DriveSummary, Operation, &OperationSummary)| {
         let slowest = drive.slowest.iter().find(|io| io.operation == operation)?;
         let waits = Waits::of_all(std::iter::once(slowest))?;
+        let waits = waits.with_figure(own_figure(&drive.described, operation));
         let of_drive = match several {
             true => format!(" of {}", drive.described.name),
             false => String::new(),
@@ -187,7 +188,8 @@ pub(super) fn drives(summary: &Summary, kind: Kind) -> (String, Table) {
     };
     let caption = format!(
         "{latency} Rates are over the time from an operation's first submission to its last completion; reads and \
-         writes of a job that mixes them have the whole job's time."
+         writes of a job that mixes them have the whole job's time, and all operations that of the drive: their rates \
+         add up where they ran for the same time only."
     );
     let caption = match shared_page::loads(summary).is_empty() {
         true => caption,
@@ -212,6 +214,22 @@ pub(super) fn drives(summary: &Summary, kind: Kind) -> (String, Table) {
         let columns =
             ["nominal", "effective"].map(|name| Column::right(name).under("over-provisioning"));
         table.columns.extend(columns);
+    }
+    for drive in summary.drives.iter().filter(|drive| drive.used().count() > 1) {
+        let sum = |amount: fn(&OperationSummary) -> u64| -> u64 {
+            drive.used().map(|(_, figures)| amount(figures)).sum()
+        };
+        let [count, bytes, errors] =
+            [sum(|one| one.count), sum(|one| one.bytes), sum(|one| one.errors)];
+        let rate = |amount: u64| amount as f64 / drive.active_seconds.max(1e-9);
+        let dash = || "–".to_owned();
+        let mut row = vec![drive.described.name.clone(), "all".to_owned()];
+        row.extend([units::significant(rate(count), 4), units::bandwidth(rate(bytes))]);
+        row.extend([dash(), dash(), dash(), dash()]);
+        row.extend([units::count(count), units::bytes(bytes)]);
+        row.extend(failures.then(|| units::count(errors)));
+        row.resize(table.columns.len(), dash());
+        table.push(row);
     }
     for (drive, operation, figures) in used(summary) {
         let mut row = vec![drive.described.name.clone(), operation.name().to_owned()];

@@ -230,18 +230,22 @@ mod tests {
     /// Every end, with and without I/Os, errors, doubts, machines, tenants and limits.
     #[test]
     fn all_cases_have_a_verdict() {
-        let tenant_of = |name, ratio, is_alone| Tenant {
+        let tenant_of = |name, ratio, is_alone, steps| Tenant {
             name,
             is_alone,
+            steps,
             at: 2e9,
             most: 1e6 * ratio,
             usual: 1e6,
         };
-        let tenant = |name, ratio| tenant_of(name, ratio, false);
-        let alone = |name, ratio| tenant_of(name, ratio, true);
+        let tenant = |name, ratio| tenant_of(name, ratio, false, 9);
+        let alone = |name, ratio| tenant_of(name, ratio, true, 9);
+        let once = |name| tenant_of(name, 1.0, false, 1);
         let waited = || Waited { name: "web.disk", waited: 90, requests: 100, mean: 4.8e6 };
         let tenants = [
             vec![alone("web.disk", 1.0)],
+            vec![once("web.disk"), once("db.disk")],
+            vec![once("web.disk"), tenant("db.disk", 1.1)],
             vec![alone("web.disk", 2.0)],
             vec![alone("web.disk", 2.0), alone("db.disk", 9.0)],
             vec![tenant("web.disk", 1.0), tenant("db.disk", 1.2)],
@@ -285,6 +289,13 @@ mod tests {
                                 end != End::Exited(0) || (ios > 0 && (is_warned || errors > 0));
                             assert!(!bad || verdict.tone == Tone::Bad, "{run:?}");
                             let alone = |all: &Tenants| all.tenants.iter().all(|one| one.is_alone);
+                            let once = |all: &Tenants| all.tenants.iter().all(|one| one.steps == 1);
+                            if run.tenants.as_ref().is_some_and(once) {
+                                assert!(
+                                    !verdict.sentence.contains("obody suffered"),
+                                    "{verdict:?}"
+                                );
+                            }
                             if run.tenants.as_ref().is_some_and(alone) {
                                 assert!(!verdict.sentence.contains("suffered"), "{verdict:?}");
                             }

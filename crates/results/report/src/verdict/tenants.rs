@@ -28,6 +28,8 @@ pub struct Tenant<'a> {
     pub name: &'a str,
     /// True if no other tenant and no workload uses its drive.
     pub is_alone: bool,
+    /// Steps in which it had requests; one step has no usual one beside it.
+    pub steps: usize,
     /// Its time (ns on the page's axis of time).
     pub at: f64,
     /// Its p99 there, and the median of its steps (ns).
@@ -64,6 +66,11 @@ impl Tenant<'_> {
         )
     }
 
+    /// Returns whether it can suffer, and be seen to: beside others, in several steps.
+    pub fn is_compared(&self) -> bool {
+        !self.is_alone && self.steps > 1
+    }
+
     /// Returns whether it suffered.
     pub fn suffered(&self) -> bool {
         self.ratio() > SUFFERED
@@ -75,11 +82,17 @@ impl Tenants<'_> {
     pub(super) fn verdict(&self) -> Verdict {
         // The delay by a tenant's own limit is nobody else's doing.
         let own: Vec<_> = self.waited.iter().filter(|one| one.is_notable()).collect();
-        let mut all: Vec<&Tenant> = self.tenants.iter().filter(|one| !one.is_alone).collect();
+        let mut all: Vec<&Tenant> = self.tenants.iter().filter(|one| one.is_compared()).collect();
         all.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));
         let suffered: Vec<_> = all.iter().copied().filter(|one| one.suffered()).collect();
         let mut verdict = match (&all[..], &suffered[..]) {
             // There is nobody by whom they could have suffered.
+            ([], _) if self.tenants.iter().any(|one| !one.is_alone) => Verdict::new(
+                "no usual latency",
+                Tone::Neutral,
+                "Each tenant beside others had requests in one step of the time only, so that none has a usual latency \
+                 from which a worse one would differ.",
+            ),
             ([], _) => {
                 let alone = self.tenants.iter().take(MAX_ALONE).map(Tenant::alone);
                 let word = match own.first() {
