@@ -34,12 +34,15 @@ impl Report {
                 let states: Vec<_> = group.states.iter().map(ToString::to_string).collect();
                 let more = if group.count > states.len() as u64 { ", …" } else { "" };
                 let repeat = self.repeat.get(group.example).map_or("", String::as_str);
+                let cuts = match group.at {
+                    (first, last) if first == last => format!("cut at {}", rounded(first)),
+                    (first, last) => format!("cuts at {} to {}", rounded(first), rounded(last)),
+                };
+                let findings = if group.count == 1 { "finding" } else { "findings" };
                 let text = format!(
-                    "{} findings, states {}{more}, cuts at {} to {}\n\nstate {}:\n{}\n{}\nto repeat it:\n{repeat}\n",
+                    "{} {findings}, states {}{more}, {cuts}\n\nstate {}:\n{}\n{}\nto repeat it:\n{repeat}\n",
                     group.count,
                     states.join(", "),
-                    rounded(group.at.0),
-                    rounded(group.at.1),
                     finding.state,
                     finding.what.trim_end(),
                     finding.evidence.as_ref().map(|found| found.text(finding.at)).unwrap_or_default(),

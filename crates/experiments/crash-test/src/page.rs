@@ -269,10 +269,12 @@ impl Report {
                 many => format!("{} findings", units::count(many)),
             }
         );
+        let cuts = match group.at {
+            (first, last) if first == last => format!("Cut at {}", moment(first)),
+            (first, last) => format!("Cuts at {} to {}", moment(first), moment(last)),
+        };
         let text = format!(
-            "Cuts at {} to {}; states {}{more}. State {}, at {}:",
-            moment(group.at.0),
-            moment(group.at.1),
+            "{cuts}; states {}{more}. State {}, at {}:",
             states.join(", "),
             finding.state,
             moment(finding.at)

@@ -183,9 +183,9 @@ impl Inspection {
         };
         let seconds = units::duration(summary.virtual_seconds * 1e9);
         self.about.push(format!(
-            "{subject} took {seconds} of virtual time under `{}`, with {} I/Os.",
+            "{subject} took {seconds} of virtual time under `{}`, with {}.",
             summary.engine,
-            units::count(summary.ios())
+            crate::verdict::counted(summary.ios(), "I/O", "I/Os")
         ));
         let ended = summary.ending.replace('-', " ");
         if summary.ending != "exited" {

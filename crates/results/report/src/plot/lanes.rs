@@ -211,10 +211,11 @@ impl Lanes {
             let show = |at: f64| self.x.quantity.show(at);
             let each = to - from > lane.bars.width * 1.5;
             let text = format!(
-                "{}, {} to {}: {value} I/Os{}",
+                "{}, {} to {}: {value} {}{}",
                 lane.name,
                 show(from),
                 show(to),
+                if value == 1.0 { "I/O" } else { "I/Os" },
                 if each { " in each step" } else { "" }
             );
             let span = Span { from, to, ..Span::default() };

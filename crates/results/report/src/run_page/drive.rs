@@ -291,7 +291,7 @@ fn collections(
     steps.sort_by(|one, other| one.0.total_cmp(&other.0));
     let steps = thinned(&steps, extent.resolution.of(PARTS, MIN_POINTS));
     (!steps.is_empty()).then(|| ScatterSeries {
-        name: "collections".to_owned(),
+        name: "collections, of no latency".to_owned(),
         colour: COLLECTIONS_COLOUR,
         points: steps.iter().map(|(at, _)| (*at, lowest * BELOW)).collect(),
         details: vec![Detail {
