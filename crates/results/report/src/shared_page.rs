@@ -82,8 +82,8 @@ fn drive(
         .with(Block::Prose(format!("{} {}", scheduler(&shared.scheduler), division(&shared.scheduler))))
         .with(Block::Table(
             "The service of each tenant as the drive's scheduler counted it, with the I/Os of guests' boots, which \
-             the table of drives leaves out. Virtual disks are named MACHINE.DISK, workloads run on the host. A request's \
-             wait is its mean latency less its mean time at the drive: behind others, or for a limit."
+             the table of drives leaves out. Virtual disks are named MACHINE.DISK, workloads run on the host. A request \
+             waits behind others or for a limit, and then is at the drive; the means leave boots out."
                 .to_owned(),
             shares(shared, &summary.drives),
         ));
@@ -304,10 +304,14 @@ fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
     for (name, weight, service) in got(shared) {
         let own = drives.iter().find(|drive| drive.described.name == name);
         let load = shared.workloads.iter().find(|load| load.name == name);
-        let latency = own.map(mean_latency).or(load.map(|load| load.mean_latency_ns as f64));
-        let at_drive = service.at_drive_ns as f64 / service.requests.max(1) as f64;
-        let latency = latency.filter(|latency| *latency > 0.0 && service.requests > 0);
-        let means = latency.map(|latency| [latency, at_drive, (latency - at_drive).max(0.0)]);
+        let at_drive = || service.at_drive_ns as f64 / service.requests.max(1) as f64;
+        let of_load = |load: &WorkloadOutcome| {
+            let latency = load.mean_latency_ns as f64;
+            (latency, (latency - at_drive()).max(0.0))
+        };
+        let latency = own.map(mean_latency).or(load.map(of_load));
+        let latency = latency.filter(|(latency, _)| *latency > 0.0);
+        let means = latency.map(|(latency, waited)| [latency, latency - waited, waited]);
         let means =
             means.map_or_else(|| ["–"; 3].map(str::to_owned), |all| all.map(units::duration));
         let row = vec![
@@ -325,12 +329,17 @@ fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
     table
 }
 
-/// The mean latency of all I/Os of a disk (ns); 0 without any.
-fn mean_latency(drive: &DriveSummary) -> f64 {
+/// The mean latency of all I/Os of a disk, and their mean wait (ns); 0 without any.
+fn mean_latency(drive: &DriveSummary) -> (f64, f64) {
     let sum = |value: fn(&OperationSummary) -> f64| -> f64 {
         drive.used().map(|(_, figures)| value(figures)).sum()
     };
-    sum(|one| one.count as f64 * one.delivered_ns.mean) / sum(|one| one.count as f64).max(1.0)
+    let count = sum(|one| one.count as f64).max(1.0);
+    let mean = |all: f64| all / count;
+    (
+        mean(sum(|one| one.count as f64 * one.delivered_ns.mean)),
+        mean(sum(|one| one.count as f64 * one.waited_ns)),
+    )
 }
 
 /// The part of the steps in which somebody had requests.

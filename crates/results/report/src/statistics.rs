@@ -94,6 +94,8 @@ pub(crate) struct OperationStatistics {
     bytes: u64,
     errors: u64,
     active: ActiveTime,
+    /// Waits for a limit and for the scheduler, together (ns).
+    waited: Nanos,
     pub(crate) latencies: Latencies,
     pub(crate) timeline: Timeline,
 }
@@ -105,6 +107,7 @@ impl OperationStatistics {
             bytes: 0,
             errors: 0,
             active: ActiveTime::default(),
+            waited: 0,
             latencies: Latencies::new(bound),
             timeline: Timeline::new(),
         }
@@ -115,6 +118,7 @@ impl OperationStatistics {
         self.bytes = self.bytes.saturating_add(record.bytes);
         self.errors += u64::from(record.failed());
         self.active.record(record);
+        self.waited = self.waited.saturating_add(record.limited).saturating_add(record.scheduled);
         let latency = record.delivered.saturating_sub(record.submit);
         self.latencies.record(record.target.saturating_sub(record.submit), latency);
         let IoRecord { offset, bytes, order, .. } = *record;
@@ -146,6 +150,7 @@ impl OperationStatistics {
             max_error_percent: delivered.largest_error_percent(&target),
             target_ns: target,
             delivered_ns: delivered,
+            waited_ns: self.waited as f64 / self.count.max(1) as f64,
             way_percent: None,
         }
     }

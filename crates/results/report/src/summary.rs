@@ -277,10 +277,17 @@ pub struct OperationSummary {
     pub target_ns: Latency,
     /// Latencies that the guest got: delivered - submit.
     pub delivered_ns: Latency,
+    /// The mean wait for a limit and for the scheduler of a shared drive, part of the latency.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub waited_ns: f64,
     /// The part of what the host saw in the mean that was the way's, in percent, where the way was
     /// measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub way_percent: Option<f64>,
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 impl Summary {
