@@ -35,9 +35,12 @@ pub(crate) struct Cached<L> {
     // Commands wait until then for a flush that is not queued.
     held_until: Nanos,
     random: Random,
-    // Waits of the last command for a flush and for the cache.
+    // Parts of the last command: its waits for a flush, for room in the cache, and for the cache's data to be
+    // written out, and what durability itself costs it.
     held: Nanos,
-    buffer: Nanos,
+    room: Nanos,
+    written_out: Nanos,
+    durable: Nanos,
 }
 
 impl<L: Latency> Cached<L> {
@@ -54,7 +57,9 @@ impl<L: Latency> Cached<L> {
             held_until: 0,
             random: Random::new(seed ^ SEED),
             held: 0,
-            buffer: 0,
+            room: 0,
+            written_out: 0,
+            durable: 0,
         }
     }
 
@@ -65,7 +70,7 @@ impl<L: Latency> Cached<L> {
         }
         let cost = self.inner.latency(start, command);
         let drained = start.max(self.drained_at);
-        self.buffer = drained - start;
+        self.written_out = drained - start;
         let end = drained.saturating_add(cost);
         if !self.queued_flush {
             self.held_until = end;
@@ -77,12 +82,13 @@ impl<L: Latency> Cached<L> {
         let end = start.saturating_add(self.inner.latency(start, command));
         let out = self.drained_at.max(end).saturating_add(self.drain.times(command.length));
         self.drained_at = out;
-        let last = if command.fua {
-            out.saturating_add(self.fua.sample(&mut self.random))
-        } else {
-            end.max(out.saturating_sub(self.full))
-        };
-        self.buffer = last - end;
+        if command.fua {
+            let last = out.saturating_add(self.fua.sample(&mut self.random));
+            (self.written_out, self.durable) = (out - end, last - out);
+            return last;
+        }
+        let last = end.max(out.saturating_sub(self.full));
+        self.room = last - end;
         last
     }
 }
@@ -93,16 +99,20 @@ impl<L: Latency> Latency for Cached<L> {
     }
 
     fn parts(&self, latency: Nanos) -> Parts<Nanos> {
-        let own = latency.saturating_sub(self.held.saturating_add(self.buffer));
-        let mut parts = self.inner.parts(own);
-        parts.queue += self.held;
-        parts.buffer += self.buffer;
+        let Self { held, room, written_out, durable, .. } = *self;
+        let waits = held.saturating_add(room).saturating_add(written_out).saturating_add(durable);
+        let mut parts = self.inner.parts(latency.saturating_sub(waits));
+        parts.queue += held;
+        parts.buffer += room;
+        parts.behind_writes += written_out;
+        parts.service += durable;
         parts
     }
 
     fn latency(&mut self, now: Nanos, command: &Command) -> Nanos {
         let start = now.max(self.held_until);
-        (self.held, self.buffer) = (start - now, 0);
+        self.held = start - now;
+        (self.room, self.written_out, self.durable) = (0, 0, 0);
         let end = match command.operation {
             Operation::Flush => self.flush(start, command),
             Operation::Write | Operation::Copy => self.write(start, command),
@@ -197,7 +207,7 @@ mod tests {
         assert_eq!(model.latency(0, &write(10_000)), 1_000);
         // In the cache from 1,000 on, out at 11,000.
         assert_eq!(model.latency(2_000, &Command::flush()), 9_000 + 50_000);
-        let parts = Parts { buffer: 9_000, service: 50_000, ..Parts::default() };
+        let parts = Parts { behind_writes: 9_000, service: 50_000, ..Parts::default() };
         assert_eq!(model.parts(59_000), parts);
         assert_eq!(model.latency(20_000, &Command::flush()), 50_000);
     }
@@ -208,6 +218,9 @@ mod tests {
         assert_eq!(model.latency(0, &write(10_000)), 1_000);
         let durable = Command { fua: true, ..write(4_000) };
         assert_eq!(model.latency(1_000, &durable), 10_000 + 4_000 + 7_000);
+        // Nothing waited for room: the cache is far from full.
+        let parts = Parts { behind_writes: 13_000, service: 1_000 + 7_000, ..Parts::default() };
+        assert_eq!(model.parts(21_000), parts);
     }
 
     #[test]

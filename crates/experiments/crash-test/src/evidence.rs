@@ -302,7 +302,7 @@ pub const REASONS: [(LossReason, &str, &str); 4] = [
         "cached, not flushed",
         "it was acknowledged, in the volatile cache, and the drive had no flush after it.",
     ),
-    (LossReason::InFlight, "in flight", "it was not acknowledged."),
+    (LossReason::InFlight, "in flight", "it was not acknowledged, and no later change was on the medium."),
     (LossReason::Reordered, "overtaken", "a later change went to the medium before it."),
     (LossReason::Torn, "torn", "only some of its atomic units were on the medium."),
 ];

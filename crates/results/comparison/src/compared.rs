@@ -13,6 +13,9 @@ use crate::inputs::{self, OtherInput};
 use crate::{printed, setup, work, Candidate};
 use stasis_report::interval::{of_runs, Interval};
 
+/// Percentiles by which candidates are ranked, the first that all carry.
+const RANKED: [f64; 4] = [99.9, 99.0, 95.0, 50.0];
+
 /// Candidates beside the first one.
 #[derive(Debug, Clone)]
 pub struct Comparison {
@@ -155,15 +158,21 @@ impl Comparison {
 
     fn of_several(&self, all: &[Candidate]) -> Verdict {
         let ranking = self.ranking();
-        let latency = ranking.map(|(statistic, (drive, operation), figures)| {
+        let name = |statistic: Statistic, (drive, operation): &Subject| {
             let of_drive = match self.drives() > 1 {
                 true => format!(" of {drive}"),
                 false => String::new(),
             };
-            let name =
-                format!("{} of {}{of_drive}", statistic.name(), units::operations(operation));
-            (name, figures)
+            format!("{} of {}{of_drive}", statistic.name(), units::operations(*operation))
+        };
+        let beyond = ranking.as_ref().and_then(|(lower, subject, _)| {
+            let highest = Statistic::Percentile(RANKED[0]);
+            let figure = |(place, one)| Some((place, highest.measured(one, subject)?.value));
+            let some = self.candidates.iter().enumerate().filter_map(figure).collect();
+            (*lower != highest).then(|| (name(highest, subject), some))
         });
+        let latency =
+            ranking.map(|(statistic, subject, figures)| (name(statistic, &subject), figures));
         let time = |one: &Candidate| match one.failed() {
             None => time(one).map(|time| time.value),
             Some(_) => None,
@@ -177,6 +186,7 @@ impl Comparison {
             failed: all.iter().filter(|one| one.failed().is_some()).count(),
             work: self.work().clone(),
             latency,
+            beyond,
             least: self.least,
             seeds_change_nothing: all.iter().any(|one| several(&one))
                 && all.iter().filter(several).all(|one| one.counted().are_one),
@@ -214,7 +224,7 @@ impl Comparison {
     /// few I/Os the highest percentile that all carry.
     pub(crate) fn ranking(&self) -> Option<(Statistic, Subject, Vec<f64>)> {
         let subject = self.main_subject()?;
-        [99.9, 99.0, 95.0, 50.0].into_iter().map(Statistic::Percentile).find_map(|statistic| {
+        RANKED.into_iter().map(Statistic::Percentile).find_map(|statistic| {
             let figure = |one| Some(statistic.measured(one, &subject)?.value);
             let all: Option<Vec<_>> = self.candidates.iter().map(figure).collect();
             Some((statistic, subject.clone(), all?))

@@ -17,6 +17,9 @@ use stasis_report::interval::Interval;
 const POINTS: usize = 1000;
 const MIN_POINTS: usize = 24;
 
+/// The part of a figure at which its interval's lower end is drawn, if it is lower.
+const LOWEST: f64 = 10.0;
+
 /// The subjects that all candidates have, with the distribution of each.
 type Curves = Vec<(Subject, Vec<Vec<(f64, f64)>>)>;
 
@@ -145,8 +148,8 @@ impl Comparison {
             _ => ios,
         };
         let took = match base.doer() {
-            Doer::Command => "Time of the command",
-            Doer::Load => "Time of the load",
+            Doer::Command => "Time of the command, the first one's first",
+            Doer::Load => "Time of the load, the first one's first",
         };
         let time = |one: &Candidate| {
             compared::time(one).map_or("–".to_owned(), |time| units::duration(time.value))
@@ -221,24 +224,28 @@ impl Comparison {
     /// no result has them.
     pub fn tails(&self) -> Option<Section> {
         let columns = ["drive", "operation", "candidate"].map(Column::left).into_iter();
-        let columns =
-            columns.chain([Column::right("slowest I/Os"), Column::left("where their time went")]);
+        let figures = ["slowest I/Os", "I/Os at once", "one ends each"].map(Column::right);
+        let columns = columns.chain(figures).chain([Column::left("where their time went")]);
         let mut table = Table::new(columns.collect());
         for subject in self.subjects() {
             for candidate in &self.candidates {
                 let Some(waits) = candidate.waits(&subject) else { continue };
+                let depth = candidate.at_once(&subject.0);
                 table.push(vec![
                     subject.0.clone(),
                     subject.1.name().to_owned(),
                     candidate.name.clone(),
                     units::count(waits.count),
+                    depth.map_or("–".to_owned(), |(depth, _)| units::significant(depth, 2)),
+                    depth.map_or("–".to_owned(), |(_, each)| units::duration(each)),
                     waits.words(),
                 ]);
             }
         }
         let caption =
             "Service time is the latency that a model by figures has for the command alone: its cause is the \
-             figure. Model is the time of a model that tells no parts of it.";
+             figure. Model is the time of a model that tells no parts of it. Of all I/Os to the drive so many were there \
+             at once in the mean, and one ended after another in this time.";
         let section = Section::new("Why the slowest I/Os are slow");
         (!table.rows.is_empty()).then(|| section.with(Block::Table(caption.into(), table)))
     }
@@ -328,8 +335,12 @@ impl Comparison {
         const SHOWN: usize = 60;
         let inputs = self.inputs.iter().map(OtherInput::row);
         let all: Vec<_> = self.setup.iter().cloned().chain(inputs).collect();
-        let (name, values) =
-            all.iter().find(|(name, _)| name.ends_with(": model")).or(all.first())?;
+        // A name follows from what a model was given: of few such keys one tells more.
+        let is_name = |name: &str| [": model", ": label"].iter().any(|end| name.ends_with(end));
+        let given = || all.iter().filter(|(name, _)| !is_name(name));
+        let few = (1..=2).contains(&given().count()).then(|| given().next()).flatten();
+        let model = || all.iter().find(|(name, _)| name.ends_with(": model"));
+        let (name, values) = few.or_else(model).or(all.first())?;
         let each = values.iter().zip(&self.candidates).map(|(value, candidate)| {
             let value: String = value.chars().take(SHOWN).collect();
             format!("{value} ({})", candidate.name)
@@ -416,11 +427,13 @@ impl Comparison {
         for one in self.differences.iter().filter(of_subject) {
             let place = self.candidates.iter().position(|each| each.name == one.candidate);
             let colour = place.unwrap_or_default();
+            // An axis by factors has no 0, where an interval can end.
             let dot = |name: &str, colour: usize, figure: &Interval, about| Dot {
                 name: name.to_owned(),
                 colour: colour % COLOURS,
                 value: figure.value,
-                interval: figure.is_known().then_some([figure.low, figure.high]),
+                interval: (figure.is_known())
+                    .then_some([figure.low.max(figure.value / LOWEST), figure.high]),
                 about,
             };
             if rows.last().is_none_or(|row| row.label != one.statistic) {

@@ -91,7 +91,8 @@ fn drive(
     if !worst.is_empty() {
         let caption = format!(
             "The worst step of each tenant: p99 at the drive's scheduler, in steps of {}; the usual one is the median of its \
-             steps, beside the others. Of one that others delay all the time, the table above has its wait.",
+             steps. Of few requests in a step it is the longest. A tenant that is delayed all the time has a long usual one: \
+             see its mean wait above.",
             units::duration(shared.tails_step_ns as f64)
         );
         section = section.with(Block::Table(caption, worst_steps(&worst)));
@@ -316,7 +317,12 @@ fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
             means.map_or_else(|| ["–"; 3].map(str::to_owned), |all| all.map(units::duration));
         let row = vec![
             name.to_owned(),
-            weight.to_string(),
+            match load.filter(|load| load.group_weight.is_none()) {
+                Some(load) if load.threads.len() > 1 => {
+                    format!("{} × {weight}", load.threads.len())
+                }
+                _ => weight.to_string(),
+            },
             units::count(service.requests),
             units::count(own.map_or(0, |drive| drive.boot_ios)),
             asked(shared, name),

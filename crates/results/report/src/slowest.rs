@@ -230,6 +230,7 @@ impl Waits {
             let share = units::significant(100.0 * share, 3);
             words.push(match (*name, &self.own_figure) {
                 ("queue", _) => format!("queue behind other commands, {share} %"),
+                ("model", _) => format!("the model, of which no parts are kept, {share} %"),
                 ("service time", Some(figure)) => {
                     format!("service time, {share} % (the model's own figure, {figure})")
                 }
@@ -409,7 +410,7 @@ mod tests {
         assert_eq!(table.rows[1][7..], ["50 ns", "–", "150 ns", "300 ns", "7 ns"]);
         assert_eq!(table.rows[2][7..], ["0 ns", "500 ns", "–", "–", "0 ns"]);
         let expected = "The slowest I/Os of each operation, and where their time went. Of the 3 slowest \
-                        writes: buffer full behind a collection, 39.8 %; model, 33.2 %; controller, \
+                        writes: buffer full behind a collection, 39.8 %; the model, of which no parts are kept, 33.2 %; controller, \
                         23.2 %.";
         assert_eq!(caption, expected);
         let json = serde_json::to_string(&ios).unwrap();

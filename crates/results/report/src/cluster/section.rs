@@ -122,8 +122,8 @@ fn lanes(cluster: &Cluster, summary: &Summary, time: &Time, resolution: Resoluti
     };
     let of_operations = match history {
         Some(_) => {
-            " A thin bar is an operation of a client there, from its beginning to its end; of many \
-             those that were not done and some of the others are shown."
+            " A thin bar is an operation of a client there, from its beginning to its end. Where there are \
+             many, all that were not done are shown, and a sample of the others."
         }
         None => "",
     };

@@ -18,6 +18,8 @@ pub struct ScatterSeries {
     pub points: Vec<(f64, f64)>,
     /// Other facts about a point, shown when it is pointed at.
     pub details: Vec<Detail>,
+    /// True if the points are marks of times only: their height says nothing.
+    pub is_of_times: bool,
 }
 
 /// A figure of each point.
@@ -90,7 +92,10 @@ impl Scatter {
             finite.sort_by(|a, b| b.1.total_cmp(&a.1));
             for &(across, up) in finite.iter().take(MARKED / self.series.len()) {
                 let (when, height) = (self.x.quantity.show(across), self.y.quantity.show(up));
-                let text = format!("{}: {height} at {when}", series.name);
+                let text = match series.is_of_times {
+                    true => format!("{} at {when}", series.name),
+                    false => format!("{}: {height} at {when}", series.name),
+                };
                 let place = (canvas.x(x.place(across)), canvas.y(y.place(up)));
                 canvas.hit(place, (across, up), series.colour, index, &text);
             }

@@ -256,12 +256,11 @@ fn plots(
     plots
 }
 
-/// The least and the most of each line, but for its ends, which are parts of a step: ` (read 10 to 40 MB/s)`.
+/// The least and the most of each line: ` (read 10 to 40 MB/s)`.
 fn ranges(lines: &[Line], quantity: Quantity) -> String {
     let range = |line: &Line| {
-        let [_, inner @ .., _] = &line.points[..] else { return None };
-        let least = inner.iter().map(|point| point.1).min_by(f64::total_cmp)?;
-        let most = inner.iter().map(|point| point.1).max_by(f64::total_cmp)?;
+        let values = || line.points.iter().map(|point| point.1);
+        let (least, most) = (values().min_by(f64::total_cmp)?, values().max_by(f64::total_cmp)?);
         Some(format!("{} {} to {}", line.name, quantity.show(least), quantity.show(most)))
     };
     let ranges: Vec<_> = lines.iter().filter_map(range).collect();
@@ -291,7 +290,7 @@ fn collections(
     steps.sort_by(|one, other| one.0.total_cmp(&other.0));
     let steps = thinned(&steps, extent.resolution.of(PARTS, MIN_POINTS));
     (!steps.is_empty()).then(|| ScatterSeries {
-        name: "collections, of no latency".to_owned(),
+        name: "collections".to_owned(),
         colour: COLLECTIONS_COLOUR,
         points: steps.iter().map(|(at, _)| (*at, lowest * BELOW)).collect(),
         details: vec![Detail {
@@ -299,6 +298,7 @@ fn collections(
             quantity: Quantity::Number(""),
             values: steps.iter().map(|(_, blocks)| *blocks).collect(),
         }],
+        is_of_times: true,
     })
 }
 
@@ -325,6 +325,7 @@ fn cloud(operation: Operation, points: &[Point], since: impl Fn(f64) -> f64) -> 
             detail("LBA", Quantity::Number(""), |point| point.offset / BLOCK),
             detail("order", Quantity::Number(""), |point| point.order),
         ],
+        is_of_times: false,
     }
 }
 

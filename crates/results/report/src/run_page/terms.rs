@@ -57,8 +57,8 @@ pub(super) fn terms(summary: &Summary, kind: Kind) -> Vec<(String, String)> {
             "of a disk's command: waiting for the arm (queue), or for room in the write cache (buffer full); the \
              arm's seek and the wait for the sector (positioning); the bytes under the head (transfer); the \
              interface and the electronics (controller). Of a model by figures: waiting for other commands \
-             (queue) or the write cache (buffer full); the latency of the command alone (service time); the \
-             bytes beyond those which that latency holds (transfer).",
+             (queue), for room in the write cache (buffer full), or, of a flush or durable write, until the cache \
+             is written out (behind writes); the latency of the command alone (service time); the bytes beyond those which that latency holds (transfer).",
         ));
     }
     if kind == Kind::Simulation {

@@ -188,8 +188,8 @@ pub(super) fn drives(summary: &Summary, kind: Kind) -> (String, Table) {
     };
     let caption = format!(
         "{latency} Rates are over the time from an operation's first submission to its last completion; reads and \
-         writes of a job that mixes them have the whole job's time, and all operations that of the drive: their rates \
-         add up where they ran for the same time only."
+         writes of a job that mixes them have the whole job's time. Both together are over the time of all I/Os to the \
+         drive, so that they are less than the sum where one ended before the other."
     );
     let caption = match shared_page::loads(summary).is_empty() {
         true => caption,
@@ -215,15 +215,14 @@ pub(super) fn drives(summary: &Summary, kind: Kind) -> (String, Table) {
             ["nominal", "effective"].map(|name| Column::right(name).under("over-provisioning"));
         table.columns.extend(columns);
     }
-    for drive in summary.drives.iter().filter(|drive| drive.used().count() > 1) {
-        let sum = |amount: fn(&OperationSummary) -> u64| -> u64 {
-            drive.used().map(|(_, figures)| amount(figures)).sum()
-        };
+    let both = |drive: &&DriveSummary| drive.read.count > 0 && drive.write.count > 0;
+    for drive in summary.drives.iter().filter(both) {
+        let sum = |amount: fn(&OperationSummary) -> u64| amount(&drive.read) + amount(&drive.write);
         let [count, bytes, errors] =
             [sum(|one| one.count), sum(|one| one.bytes), sum(|one| one.errors)];
         let rate = |amount: u64| amount as f64 / drive.active_seconds.max(1e-9);
         let dash = || "–".to_owned();
-        let mut row = vec![drive.described.name.clone(), "all".to_owned()];
+        let mut row = vec![drive.described.name.clone(), "read + write".to_owned()];
         row.extend([units::significant(rate(count), 4), units::bandwidth(rate(bytes))]);
         row.extend([dash(), dash(), dash(), dash()]);
         row.extend([units::count(count), units::bytes(bytes)]);

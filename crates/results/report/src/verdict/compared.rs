@@ -280,7 +280,7 @@ impl Compared<'_> {
                     _ => "",
                 };
                 format!(
-                    "{}, the largest significant difference.",
+                    "{}, the largest significant difference of a latency.",
                     capital(&format!("{begin}{largest}"))
                 )
             }
@@ -364,6 +364,8 @@ pub struct Several<'a> {
     pub work: Work,
     /// A latency that all have, such as `p99.9 of reads`, and each one's (ns).
     pub latency: Option<(String, Vec<f64>)>,
+    /// A latency further up the tail that only some carry, and their places and figures (ns).
+    pub beyond: Option<(String, Vec<(usize, f64)>)>,
     /// The smallest difference that matters (%).
     pub least: f64,
     /// True if the seeds of all that have several change nothing.
@@ -408,6 +410,7 @@ impl Several<'_> {
             _ => String::new(),
         });
         sentences.extend(latency.as_ref().map(|(name, ends)| self.latency(name, *ends)));
+        sentences.extend(latency.as_ref().and_then(|_| self.beyond()));
         sentences.retain(|one| !one.is_empty());
         if sentences.is_empty() {
             sentences.push("No drive and operation is in all results.".to_owned());
@@ -461,6 +464,20 @@ impl Several<'_> {
                 pace(": ", best.1, worst.1)
             ),
         }
+    }
+
+    /// The order further up the tail, of those that carry it.
+    fn beyond(&self) -> Option<String> {
+        let (latency, some) = self.beyond.as_ref()?;
+        let [best, worst] = ends(some).filter(|[best, worst]| best.0 != worst.0)?;
+        let name = |place: usize| self.each[place].0;
+        Some(format!(
+            "At {latency}, for which not all did enough I/Os, {} is the fastest, {}, and {} the slowest, {}.",
+            name(best.0),
+            units::duration(best.1),
+            name(worst.0),
+            units::duration(worst.1)
+        ))
     }
 
     fn latency(&self, latency: &str, [best, worst]: Ends) -> String {
@@ -695,14 +712,18 @@ mod tests {
             for (latency, failed) in
                 latencies.iter().flat_map(|one| [0, 1, 2, 3].map(|two| (one, two)))
             {
-                for seeds_change_nothing in [true, false] {
+                let of_two = ("p99.9 of reads".to_owned(), vec![(0, 3e6), (2, 1e6)]);
+                for (seeds_change_nothing, beyond) in
+                    [(true, None), (false, None), (false, Some(of_two))]
+                {
                     let case = Several {
                         doer: Doer::Command,
                         place: "on",
                         each: ["a", "b", "c"].into_iter().zip(*times).collect(),
                         failed,
                         work: work.clone(),
-                        latency: latency.map(|all| ("p99.9 of reads".to_owned(), all.to_vec())),
+                        latency: latency.map(|all| ("p99 of reads".to_owned(), all.to_vec())),
+                        beyond: beyond.clone(),
                         least: 1.0,
                         seeds_change_nothing,
                     };
@@ -710,7 +731,15 @@ mod tests {
                     check(&verdict, &format!("{case:?}"));
                     let other = !work.is_comparable();
                     assert!(
-                        !other || !verdict.sentence.contains("At p99.9"),
+                        !other || !verdict.sentence.contains("At p99"),
+                        "{case:?}: {verdict:?}"
+                    );
+                    let further = beyond.is_some() && latency.is_some() && !other;
+                    assert_eq!(
+                        verdict
+                            .sentence
+                            .contains("c is the fastest, 1 ms, and a the slowest, 3 ms"),
+                        further,
                         "{case:?}: {verdict:?}"
                     );
                     assert_eq!(

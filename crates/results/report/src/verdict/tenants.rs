@@ -1,6 +1,6 @@
 //! The answer about the tenants of shared and limited drives: who suffered when.
 
-use super::Verdict;
+use super::{listed, Verdict};
 use crate::table::Tone;
 use crate::units;
 
@@ -116,7 +116,13 @@ impl Tenants<'_> {
                     .iter()
                     .map(|one| format!("{} at {}", one.name, units::duration(one.at)))
                     .collect();
+                let once = self.tenants.iter().filter(|one| !one.is_alone && one.steps == 1);
+                let once: Vec<_> = once.map(|one| one.name.to_owned()).collect();
                 let others = match others.is_empty() {
+                    true if !once.is_empty() => format!(
+                        " Of {} nothing can be said: requests in one step of the time only.",
+                        listed(&once)
+                    ),
                     true => " No other tenant did.".to_owned(),
                     false => format!(" Less so: {}.", others.join(", ")),
                 };

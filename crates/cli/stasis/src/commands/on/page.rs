@@ -84,6 +84,7 @@ fn verdict(runs: &[Run]) -> Verdict {
             false => Work::Same,
         },
         latency: None,
+        beyond: None,
         least: MIN_DIFFERENCE,
         seeds_change_nothing: false,
     }
