@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use stasis_crash_test::power_cut::When;
 use stasis_experiment::{CpuSpeed, DriveSpec, Engine, GuestSpec};
-use stasis_report::Ios;
+use stasis_results::Ios;
 
 use crate::commands::moment::MomentArguments;
 use crate::commands::run::snapshots::SnapshotArguments;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
-use stasis_report::{KeptIos, SlowIo, ToldCommand, ToldCommands};
+use stasis_results::{KeptIos, SlowIo, ToldCommand, ToldCommands};
 use tempfile::TempDir;
 
 struct Bench {

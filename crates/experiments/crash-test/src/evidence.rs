@@ -5,7 +5,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation};
 use stasis_crash::{Cut, CutPoint, Enumerator, EventKind, Loss, LossReason, Trace, TracedRequest};
 use stasis_qcow2::Durability;
-use stasis_report::units;
+use stasis_results::units;
 
 use crate::names::Holder;
 
@@ -302,7 +302,11 @@ pub const REASONS: [(LossReason, &str, &str); 4] = [
         "cached, not flushed",
         "it was acknowledged, in the volatile cache, and the drive had no flush after it.",
     ),
-    (LossReason::InFlight, "in flight", "it was not acknowledged, and no later change was on the medium."),
+    (
+        LossReason::InFlight,
+        "in flight",
+        "it was not acknowledged, and no later change was on the medium.",
+    ),
     (LossReason::Reordered, "overtaken", "a later change went to the medium before it."),
     (LossReason::Torn, "torn", "only some of its atomic units were on the medium."),
 ];

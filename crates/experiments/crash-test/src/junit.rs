@@ -2,7 +2,7 @@
 //! a failure.
 
 use stasis_report::junit::{Case, Failure, Suite};
-use stasis_report::units::rounded;
+use stasis_results::units::rounded;
 
 use crate::page::{conclusion, first_line, of_drive, KINDS};
 use crate::report::Report;

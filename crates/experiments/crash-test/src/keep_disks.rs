@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context, Result};
 use stasis_crash::{Cut, Enumerator, TracedDrive};
-use stasis_report::{units, ResultsFolder};
+use stasis_results::{units, ResultsFolder};
 use stasis_runner::free_space::{free_space, full};
 use stasis_runner::{leave_zones, state_file};
 

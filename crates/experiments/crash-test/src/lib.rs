@@ -38,7 +38,7 @@ use anyhow::{bail, Context, Result};
 use stasis_crash::{Cut, Fault, StateSampler};
 use stasis_experiment::Experiment;
 use stasis_guest_image::Guest;
-use stasis_report::ResultsFolder;
+use stasis_results::ResultsFolder;
 use stasis_runner::provenance::Provenance;
 use stasis_runner::{guest, input, Event, Observer, Runner, TraceOptions, OUTPUT_FILE};
 
@@ -135,7 +135,7 @@ impl CrashTest<'_> {
             [self.trace, self.log_writes, self.before].into_iter().flatten().map(Path::to_owned),
         );
         if let Some(path) = self.junit {
-            stasis_report::keep_inputs(path, &inputs)?;
+            stasis_results::keep_inputs(path, &inputs)?;
         }
         let provenance = Provenance::begin(true).reading(&read);
         let folder = self.experiment.results.clone().unwrap_or_else(|| "results".into());

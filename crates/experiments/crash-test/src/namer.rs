@@ -12,7 +12,7 @@ use stasis_crash::{Check, Cut, CutPoint, Level, StateReader, Trace, Verdict};
 use stasis_drive::Sampling;
 use stasis_guest_image::Guest;
 use stasis_qemu_vm::{Checker, Config, Device, Task};
-use stasis_report::units;
+use stasis_results::units;
 
 use crate::check::{devices, Places, StateDisks};
 use crate::names::{self, Holder, Holders};

@@ -3,7 +3,8 @@
 use stasis_report::page::{thinned, Block, Head, Page, Resolution, Section};
 use stasis_report::plot::{Axis, Dot, Dots, Markup, Quantity, Row, Scale};
 use stasis_report::verdict::{Broken, CrashTest};
-use stasis_report::{units, Column, Table, Tone};
+use stasis_report::{Column, Table, Tone};
+use stasis_results::units;
 
 use crate::evidence::{reason, Evidence, Span, SpanKind, REASONS};
 use crate::groups::Group;

@@ -12,8 +12,8 @@ use stasis_block::Operation;
 use stasis_crash::{Cut, CutPoint, EventKind, StateSampler, Trace};
 use stasis_drive::Sampling;
 use stasis_experiment::Experiment;
-use stasis_report::units::rounded;
-use stasis_report::{Ios, ResultsFolder};
+use stasis_results::units::rounded;
+use stasis_results::{Ios, ResultsFolder};
 use stasis_runner::{input, state_file, Event, Observer, Results, Runner, TraceOptions};
 
 use crate::check::{CheckSetup, GuestCheck};

@@ -12,8 +12,8 @@ use stasis_block::clock::Nanos;
 use stasis_block::{Operation, PowerLoss};
 use stasis_crash::{Cut, CutPoint, Enumerator, Fault, Level, Place, StateSampler, Trace};
 use stasis_guest_image::Guest;
-use stasis_report::units::rounded;
 use stasis_report::{shell_word, Repeat};
+use stasis_results::units::rounded;
 use stasis_runner::provenance::Provenance;
 use stasis_runner::TraceOptions;
 

@@ -15,7 +15,7 @@ use stasis_crash::{
 use stasis_drive::{Drive, Layer};
 use stasis_media::{Execution, Medium, MediumSpec, OpenOptions};
 use stasis_qcow2::{CreateOptions, Durability, Settings};
-use stasis_report::ResultsFolder;
+use stasis_results::ResultsFolder;
 
 use crate::session::{Kind, Outcome, Session, StateChecks};
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_config::Mistake;
-use stasis_report::thresholds::Threshold;
+use stasis_results::thresholds::Threshold;
 
 /// A threshold of the run, which is met or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

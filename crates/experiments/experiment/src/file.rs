@@ -10,7 +10,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::{units, MAX_DRIVES};
 use stasis_config::{guess, listed, Mistake, Step};
 use stasis_network::NetworkSpec;
-use stasis_report::thresholds::Threshold;
+use stasis_results::thresholds::Threshold;
 
 use crate::expectation;
 use crate::names::{is_name, once, placed};

@@ -14,7 +14,7 @@ use anyhow::{bail, ensure, Context, Result};
 use serde::Serialize;
 use stasis_block::clock::Nanos;
 use stasis_experiment::{DriveSpec, Engine, Experiment};
-use stasis_report::{Ios, Summary};
+use stasis_results::{Ios, Summary};
 use stasis_run_events::{Overshoot, Stage};
 use stasis_runner::self_check::{Answer, Keeper};
 use stasis_runner::{Event, Results, Runner};

@@ -1,7 +1,8 @@
 //! Conclusion from the measurements: the precision on which an experiment can rely.
 
 use serde::Serialize;
-use stasis_report::{units, Column, Table};
+use stasis_report::{Column, Table};
+use stasis_results::units;
 
 use crate::clock::Clocks;
 use crate::measure::{Delivered, Measured, Precision};

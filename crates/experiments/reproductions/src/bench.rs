@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use stasis_experiment::{Engine, Experiment};
 use stasis_media::MediumSpec;
 use stasis_qcow2::CreateOptions;
-use stasis_report::{Summary, SUMMARY_FILE};
+use stasis_results::{Summary, SUMMARY_FILE};
 use stasis_runner::batch::{self, digest_of, gone, Batch, KeptResults, Turn};
 use stasis_runner::provenance::words;
 use stasis_runner::{guest, Event, Observer, Runner, OUTPUT_FILE};

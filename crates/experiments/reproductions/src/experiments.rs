@@ -101,7 +101,7 @@ pub fn run(
 
 /// Table of all runs, with their settings and times.
 fn overview(runs: &Runs) -> Table {
-    let seconds = |seconds: f64| stasis_report::units::duration(seconds * 1e9);
+    let seconds = |seconds: f64| stasis_results::units::duration(seconds * 1e9);
     let mut table = Table::new(
         [Column::left("run"), Column::left("drive"), Column::left("medium")]
             .into_iter()
@@ -113,7 +113,7 @@ fn overview(runs: &Runs) -> Table {
     );
     for (id, trial) in runs.all() {
         let summary = &trial.summary;
-        let drive = |text: fn(&stasis_report::DriveSummary) -> &String| {
+        let drive = |text: fn(&stasis_results::DriveSummary) -> &String| {
             summary.drives.first().map(text).cloned().unwrap_or_default()
         };
         table.push(vec![
@@ -121,7 +121,7 @@ fn overview(runs: &Runs) -> Table {
             drive(|drive| &drive.described.model),
             drive(|drive| &drive.described.medium),
             summary.extra.get("vcpus").map(ToString::to_string).unwrap_or_default(),
-            stasis_report::units::count(summary.ios()),
+            stasis_results::units::count(summary.ios()),
             seconds(summary.virtual_seconds),
             seconds(summary.frozen_seconds),
             seconds(trial.command_wall),

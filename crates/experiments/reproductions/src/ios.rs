@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use stasis_report::KeptIos;
+use stasis_results::KeptIos;
 
 /// A row.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,7 +49,7 @@ fn latencies(ios: &[Io], operation: &str) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stasis_report::IOS_FILE;
+    use stasis_results::IOS_FILE;
     use stasis_run_events::text::heading;
 
     #[test]

@@ -37,7 +37,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use stasis_experiment::Engine;
 use stasis_report::page::{Block, Page};
 use stasis_report::published_vs_measured;
-use stasis_report::{FIGURES_FILE, REPORT_FILE};
+use stasis_results::{FIGURES_FILE, REPORT_FILE};
 use stasis_runner::batch::Stopped;
 use stasis_runner::engine;
 use stasis_runner::provenance::{words, Provenance};

@@ -32,7 +32,7 @@ impl Branched {
     pub(crate) fn plan(
         &self,
         engine: Engine,
-        drives: &[stasis_report::Drive],
+        drives: &[stasis_results::Drive],
         machines: &[PlannedMachine],
     ) -> Result<(Moment, Branch)> {
         let moment = self.at.moment("a branch of a run", engine, drives)?;

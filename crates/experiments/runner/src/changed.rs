@@ -7,7 +7,7 @@ use anyhow::{bail, Context, Result};
 use serde_json::{json, Value};
 use stasis_channel::Call;
 use stasis_experiment::{Engine, Experiment};
-use stasis_report::Drive;
+use stasis_results::Drive;
 use stasis_run_events::Moment;
 
 use crate::debugged::At;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{anyhow, bail, Result};
 use stasis_experiment::Engine;
-use stasis_report::Drive;
+use stasis_results::Drive;
 use stasis_run_events::{Moment, SharedDebugger};
 
 /// The debugger of a run.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io;
 
 use stasis_block::clock::Nanos;
-use stasis_report::SoFar;
+use stasis_results::SoFar;
 use stasis_run_events::Stage;
 
 /// Something that happened.

@@ -9,7 +9,7 @@ use serde_json::{json, Value};
 use stasis_experiment::ExperimentError;
 use stasis_media::OpenError;
 use stasis_qcow2::ImageError;
-use stasis_report::ReportError;
+use stasis_results::ResultsError;
 
 /// The kind of a failure. Its name does not change from one version to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -89,13 +89,13 @@ fn of_cause(cause: &(dyn Error + 'static)) -> Option<Code> {
     use stasis_emulated_host::Error as Host;
     use stasis_guest_image::BuildError;
     use stasis_qemu_vm::Error as Machine;
-    if let Some(error) = cause.downcast_ref::<ReportError>() {
+    if let Some(error) = cause.downcast_ref::<ResultsError>() {
         return Some(match error {
-            ReportError::Folder { source, .. } | ReportError::Write { source, .. } => {
+            ResultsError::Folder { source, .. } | ResultsError::Write { source, .. } => {
                 of_kind(source.kind()).unwrap_or(Code::Failed)
             }
-            ReportError::InUse { .. } => Code::InUse,
-            ReportError::Foreign { .. } | ReportError::IsInput { .. } => Code::WouldDestroy,
+            ResultsError::InUse { .. } => Code::InUse,
+            ResultsError::Foreign { .. } | ResultsError::IsInput { .. } => Code::WouldDestroy,
             _ => Code::Results,
         });
     }
@@ -210,7 +210,7 @@ mod tests {
     use anyhow::Context;
 
     use super::{told, Code};
-    use stasis_report::ReportError;
+    use stasis_results::ResultsError;
 
     #[derive(Debug, thiserror::Error)]
     #[error("cannot open {0}: {source}; choose another", source = .1)]
@@ -253,11 +253,11 @@ mod tests {
         let path = || std::path::PathBuf::from("r");
         let wrapped = |error: anyhow::Error| error.context("the run").context("drive a");
         for (error, code) in [
-            (ReportError::Write { path: path(), source: full() }.into(), Code::DiskFull),
-            (ReportError::InUse { path: path() }.into(), Code::InUse),
-            (ReportError::Foreign { path: path() }.into(), Code::WouldDestroy),
+            (ResultsError::Write { path: path(), source: full() }.into(), Code::DiskFull),
+            (ResultsError::InUse { path: path() }.into(), Code::InUse),
+            (ResultsError::Foreign { path: path() }.into(), Code::WouldDestroy),
             (
-                ReportError::Read { path: path(), source: io::ErrorKind::NotFound.into() }.into(),
+                ResultsError::Read { path: path(), source: io::ErrorKind::NotFound.into() }.into(),
                 Code::Results,
             ),
             (stasis_emulated_host::Error::QemuMissing.into(), Code::MissingProgram),

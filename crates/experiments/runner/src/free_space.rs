@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use stasis_report::units;
+use stasis_results::units;
 
 /// A disk with less than this is full: many file systems keep a few blocks back.
 const FULL: u64 = 1 << 20;

@@ -92,5 +92,5 @@ pub use run::{keep_model, Results, Runner, STDIN_FILE};
 pub use snapshotted::Snapshotted;
 pub use stasis_channel::Call;
 pub use stasis_emulated_host::StartAt;
-pub use stasis_report::OUTPUT_FILE;
+pub use stasis_results::OUTPUT_FILE;
 pub use trace::TraceOptions;

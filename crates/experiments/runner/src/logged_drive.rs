@@ -11,7 +11,7 @@ use stasis_crash::{read_log_writes, LoggedDevice, ReadLog, TraceWriter, TracedDr
 use stasis_experiment::{DriveSpec, Experiment};
 use stasis_media::MediumSpec;
 use stasis_models::BuildContext;
-use stasis_report::ResultsFolder;
+use stasis_results::ResultsFolder;
 
 use crate::media::OpenMedium;
 use crate::plan::{device_names, PlannedDrive};

@@ -11,7 +11,7 @@ use stasis_experiment::{
 use stasis_media::MediumSpec;
 use stasis_models::ModelSpec;
 use stasis_network::{NetworkFault, NetworkSpec};
-use stasis_report::{Changes, Drive};
+use stasis_results::{Changes, Drive};
 use stasis_run_events::{Moment, ProfileJob, SnapshotJob};
 
 /// Names of the files that a machine reads.

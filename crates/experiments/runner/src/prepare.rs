@@ -91,7 +91,7 @@ pub struct Prepared<'a> {
     plan: RunPlan,
     /// The plan of the run that this one is a branch of, and the moment from which it is.
     base: Option<(RunPlan, Option<Moment>)>,
-    shown: Vec<stasis_report::Drive>,
+    shown: Vec<stasis_results::Drive>,
     /// The reader of a root that is read in place.
     root: Option<Lower>,
     /// The world outside, if a network leads there.
@@ -554,7 +554,7 @@ pub fn look_at_drives(experiment: &Experiment, base: &Path, read: bool) -> Resul
 }
 
 /// A drive with its own medium, in the form used in results; `written`: as the user wrote it.
-fn show(drive: &PlannedDrive, written: &DriveSpec) -> stasis_report::Drive {
+fn show(drive: &PlannedDrive, written: &DriveSpec) -> stasis_results::Drive {
     let medium = written.medium.label();
     drive.described(match written.delay {
         0 => medium,
@@ -564,7 +564,7 @@ fn show(drive: &PlannedDrive, written: &DriveSpec) -> stasis_report::Drive {
 
 impl Prepared<'_> {
     /// The drives in the form used in results.
-    pub fn drives(&self) -> Vec<stasis_report::Drive> {
+    pub fn drives(&self) -> Vec<stasis_results::Drive> {
         self.shown.clone()
     }
 

@@ -3,7 +3,7 @@
 use anyhow::{bail, Result};
 use stasis_block::clock::Nanos;
 use stasis_experiment::Engine;
-use stasis_report::Symbols;
+use stasis_results::Symbols;
 use stasis_run_events::{KernelPlaces, Modules, Orc, ProfileJob, Threads};
 
 /// The samples that are taken of a run, and the other times that are told of its guests.

@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
 use stasis_crash::{Frame, TraceWriter};
 use stasis_nvme::KeptState;
-use stasis_report::{ResultsFolder, ResultsWriter, OUTPUT_FILE};
+use stasis_report::ResultsWriter;
+use stasis_results::{ResultsFolder, OUTPUT_FILE};
 use stasis_run_events::{EventSink, IoRecord, Outcome, RunEvent, Stage};
 
 use crate::event::{Event, SharedObserver};
@@ -232,7 +233,7 @@ impl<'a> Relay<'a> {
             return lines;
         }
         let own = lines.split_inclusive(|byte| *byte == b'\n');
-        own.filter(|line| !stasis_report::is_of_history(line)).flatten().copied().collect()
+        own.filter(|line| !stasis_results::is_of_history(line)).flatten().copied().collect()
     }
 
     fn output(&mut self, bytes: &[u8], error: bool) -> io::Result<()> {

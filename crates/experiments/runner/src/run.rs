@@ -13,7 +13,8 @@ use stasis_block::units;
 use stasis_crash::TraceWriter;
 use stasis_experiment::{Engine, Experiment};
 use stasis_guest_image::Guest;
-use stasis_report::{Ios, ResultsFolder, ResultsWriter, Summary};
+use stasis_report::ResultsWriter;
+use stasis_results::{Ios, ResultsFolder, Summary};
 use stasis_run_events::{Ending, Outcome, Stage};
 
 use crate::attended::Attended;
@@ -34,7 +35,7 @@ use crate::snapshotted::Snapshotted;
 use crate::trace::{check_followed, TraceOptions, TRACE_FILE};
 use crate::{free_space, guest, Event};
 #[cfg(doc)]
-use stasis_report::OUTPUT_FILE;
+use stasis_results::OUTPUT_FILE;
 
 /// The standard input that a program was given, among its results.
 pub const STDIN_FILE: &str = "stdin";
@@ -151,7 +152,7 @@ impl<'a> Runner<'a> {
         Self { ios, ..self }
     }
 
-    /// Writes a timeline to [`stasis_report::TIMELINE_FILE`]: the activity of processors, flash
+    /// Writes a timeline to [`stasis_results::TIMELINE_FILE`]: the activity of processors, flash
     /// drives and the schedulers of shared drives.
     pub fn timeline(self, timeline: bool) -> Self {
         Self { timeline, ..self }
@@ -212,7 +213,7 @@ impl<'a> Runner<'a> {
     pub fn run(self, observer: &mut dyn Observer) -> Result<Results> {
         let folder = self.experiment.results.clone().unwrap_or_else(|| PathBuf::from("results"));
         let results = self.run_in(&folder, observer);
-        if let (Err(_), Some(note)) = (&results, stasis_report::earlier_results(&folder)) {
+        if let (Err(_), Some(note)) = (&results, stasis_results::earlier_results(&folder)) {
             observer.event(Event::Warning(&note))?;
         }
         results
@@ -371,7 +372,7 @@ impl<'a> Runner<'a> {
         let summary = ended.writer.finish(&outcome, engine.name(), begun.elapsed(), extra)?;
         kept?;
         if let Some(live) = self.live.as_ref().filter(|_| are_written) {
-            let report = folder.join(stasis_report::REPORT_FILE);
+            let report = folder.join(stasis_results::REPORT_FILE);
             live.end(std::fs::read_to_string(&report)?);
         }
         let status = summary.status();

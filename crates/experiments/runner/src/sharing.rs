@@ -111,7 +111,7 @@ impl<'a> Sharing<'a> {
     }
 
     /// A virtual disk as results name it.
-    pub fn show(&self, drive: &PlannedDrive, spec: &DiskSpec) -> stasis_report::Drive {
+    pub fn show(&self, drive: &PlannedDrive, spec: &DiskSpec) -> stasis_results::Drive {
         let place = drive.on.as_ref().and_then(|place| {
             let drive = self.drives.iter().find(|drive| drive.shared == Some(place.drive))?;
             Some(format!("{} from {} on", drive.planned.name, format_size(place.offset)))

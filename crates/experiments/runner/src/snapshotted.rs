@@ -4,7 +4,7 @@ use anyhow::{bail, Result};
 use stasis_block::clock::Nanos;
 use stasis_emulated_host::StartAt;
 use stasis_experiment::Engine;
-use stasis_report::Drive;
+use stasis_results::Drive;
 use stasis_run_events::SnapshotJob;
 
 use crate::debugged::At;

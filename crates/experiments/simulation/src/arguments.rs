@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use stasis_report::Ios;
+use stasis_results::Ios;
 
 use clap::Args as _;
 

@@ -23,8 +23,9 @@ use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{units, Fate};
 use stasis_models::{BuildContext, ModelSpec};
-use stasis_report::thresholds::{self, Threshold};
-use stasis_report::{keep_inputs, Ios, ResultsFolder, ResultsWriter, Summary};
+use stasis_report::ResultsWriter;
+use stasis_results::thresholds::{self, Threshold};
+use stasis_results::{keep_inputs, Ios, ResultsFolder, Summary};
 use stasis_run_events::{Ending, IoRecord, IoStatus, Outcome};
 use stasis_runner::provenance::Provenance;
 use stasis_runner::{engine, free_space};
@@ -71,7 +72,7 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     let mut steps = Steps::new();
     let run = simulation.run(&stop, &mut |progress| progress.show(&mut steps));
     drop(steps);
-    if let (Err(_), Some(note)) = (&run, stasis_report::earlier_results(&arguments.results)) {
+    if let (Err(_), Some(note)) = (&run, stasis_results::earlier_results(&arguments.results)) {
         stasis_terminal::say!("stasis: {note}");
     }
     let run = run?;
@@ -86,7 +87,7 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
         stasis_terminal::tell(&run.rates());
         stasis_terminal::say!(
             "report: {}",
-            arguments.results.join(stasis_report::REPORT_FILE).display()
+            arguments.results.join(stasis_results::REPORT_FILE).display()
         );
     }
     if let Some(message) = &run.message {
@@ -378,8 +379,8 @@ impl RunProgress {
         let progress = format!(
             "{:.3} s of virtual time, {} I/Os, {} a second",
             Duration::from_nanos(self.now).as_secs_f64(),
-            stasis_report::units::count(self.ios),
-            stasis_report::units::decimals(self.rate, 0)
+            stasis_results::units::count(self.ios),
+            stasis_results::units::decimals(self.rate, 0)
         );
         steps.step(&progress, self.fraction);
     }
@@ -427,8 +428,8 @@ fn go<W: Workload>(
                 "{} I/Os in a row took no time, at {}: a job that ends by time (time_based) never \
                  ends on a model without a latency; take one that has some, such as fixed:1us, or \
                  give the job an end (number_ios, or a size without time_based)",
-                stasis_report::units::count(total - step.2),
-                stasis_report::units::rounded(now)
+                stasis_results::units::count(total - step.2),
+                stasis_results::units::rounded(now)
             );
         }
         records.extend(done.drain(..).map(|io| record(&io)));
@@ -482,7 +483,7 @@ fn record(finished: &Finished) -> IoRecord {
 impl Run {
     /// Rates over the drive's active time, and the simulation's own speed.
     fn rates(&self) -> String {
-        use stasis_report::units::{bandwidth, count, duration, significant};
+        use stasis_results::units::{bandwidth, count, duration, significant};
         let ios = self.summary.ios();
         let wall = self.wall.as_secs_f64().max(1e-9);
         format!(

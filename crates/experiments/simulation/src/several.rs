@@ -9,9 +9,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use stasis_report::{
-    thresholds, units, Column, ResultsFolder, Table, COMPRESSED_IOS_FILE, FIGURES_FILE, IOS_FILE,
-    LIST_FILE, PARQUET_IOS_FILE, REPORT_FILE, SUMMARY_FILE, TIMELINE_FILE,
+use stasis_report::{Column, Table};
+use stasis_results::{
+    thresholds, units, ResultsFolder, COMPRESSED_IOS_FILE, FIGURES_FILE, IOS_FILE, LIST_FILE,
+    PARQUET_IOS_FILE, REPORT_FILE, SUMMARY_FILE, TIMELINE_FILE,
 };
 use stasis_runner::batch::{self, Batch, Outcome};
 use stasis_terminal::progress::Steps;

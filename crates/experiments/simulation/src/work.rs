@@ -9,8 +9,8 @@ use serde_json::{json, Value};
 use stasis_block::clock::Nanos;
 use stasis_block::Fate;
 use stasis_models::LogShape;
-use stasis_report::units::count;
-use stasis_report::{KeptIos, Summary, SUMMARY_FILE};
+use stasis_results::units::count;
+use stasis_results::{KeptIos, Summary, SUMMARY_FILE};
 use stasis_runner::job_file;
 use stasis_workload::trace::{
     Format, LeftOut, Merged, Pace, Placed, Reader, Replay, ReplayOptions,

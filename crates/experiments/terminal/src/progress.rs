@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use stasis_report::units;
+use stasis_results::units;
 
 /// Default interval between two plain lines, which [`INTERVAL`] overrides.
 const PLAIN: Duration = Duration::from_secs(10);

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use stasis_block::clock::Nanos;
-use stasis_report::units;
+use stasis_results::units;
 use stasis_run_events::Stage;
 use stasis_runner::{Event, Observer};
 

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use stasis_block::Operation;
 use stasis_report::verdict::{Doer, Runs};
-use stasis_report::{
-    folder_of, own_figure, InputFile, KeptIos, Repeat, ReportError, SlowIo, Summary, Waits,
-    IOS_FILES, OUTPUT_FILE,
+use stasis_report::{InputFile, Repeat, Waits};
+use stasis_results::{
+    folder_of, own_figure, KeptIos, ResultsError, SlowIo, Summary, IOS_FILES, OUTPUT_FILE,
 };
 
 use crate::setup::Setup;
@@ -133,7 +133,7 @@ impl Candidate {
         let files = |folder: PathBuf| {
             let of_ios = IOS_FILES.iter().map(|name| folder.join(name)).find(|file| file.exists());
             let summary =
-                Some(folder.join(stasis_report::SUMMARY_FILE)).filter(|file| file.exists());
+                Some(folder.join(stasis_results::SUMMARY_FILE)).filter(|file| file.exists());
             of_ios.or(Some(folder)).into_iter().chain(summary)
         };
         folders(path).into_iter().flat_map(files).collect()
@@ -144,7 +144,7 @@ impl Candidate {
     ///
     /// # Errors
     /// If there are no results, or they cannot be read.
-    pub fn read(path: &Path) -> Result<Self, ReportError> {
+    pub fn read(path: &Path) -> Result<Self, ResultsError> {
         let runs =
             folders(path).iter().map(|folder| Run::read(folder)).collect::<Result<_, _>>()?;
         Ok(Self::new(path.display().to_string(), runs))
@@ -238,7 +238,7 @@ struct Found {
 }
 
 impl Run {
-    fn read(path: &Path) -> Result<Self, ReportError> {
+    fn read(path: &Path) -> Result<Self, ResultsError> {
         let mut kept = KeptIos::open(path)?;
         let mut found: BTreeMap<(u16, Operation), Found> = BTreeMap::new();
         let mut digest = DefaultHasher::new();

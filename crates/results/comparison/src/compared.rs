@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use stasis_block::Operation;
-use stasis_report::units;
 use stasis_report::verdict::{Compared, Latencies, Several, Sure, Times, Verdict, Work};
+use stasis_results::units;
 
 use crate::candidate::Subject;
 use crate::figures::{difference, Difference, Statistic};
 use crate::inputs::{self, OtherInput};
 use crate::{printed, setup, work, Candidate};
-use stasis_report::interval::{of_runs, Interval};
+use stasis_results::interval::{of_runs, Interval};
 
 /// Percentiles by which candidates are ranked, the first that all carry.
 const RANKED: [f64; 4] = [99.9, 99.0, 95.0, 50.0];

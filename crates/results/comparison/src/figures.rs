@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use stasis_block::Operation;
-use stasis_report::units;
+use stasis_results::units;
 
 use crate::candidate::{Ios, Subject};
 use crate::Candidate;
-use stasis_report::interval::{mean, of_runs, percentile, Interval};
+use stasis_results::interval::{mean, of_runs, percentile, Interval};
 
 /// A figure of the I/Os of one operation to one drive.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use stasis_report::{units, InputFile};
+use stasis_report::InputFile;
+use stasis_results::units;
 
 use crate::{diff, Candidate};
 

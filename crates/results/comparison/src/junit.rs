@@ -1,7 +1,7 @@
 //! A comparison as tests: a figure of a candidate beside the base's is one.
 
 use stasis_report::junit::{Case, Failure, Suite};
-use stasis_report::units;
+use stasis_results::units;
 
 use crate::compared::{self, Slower};
 use crate::figures::Unit;

@@ -28,4 +28,4 @@ pub use candidate::{Candidate, Ios, Run, Subject};
 pub use compared::{Comparison, Slower};
 pub use figures::{Difference, Statistic, Unit};
 pub use setup::Setup;
-pub use stasis_report::interval::{mean, of_runs, percentile, Interval};
+pub use stasis_results::interval::{mean, of_runs, percentile, Interval};

@@ -5,12 +5,13 @@ use stasis_report::plot::{
     Axis, Cdf, CdfSeries, Dot, Dots, Markup, Quantity, Row, Scale, Stroke, COLOURS,
 };
 use stasis_report::verdict::{Doer, Work};
-use stasis_report::{units, Column, Repeat, Table, Tone};
+use stasis_report::{Column, Repeat, Table, Tone};
+use stasis_results::units;
 
 use crate::figures::Statistic;
 use crate::inputs::OtherInput;
 use crate::{compared, setup, Candidate, Comparison, Difference, Subject};
-use stasis_report::interval::Interval;
+use stasis_results::interval::Interval;
 
 /// Points of a drawn distribution: evenly, and as many at its upper end; so many together in the
 /// coarsest resolution.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use stasis_report::{Column, Summary, Table, INCIDENTAL_FIELDS};
+use stasis_report::{Column, Table};
+use stasis_results::{Summary, INCIDENTAL_FIELDS};
 
 use crate::{Candidate, Run};
 

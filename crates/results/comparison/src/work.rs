@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stasis_report::units;
 use stasis_report::verdict::{is_close, Work};
+use stasis_results::units;
 
 use crate::{Candidate, Subject};
 

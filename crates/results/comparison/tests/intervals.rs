@@ -6,7 +6,8 @@ use stasis_block::Operation;
 use stasis_comparison::{
     mean, of_runs, percentile, Candidate, Comparison, Ios, Run, Setup, Slower,
 };
-use stasis_report::{InputFile, SlowIo};
+use stasis_report::InputFile;
+use stasis_results::SlowIo;
 
 /// The smallest difference that matters (%).
 const MIN_DIFFERENCE: f64 = 1.0;

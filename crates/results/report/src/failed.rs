@@ -1,7 +1,7 @@
 //! I/Os that failed, in words: how many, why, and the status that the guest got.
 
-use crate::summary::DriveSummary;
-use crate::units;
+use stasis_results::summary::DriveSummary;
+use stasis_results::units;
 
 /// Codes that report a medium's failure to a guest, by interface: NVMe 1.4 figure 128 with the type
 /// in bits 10:8, virtio 1.2 section 5.2.6.
@@ -58,13 +58,13 @@ pub(crate) fn failed(drive: &DriveSummary) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statistics::DriveStatistics;
     use stasis_block::{Command, Operation};
+    use stasis_results::statistics::DriveStatistics;
     use stasis_run_events::{IoRecord, IoStatus};
 
     fn summary(interface: &str, code: u16) -> DriveSummary {
         let [name, model, medium] = ["d", "fixed:1us", "file:x.img"].map(str::to_owned);
-        let drive = crate::Drive {
+        let drive = stasis_results::Drive {
             name,
             model,
             parameters: serde_json::Value::Null,

@@ -6,9 +6,9 @@ use stasis_block::inside::{DataAge, FlashInside, Parts, Usages};
 use crate::page::{thinned, Block, Resolution, Section};
 use crate::plot::{Axis, Bar, Bars, Heat, Line, Lines, Markup, Quantity, Scale, Segment, Stroke};
 use crate::run_page::Time;
-use crate::summary::DriveSummary;
 use crate::table::{Column, Table};
-use crate::{units, Changes};
+use stasis_results::summary::DriveSummary;
+use stasis_results::{units, Changes};
 
 /// Least share of reads of data that was never written that is reported.
 const NOTABLE: f64 = 0.01;

@@ -9,24 +9,27 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::escape::shell_word as word;
-use crate::folder::names_of_run;
-use crate::summary::{DriveSummary, Summary};
-use crate::{earlier_results, failed, units, ReportError, EARLIER_FOLDER, LIST_FILE, SUMMARY_FILE};
+use crate::failed;
+use stasis_results::folder::names_of_run;
+use stasis_results::summary::{DriveSummary, Summary};
+use stasis_results::{
+    earlier_results, units, ResultsError, EARLIER_FOLDER, LIST_FILE, SUMMARY_FILE,
+};
 
 /// Files that runs leave, with their contents.
 const FILES: [(&str, &str); 18] = [
     (SUMMARY_FILE, "the run in figures"),
-    (crate::REPORT_FILE, "the page"),
-    (crate::PARQUET_IOS_FILE, "one row for each I/O"),
-    (crate::IOS_FILE, "one row for each I/O"),
-    (crate::COMPRESSED_IOS_FILE, "one row for each I/O"),
-    (crate::TIMELINE_FILE, "what processors, flash drives and schedulers did when"),
-    (crate::GUEST_IOS_FILE, "the time of I/Os in the guest"),
-    (crate::PROFILE_FILE, "stacks in which processors were"),
-    (crate::SAMPLES_FILE, "samples of a profile, with their times"),
-    (crate::FAULTS_FILE, "faults that have happened"),
-    (crate::CLUSTER_FILE, "output, faults and messages of machines"),
-    (crate::FIGURES_FILE, "published and measured figures"),
+    (stasis_results::REPORT_FILE, "the page"),
+    (stasis_results::PARQUET_IOS_FILE, "one row for each I/O"),
+    (stasis_results::IOS_FILE, "one row for each I/O"),
+    (stasis_results::COMPRESSED_IOS_FILE, "one row for each I/O"),
+    (stasis_results::TIMELINE_FILE, "what processors, flash drives and schedulers did when"),
+    (stasis_results::GUEST_IOS_FILE, "the time of I/Os in the guest"),
+    (stasis_results::PROFILE_FILE, "stacks in which processors were"),
+    (stasis_results::SAMPLES_FILE, "samples of a profile, with their times"),
+    (stasis_results::FAULTS_FILE, "faults that have happened"),
+    (stasis_results::CLUSTER_FILE, "output, faults and messages of machines"),
+    (stasis_results::FIGURES_FILE, "published and measured figures"),
     ("output.txt", "the command's output"),
     ("stdin", "the command's standard input"),
     ("run.record", "the trace of a crash test"),
@@ -119,8 +122,8 @@ impl Inspection {
     ///
     /// # Errors
     /// If it has no results.
-    pub fn of(folder: &Path) -> Result<Self, ReportError> {
-        let entries = fs::read_dir(folder).map_err(ReportError::read(folder))?;
+    pub fn of(folder: &Path) -> Result<Self, ResultsError> {
+        let entries = fs::read_dir(folder).map_err(ResultsError::read(folder))?;
         let mut names: Vec<String> = names_of_run(folder);
         names.retain(|name| !name.starts_with(EARLIER_FOLDER) && !name.ends_with(LIST_FILE));
         let mut runs: Vec<PathBuf> = entries
@@ -146,7 +149,7 @@ impl Inspection {
             None if compared.is_some() && runs.is_empty() => Kind::Comparison,
             None if !runs.is_empty() => Kind::Several,
             None if !files.is_empty() => Kind::Unfinished,
-            None => return Err(ReportError::damaged(folder, "it has no results".into())),
+            None => return Err(ResultsError::damaged(folder, "it has no results".into())),
         };
         let (about, odd, next) = (Vec::new(), Vec::new(), Vec::new());
         let results = folder.to_owned();
@@ -207,7 +210,7 @@ impl Inspection {
             self.odd.push(format!("The file of the I/Os lacks {} of them.", field("lost_ios")));
         }
         let shown = self.shown();
-        let has_ios = crate::IOS_FILES.iter().any(|name| self.has(name));
+        let has_ios = stasis_results::IOS_FILES.iter().any(|name| self.has(name));
         if has_ios && summary.ios() > 0 {
             self.ask("where the time of the slowest I/O went", format!("stasis why {shown}"));
             let trace = format!("stasis export {shown} --perfetto trace.json");
@@ -221,7 +224,7 @@ impl Inspection {
         }
         if let Some(command) = field("repeat")["command"].as_str() {
             self.ask("the same again", command.to_owned());
-            if !self.has(crate::TIMELINE_FILE)
+            if !self.has(stasis_results::TIMELINE_FILE)
                 && self.kind != Kind::Server
                 && !command.contains('<')
             {
@@ -356,7 +359,8 @@ mod tests {
     use stasis_run_events::{Ending, IoRecord, IoStatus, Outcome};
 
     use super::*;
-    use crate::{Drive, ResultsFolder, ResultsWriter};
+    use crate::ResultsWriter;
+    use stasis_results::{Drive, ResultsFolder};
 
     fn drive(name: &str) -> Drive {
         Drive {

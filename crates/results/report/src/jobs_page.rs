@@ -1,9 +1,10 @@
 //! The part of `report.html` about a job file's jobs.
 
 use crate::page::{Block, Section};
-use crate::summary::Summary;
 use crate::table::{Column, Table};
-use crate::{text, units};
+use crate::text;
+use stasis_results::summary::Summary;
+use stasis_results::units;
 
 /// The section of the jobs; none where there are no several.
 pub(crate) fn section(summary: &Summary) -> Option<Section> {

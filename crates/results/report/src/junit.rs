@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crate::escape::escape;
-use crate::files::write_whole;
-use crate::ReportError;
+use stasis_results::files::write_whole;
+use stasis_results::ResultsError;
 
 /// A test that did not pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Suite {
     ///
     /// # Errors
     /// Where it cannot be written.
-    pub fn write(&self, path: &Path) -> Result<(), ReportError> {
+    pub fn write(&self, path: &Path) -> Result<(), ResultsError> {
         write_whole(path, self.to_xml().as_bytes())
     }
 }

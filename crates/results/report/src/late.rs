@@ -6,9 +6,9 @@ use std::path::Path;
 use stasis_block::clock::Nanos;
 use stasis_block::Operation;
 
-use crate::latency::carried;
-use crate::summary::Summary;
-use crate::{units, KeptIos, ReportError};
+use stasis_results::latency::carried;
+use stasis_results::summary::Summary;
+use stasis_results::{units, KeptIos, ResultsError};
 
 /// The rank of the percentile from which on an I/O is late, in hundredths of a percent.
 const LATE: u64 = 9900;
@@ -37,7 +37,7 @@ impl Late {
 
 /// Those of the results in `folder`, whose figures are `summary`'s: of operations of which there are
 /// enough to have a 99th percentile.
-pub(crate) fn of(folder: &Path, summary: &Summary) -> Result<Vec<Late>, ReportError> {
+pub(crate) fn of(folder: &Path, summary: &Summary) -> Result<Vec<Late>, ResultsError> {
     let mut wanted: BTreeMap<(String, Operation), (Nanos, Times)> = BTreeMap::new();
     for drive in &summary.drives {
         for (operation, figures) in drive.used().filter(|(_, used)| carried(used.count, LATE)) {

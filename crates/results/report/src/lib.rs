@@ -1,54 +1,30 @@
-//! Results of a run for its reader: every I/O as a row, a summary as JSON, a page with tables and
-//! plots, and a few lines for the terminal.
+//! Results of a run for its reader: a page with tables and plots, a few lines for the terminal, and tests for
+//! continuous integration.
 //!
 //! * [`ResultsWriter`] takes I/O records during the run and streams them to `ios.csv`;
 //!   [`ResultsWriter::finish`] writes `summary.json` and `report.html`.
-//! * [`KeptIos`] reads the I/Os of a run that is over, [`KeptSpans`] what happened inside it,
-//!   [`KeptMoments`] what its machines said and sent.
+//! * [`KeptMoments`] reads what the machines of a run that is over said and sent.
 //! * [`text_summary`] has the same in a few lines of text; [`why`] has one I/O's.
-//! * [`figures`] sets measured figures beside published ones.
-//! * [`thresholds`] are what a run is expected to keep.
-//! * [`junit`] has results as tests, for continuous integration.
+//! * [`published_vs_measured`] sets measured figures beside published ones.
+//! * [`junit`] has results as tests.
 //! * [`page`] and [`plot`] are the page and the plots, for any report.
 //!
 //! Promises:
 //! * An I/O that has been given to [`ResultsWriter::record`] is in the file when the call returns,
-//!   so that a killed run keeps its I/Os; other formats than CSV do not promise that ([`Ios`]).
-//! * Memory is bounded however long the run is ([`EXACT_BOUND`]).
-//! * Results are a function of the records: two runs with the same records and outcome give the
-//!   same bytes, but for the fields named in [`INCIDENTAL_FIELDS`].
-//! * A folder belongs to one run at a time ([`ResultsFolder`]): an earlier run's files are removed,
-//!   and other files are never written over.
-//! * Names and texts may hold anything. They are quoted for the file in which
-//!   they end up.
+//!   so that a killed run keeps its I/Os; other formats than CSV do not promise that (`Ios` of `results`).
+//! * Names and texts may hold anything. They are quoted for the page.
 
 mod cluster;
-mod columnar;
-mod commands;
-mod distribution;
-mod earlier;
-mod error;
 mod escape;
 mod failed;
-mod faults;
-mod files;
+mod faults_page;
 mod flash_page;
-mod folder;
-mod guest_ios;
-mod history;
-mod inputs;
 pub mod inspect;
-pub mod interval;
-mod ios;
-mod jobs;
 mod jobs_page;
 pub mod junit;
 mod late;
-mod latency;
 mod networks_page;
-mod own_figure;
 pub mod page;
-mod pcapng;
 pub mod plot;
 mod profile;
 mod provenance;
@@ -56,112 +32,21 @@ pub mod published_vs_measured;
 mod repeat;
 mod results_writer;
 mod run_page;
-mod sample_file;
 mod shared_page;
-mod slowest;
-mod so_far;
-mod spans;
-mod statistics;
-mod summary;
-mod symbols;
+mod slowest_page;
 mod table;
 mod text;
-pub mod thresholds;
-mod timeline;
-pub mod trust;
-pub mod units;
+mod thresholds_page;
 pub mod verdict;
 mod waited;
 pub mod why;
 
-use serde::{Deserialize, Serialize};
-
 pub use cluster::{KeptMoments, Moment, MomentKind};
-pub use commands::{ToldCommand, ToldCommands};
-pub use distribution::EXACT_BOUND;
-pub use earlier::{earlier_results, EARLIER_FOLDER};
-pub use error::ReportError;
 pub use escape::shell_word;
-pub use faults::{FaultCourse, FaultInterval, FaultSummary, PlannedFault};
-pub use folder::{folder_of, ResultsFolder, LIST_FILE};
-pub use guest_ios::GuestTimes;
-pub use history::{is_of_history, Witnessed};
-pub use inputs::keep_inputs;
-pub use ios::{Ios, IosAsCsv, KeptIos};
-pub use jobs::JobSummary;
-pub use latency::{Latency, Method};
-pub use own_figure::own_figure;
 pub use provenance::section as provenance;
 pub use repeat::{InputFile, Repeat};
 pub use results_writer::ResultsWriter;
-pub use sample_file::{KeptSample, KeptSamples};
-pub use slowest::{SlowIo, Waits};
-pub use so_far::SoFar;
-pub use spans::KeptSpans;
-pub use summary::{
-    comparable, exit_status, DriveSummary, FirstError, OperationSummary, Summary, INCIDENTAL_FIELDS,
-};
-pub use symbols::{Programs, Symbols};
+pub use slowest_page::Waits;
 pub use table::{Align, Column, Table, Tone};
 pub use text::{figures as latency_figures, text_summary};
-
-/// Name of the file with one row per I/O.
-pub const IOS_FILE: &str = "ios.csv";
-/// Name of that file where it is compressed.
-pub const COMPRESSED_IOS_FILE: &str = "ios.csv.zst";
-/// Name of the file with one row per I/O by column.
-pub const PARQUET_IOS_FILE: &str = "ios.parquet";
-/// The names of the file with one row per I/O, of which a run keeps one.
-pub const IOS_FILES: [&str; 3] = [IOS_FILE, COMPRESSED_IOS_FILE, PARQUET_IOS_FILE];
-/// Name of the file with one row per fault that has happened, by column.
-pub const FAULTS_FILE: &str = "faults.parquet";
-/// Name of the file of what processors, flash drives and schedulers did when, by column.
-pub const TIMELINE_FILE: &str = "timeline.parquet";
-/// Name of the file of the time of I/Os in the guest's kernel, by column.
-pub const GUEST_IOS_FILE: &str = "guest-ios.parquet";
-/// Name of the file of stacks in which processors were, with how many samples each has.
-pub const PROFILE_FILE: &str = "profile.folded";
-/// Name of the file of the samples of a profile, with their times, by column.
-pub const SAMPLES_FILE: &str = "profile.parquet";
-/// Name of the file of what machines of a cluster said and sent, and what befell them, by column.
-pub const CLUSTER_FILE: &str = "cluster.parquet";
-/// Name of the file of the operations of clients, a JSON object a line.
-pub const HISTORY_FILE: &str = "history.jsonl";
-/// Name of the file with the run's figures.
-pub const SUMMARY_FILE: &str = "summary.json";
-/// Name of the file with what a run's command printed: all of it, or its begin.
-pub const OUTPUT_FILE: &str = "output.txt";
-/// Name of the page.
-pub const REPORT_FILE: &str = "report.html";
-/// Name of the file with published and measured figures.
-pub const FIGURES_FILE: &str = "figures.json";
-
-/// Differences of a model from the one that it is derived from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Changes {
-    /// The name of a model, or `kind = "KIND"` for the defaults of that kind.
-    pub from: String,
-    /// Each key that differs (`gc.policy`), with its value there and here; null where it is not
-    /// given.
-    pub keys: std::collections::BTreeMap<String, [serde_json::Value; 2]>,
-}
-
-/// A drive as results describe it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Drive {
-    /// Its name in the experiment.
-    pub name: String,
-    /// The model that decides when its commands complete.
-    pub model: String,
-    /// The model with all its parameters, as a table of an experiment has them; null where there are
-    /// none.
-    #[serde(skip_serializing_if = "serde_json::Value::is_null", default)]
-    pub parameters: serde_json::Value,
-    /// Parameters that differ from those it is derived from; none where it has no such.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub changes: Option<Changes>,
-    /// The interface that the guest sees, such as `nvme`.
-    pub interface: String,
-    /// The medium that holds its bytes.
-    pub medium: String,
-}
+pub use thresholds_page::{to_junit, unmet};

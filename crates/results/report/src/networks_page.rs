@@ -3,9 +3,9 @@
 use stasis_run_events::{LinkOutcome, NetworkOutcome};
 
 use crate::page::{Block, Section};
-use crate::summary::Summary;
 use crate::table::{Column, Table};
-use crate::units;
+use stasis_results::summary::Summary;
+use stasis_results::units;
 
 /// A section for each network of a run.
 pub(crate) fn sections(summary: &Summary) -> Vec<Section> {

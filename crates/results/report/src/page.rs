@@ -10,12 +10,12 @@ mod resolution;
 use std::path::Path;
 
 pub use crate::escape::escape;
-use crate::files::{make_folder, write_whole};
 use crate::plot::Markup;
 use crate::published_vs_measured::{figures_plots, figures_table, Figure};
 use crate::repeat::command;
 use crate::table::Table;
-use crate::ReportError;
+use stasis_results::files::{make_folder, write_whole};
+use stasis_results::ResultsError;
 
 pub use head::Head;
 pub use io_times::IoTimes;
@@ -40,7 +40,7 @@ const FLAME: &str = include_str!("interactive/flame.js");
 ///
 /// # Errors
 /// Where the folder or the file cannot be written.
-pub fn write(folder: &Path, name: &str, html: &str) -> Result<(), ReportError> {
+pub fn write(folder: &Path, name: &str, html: &str) -> Result<(), ResultsError> {
     make_folder(folder)?;
     write_whole(&folder.join(name), html.as_bytes())
 }
@@ -135,7 +135,7 @@ impl Page {
     ///
     /// # Errors
     /// Where the folder or the file cannot be written.
-    pub fn write(&self, folder: &Path, name: &str) -> Result<(), ReportError> {
+    pub fn write(&self, folder: &Path, name: &str) -> Result<(), ResultsError> {
         write(folder, name, &self.to_html())
     }
 

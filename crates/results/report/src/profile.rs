@@ -9,10 +9,10 @@ use stasis_run_events::Sample;
 
 use crate::late::Late;
 use crate::page::{Block, Flame, Resolution, Section};
-use crate::sample_file::{KeptSamples, SampleFile};
-use crate::symbols::{FrameNames, Symbols};
 use crate::table::{Column, Table};
-use crate::{units, ReportError};
+use stasis_results::sample_file::{KeptSamples, SampleFile};
+use stasis_results::symbols::{FrameNames, Symbols};
+use stasis_results::{units, ResultsError};
 
 /// Stretches of time in which samples are counted; when there are twice as many, two become one.
 const STRETCHES: usize = 512;
@@ -110,7 +110,7 @@ impl Profile {
         &mut self,
         sample: &Sample,
         file: &mut SampleFile,
-    ) -> Result<(), ReportError> {
+    ) -> Result<(), ResultsError> {
         let node = self.record(sample);
         let Some(processor) = self.names.get(usize::from(sample.processor)) else { return Ok(()) };
         let path = node.map(|node| self.path(node)).unwrap_or_default();
@@ -155,7 +155,7 @@ impl Profile {
         &mut self,
         mut samples: KeptSamples,
         late: Vec<Late>,
-    ) -> Result<(), ReportError> {
+    ) -> Result<(), ResultsError> {
         let mut views = vec![BTreeMap::new(); late.len()];
         while let Some(sample) = samples.next_sample()? {
             let Some(&processor) = self.name_of.get(&sample.processor) else { continue };
@@ -401,7 +401,7 @@ mod tests {
     #[test]
     fn a_view_has_the_samples_of_its_times() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(crate::SAMPLES_FILE);
+        let path = folder.path().join(stasis_results::SAMPLES_FILE);
         let mut file = SampleFile::create(path, 100).unwrap();
         let mut profile = profile();
         for one in [
@@ -412,7 +412,7 @@ mod tests {
         ] {
             profile.keep(&one, &mut file).unwrap();
         }
-        file.finish(&crate::ios::Footer::new()).unwrap();
+        file.finish(&stasis_results::ios::Footer::new()).unwrap();
         let samples = || KeptSamples::open(folder.path()).unwrap().unwrap();
         let late = |times: &[(u64, u64)]| Late { name: "late".into(), times: times.to_vec() };
         profile.add_views(samples(), vec![late(&[(1000, 1201)]), late(&[(5000, 6000)])]).unwrap();

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::page::{Block, Section};
+use crate::{page::Block, page::Section};
 
 /// The fields of a summary about its provenance, with their names on a page.
 const FIELDS: &[(&str, &str)] = &[

@@ -5,14 +5,14 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::{make_folder, write_whole};
-use crate::latency::error_percent;
 use crate::page::Head;
 use crate::plot::{Axis, Bar, Bars, Dot, Dots, Markup, Quantity, Row, Scale, Segment};
 use crate::table::{Column, Table, Tone};
-use crate::units;
 use crate::verdict::Published;
-use crate::{ReportError, FIGURES_FILE};
+use stasis_results::files::{make_folder, write_whole};
+use stasis_results::latency::error_percent;
+use stasis_results::units;
+use stasis_results::{ResultsError, FIGURES_FILE};
 
 /// Relation of a published figure to the measured one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -175,11 +175,11 @@ pub fn explain_missing(figures: &mut [Figure], failed: &[(String, String)]) {
 ///
 /// # Errors
 /// Where the folder or the file cannot be written.
-pub fn write_figures(folder: &Path, figures: &[Figure]) -> Result<(), ReportError> {
+pub fn write_figures(folder: &Path, figures: &[Figure]) -> Result<(), ResultsError> {
     make_folder(folder)?;
     let path = folder.join(FIGURES_FILE);
     let mut json = serde_json::to_vec_pretty(figures)
-        .map_err(|error| ReportError::Write { path: path.clone(), source: error.into() })?;
+        .map_err(|error| ResultsError::Write { path: path.clone(), source: error.into() })?;
     json.push(b'\n');
     write_whole(&path, &json)
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::escape::escape;
-use crate::units;
+use stasis_results::units;
 
 /// Name of the field of a summary that has it.
 pub(crate) const FIELD: &str = "repeat";

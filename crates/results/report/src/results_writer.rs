@@ -12,24 +12,25 @@ use stasis_block::timeline::{Span, Track};
 use stasis_run_events::{Ending, FaultRecord, GuestIo, IoRecord, Outcome, PacketRecord, Sample};
 
 use crate::cluster::Cluster;
-use crate::distribution::EXACT_BOUND;
-use crate::faults::{FaultFile, FaultSummary, PlannedFault};
-use crate::files::write_whole;
-use crate::folder::ResultsFolder;
-use crate::guest_ios::{self, GuestIoFile};
-use crate::ios::{Footer, Ios, Rows};
-use crate::jobs::Jobs;
 use crate::page::{self, Page};
-use crate::pcapng::PacketFile;
 use crate::profile::Profile;
-use crate::sample_file::{KeptSamples, SampleFile};
-use crate::so_far::{SoFar, RUNNING};
-use crate::spans::SpanFile;
-use crate::statistics::DriveStatistics;
-use crate::summary::{DriveSummary, Summary};
-use crate::symbols::Symbols;
-use crate::thresholds::Threshold;
-use crate::{late, run_page, trust, Drive, ReportError, REPORT_FILE, SUMMARY_FILE};
+use crate::{late, run_page};
+use stasis_results::distribution::EXACT_BOUND;
+use stasis_results::faults::{FaultFile, FaultSummary, PlannedFault};
+use stasis_results::files::write_whole;
+use stasis_results::folder::ResultsFolder;
+use stasis_results::guest_ios::{self, GuestIoFile};
+use stasis_results::ios::{Footer, Ios, Rows};
+use stasis_results::jobs::Jobs;
+use stasis_results::pcapng::PacketFile;
+use stasis_results::sample_file::{KeptSamples, SampleFile};
+use stasis_results::so_far::{SoFar, RUNNING};
+use stasis_results::spans::SpanFile;
+use stasis_results::statistics::DriveStatistics;
+use stasis_results::summary::{DriveSummary, Summary};
+use stasis_results::symbols::Symbols;
+use stasis_results::thresholds::Threshold;
+use stasis_results::{trust, Drive, ResultsError, REPORT_FILE, SUMMARY_FILE};
 
 /// Facts about its origin that `ios.parquet` leaves out: they would differ from one run to the
 /// next.
@@ -84,7 +85,7 @@ impl ResultsWriter {
     ///
     /// # Errors
     /// Where the folder or the file cannot be written.
-    pub fn create(folder: &Path, drives: Vec<Drive>) -> Result<Self, ReportError> {
+    pub fn create(folder: &Path, drives: Vec<Drive>) -> Result<Self, ResultsError> {
         Self::with_exact_bound(folder, drives, EXACT_BOUND)
     }
 
@@ -96,7 +97,7 @@ impl ResultsWriter {
         folder: ResultsFolder,
         drives: Vec<Drive>,
         ios: Ios,
-    ) -> Result<Self, ReportError> {
+    ) -> Result<Self, ResultsError> {
         Self::begin(folder, drives, EXACT_BOUND, ios)
     }
 
@@ -113,7 +114,7 @@ impl ResultsWriter {
         folder: &Path,
         drives: Vec<Drive>,
         bound: usize,
-    ) -> Result<Self, ReportError> {
+    ) -> Result<Self, ResultsError> {
         Self::begin(ResultsFolder::claim(folder, &[])?, drives, bound, Ios::Csv)
     }
 
@@ -122,7 +123,7 @@ impl ResultsWriter {
         drives: Vec<Drive>,
         bound: usize,
         ios: Ios,
-    ) -> Result<Self, ReportError> {
+    ) -> Result<Self, ResultsError> {
         let rows = ios.begin(&mut folder)?;
         // The files of the end are claimed now, so that this cannot fail then.
         folder.file(SUMMARY_FILE)?;
@@ -177,7 +178,7 @@ impl ResultsWriter {
     }
 
     /// The I/Os are those of a guest: its figures are looked through for what is not to be trusted
-    /// ([`crate::trust`]). `quantum`: how far one of its processors may be ahead of another (ns).
+    /// ([`stasis_results::trust`]). `quantum`: how far one of its processors may be ahead of another (ns).
     pub fn of_guest(&mut self, quantum: Nanos) {
         self.quantum = Some(quantum);
     }
@@ -187,24 +188,24 @@ impl ResultsWriter {
     /// faults are added.
     ///
     /// # Errors
-    /// Where [`crate::CLUSTER_FILE`] cannot be written.
+    /// Where [`stasis_results::CLUSTER_FILE`] cannot be written.
     pub fn of_machines(
         &mut self,
         names: Vec<String>,
         drives: Vec<Option<usize>>,
-    ) -> Result<(), ReportError> {
-        let path = self.folder.file(crate::CLUSTER_FILE)?;
+    ) -> Result<(), ResultsError> {
+        let path = self.folder.file(stasis_results::CLUSTER_FILE)?;
         self.cluster = Some(Cluster::new(names, drives, path)?);
         Ok(())
     }
 
     /// Commands of [several machines](Self::of_machines) write operations of clients, which are kept in
-    /// [`crate::HISTORY_FILE`].
+    /// [`stasis_results::HISTORY_FILE`].
     ///
     /// # Errors
     /// Where the folder has a file of that name that is not a run's.
-    pub fn keep_history(&mut self) -> Result<(), ReportError> {
-        let path = self.folder.file(crate::HISTORY_FILE)?;
+    pub fn keep_history(&mut self) -> Result<(), ResultsError> {
+        let path = self.folder.file(stasis_results::HISTORY_FILE)?;
         if let Some(cluster) = &mut self.cluster {
             cluster.keep_history(path);
         }
@@ -233,12 +234,12 @@ impl ResultsWriter {
     /// # Errors
     /// Where the file cannot be written, or a record names a drive that is not
     /// there; the records before it are kept.
-    pub fn record(&mut self, records: &[IoRecord]) -> Result<(), ReportError> {
+    pub fn record(&mut self, records: &[IoRecord]) -> Result<(), ResultsError> {
         let mut result = Ok(());
         for record in records {
             let drives = self.drives.len();
             let Some(drive) = self.drives.get_mut(usize::from(record.drive)) else {
-                result = Err(ReportError::NoSuchDrive { index: record.drive, drives });
+                result = Err(ResultsError::NoSuchDrive { index: record.drive, drives });
                 break;
             };
             if let Some(rows) = &mut self.rows {
@@ -271,11 +272,11 @@ impl ResultsWriter {
         name: &str,
         machines: &[String],
         kept: bool,
-    ) -> Result<(), ReportError> {
+    ) -> Result<(), ResultsError> {
         let file = if kept {
             let path = self.folder.file(&format!("{name}.pcapng"))?;
             let begun = File::create(&path).and_then(|file| PacketFile::begin(file, machines));
-            Some(begun.map_err(|source| ReportError::Write { path, source })?)
+            Some(begun.map_err(|source| ResultsError::Write { path, source })?)
         } else {
             None
         };
@@ -302,12 +303,12 @@ impl ResultsWriter {
         self.packets.iter_mut().flatten().try_for_each(PacketFile::flush)
     }
 
-    /// The run can have these faults: those that happen are kept in [`crate::FAULTS_FILE`].
+    /// The run can have these faults: those that happen are kept in [`stasis_results::FAULTS_FILE`].
     ///
     /// # Errors
     /// Where the file cannot be written.
-    pub fn keep_faults(&mut self, faults: Vec<PlannedFault>) -> Result<(), ReportError> {
-        let path = self.folder.file(crate::FAULTS_FILE)?;
+    pub fn keep_faults(&mut self, faults: Vec<PlannedFault>) -> Result<(), ResultsError> {
+        let path = self.folder.file(stasis_results::FAULTS_FILE)?;
         if let Some(cluster) = &mut self.cluster {
             let drives = self.drives.iter().map(|drive| drive.drive.name.clone());
             cluster.faults(&faults, &drives.collect::<Vec<_>>());
@@ -328,16 +329,16 @@ impl ResultsWriter {
         faults.iter().try_for_each(|fault| file.row(fault)).map_err(io::Error::other)
     }
 
-    /// Keeps what happens inside as well, in [`crate::TIMELINE_FILE`].
+    /// Keeps what happens inside as well, in [`stasis_results::TIMELINE_FILE`].
     ///
     /// # Errors
     /// Where the file cannot be written.
-    pub fn keep_timeline(&mut self) -> Result<(), ReportError> {
-        self.spans = Some(SpanFile::create(self.folder.file(crate::TIMELINE_FILE)?)?);
+    pub fn keep_timeline(&mut self) -> Result<(), ResultsError> {
+        self.spans = Some(SpanFile::create(self.folder.file(stasis_results::TIMELINE_FILE)?)?);
         Ok(())
     }
 
-    /// Keeps a profile as well, in [`crate::PROFILE_FILE`] and [`crate::SAMPLES_FILE`], of processors of these names that are
+    /// Keeps a profile as well, in [`stasis_results::PROFILE_FILE`] and [`stasis_results::SAMPLES_FILE`], of processors of these names that are
     /// sampled at an interval (ns).
     ///
     /// # Errors
@@ -347,9 +348,9 @@ impl ResultsWriter {
         symbols: Symbols,
         interval: Nanos,
         processors: &[String],
-    ) -> Result<(), ReportError> {
-        self.folder.file(crate::PROFILE_FILE)?;
-        let path = self.folder.file(crate::SAMPLES_FILE)?;
+    ) -> Result<(), ResultsError> {
+        self.folder.file(stasis_results::PROFILE_FILE)?;
+        let path = self.folder.file(stasis_results::SAMPLES_FILE)?;
         self.samples = Some(SampleFile::create(path, interval)?);
         self.profile = Some(Profile::new(symbols, interval, processors));
         Ok(())
@@ -359,7 +360,7 @@ impl ResultsWriter {
     ///
     /// # Errors
     /// Where the file cannot be written.
-    pub fn record_samples(&mut self, samples: &[Sample]) -> Result<(), ReportError> {
+    pub fn record_samples(&mut self, samples: &[Sample]) -> Result<(), ResultsError> {
         let (Some(profile), Some(file)) = (&mut self.profile, &mut self.samples) else {
             return Ok(());
         };
@@ -376,13 +377,13 @@ impl ResultsWriter {
         }
     }
 
-    /// Keeps the time of I/Os in the guest as well, in [`crate::GUEST_IOS_FILE`]; `symbols` are its
+    /// Keeps the time of I/Os in the guest as well, in [`stasis_results::GUEST_IOS_FILE`]; `symbols` are its
     /// kernel's.
     ///
     /// # Errors
     /// Where the file cannot be written.
-    pub fn keep_guest_ios(&mut self, symbols: Symbols) -> Result<(), ReportError> {
-        let path = self.folder.file(crate::GUEST_IOS_FILE)?;
+    pub fn keep_guest_ios(&mut self, symbols: Symbols) -> Result<(), ResultsError> {
+        let path = self.folder.file(stasis_results::GUEST_IOS_FILE)?;
         self.guest_ios = Some(GuestIoFile::create(path, symbols)?);
         Ok(())
     }
@@ -391,12 +392,12 @@ impl ResultsWriter {
     ///
     /// # Errors
     /// Where the file cannot be written, or one names a drive that is not there.
-    pub fn record_guest_ios(&mut self, ios: &[GuestIo]) -> Result<(), ReportError> {
+    pub fn record_guest_ios(&mut self, ios: &[GuestIo]) -> Result<(), ResultsError> {
         let Some(file) = &mut self.guest_ios else { return Ok(()) };
         let drives = &self.drives;
         ios.iter().try_for_each(|io| match drives.get(usize::from(io.drive)) {
             Some(drive) => file.row(&drive.drive.name, io),
-            None => Err(ReportError::NoSuchDrive { index: io.drive, drives: drives.len() }),
+            None => Err(ResultsError::NoSuchDrive { index: io.drive, drives: drives.len() }),
         })
     }
 
@@ -411,7 +412,7 @@ impl ResultsWriter {
     ///
     /// # Errors
     /// Where the file cannot be written, or a span names a track that is not there.
-    pub fn record_spans(&mut self, spans: &[Span]) -> Result<(), ReportError> {
+    pub fn record_spans(&mut self, spans: &[Span]) -> Result<(), ResultsError> {
         let Some(file) = &mut self.spans else { return Ok(()) };
         spans.iter().try_for_each(|span| file.row(span))
     }
@@ -475,7 +476,7 @@ impl ResultsWriter {
     ///
     /// # Errors
     /// Where a file cannot be written.
-    pub fn abandon(mut self) -> Result<(), ReportError> {
+    pub fn abandon(mut self) -> Result<(), ResultsError> {
         self.end_files(&Footer::new(), None).map(drop)
     }
 
@@ -485,7 +486,7 @@ impl ResultsWriter {
         &mut self,
         footer: &Footer,
         outcome: Option<&Outcome>,
-    ) -> Result<Ended, ReportError> {
+    ) -> Result<Ended, ResultsError> {
         let rows = self.rows.take().map(|rows| rows.finish(footer)).transpose();
         let span = outcome.map_or((0, 0), commands);
         let faults = self.faults.take().map(|file| file.finish(footer, span)).transpose();
@@ -507,7 +508,7 @@ impl ResultsWriter {
     ///
     /// `wall` is the wall-clock time of the command by this machine's clock. `extra` are further
     /// fields for the summary, such as the command and the seed; fields that depend on the wall
-    /// clock must be named in [`crate::INCIDENTAL_FIELDS`]. The summary's own fields win over them.
+    /// clock must be named in [`stasis_results::INCIDENTAL_FIELDS`]. The summary's own fields win over them.
     /// The page names the run by the fields `title` or `command`.
     ///
     /// # Errors
@@ -518,7 +519,7 @@ impl ResultsWriter {
         engine: &str,
         wall: Duration,
         extra: Map<String, Value>,
-    ) -> Result<Summary, ReportError> {
+    ) -> Result<Summary, ResultsError> {
         // The same I/Os are the same bytes: when and where they were made stands in the summary.
         let repeats = |name: &String| !SURROUNDINGS.contains(&name.as_str());
         let footer: Footer = extra.clone().into_iter().filter(|(name, _)| repeats(name)).collect();
@@ -549,7 +550,7 @@ impl ResultsWriter {
             if let Some(samples) = KeptSamples::open(self.folder.path())? {
                 profile.add_views(samples, late::of(self.folder.path(), &summary)?)?;
             }
-            let path = self.folder.path().join(crate::PROFILE_FILE);
+            let path = self.folder.path().join(stasis_results::PROFILE_FILE);
             write_whole(&path, profile.folded().as_bytes())?;
             summary.extra.insert("profile".into(), profile.summary());
         }
@@ -568,7 +569,7 @@ impl ResultsWriter {
         }
         let path = self.folder.path().join(SUMMARY_FILE);
         let mut json = serde_json::to_vec_pretty(&summary)
-            .map_err(|error| ReportError::Write { path: path.clone(), source: error.into() })?;
+            .map_err(|error| ResultsError::Write { path: path.clone(), source: error.into() })?;
         json.push(b'\n');
         write_whole(&path, &json)?;
         let html = Page::within_limit(|resolution| {
@@ -604,7 +605,7 @@ fn commands(outcome: &Outcome) -> (Nanos, Nanos) {
 }
 
 /// Gives the slowest I/Os of drives their times in the guest, from a folder of results.
-fn join(folder: &Path, drives: &mut [DriveSummary]) -> Result<(), ReportError> {
+fn join(folder: &Path, drives: &mut [DriveSummary]) -> Result<(), ResultsError> {
     let ios = drives
         .iter()
         .flat_map(|drive| drive.slowest.iter().map(|io| (drive.described.name.clone(), io.order)));

@@ -11,13 +11,14 @@ use serde_json::Value;
 use crate::cluster::{self, Cluster};
 use crate::page::{Block, Page, Resolution, Section};
 use crate::profile::Profile;
-use crate::so_far::RUNNING;
-use crate::statistics::DriveStatistics;
-use crate::summary::{DriveSummary, Summary};
-use crate::{faults, flash_page, jobs_page, networks_page, shared_page, thresholds, units};
+use crate::{faults_page, flash_page, jobs_page, networks_page, shared_page, thresholds_page};
 use drive::{Extent, MIN_POINTS};
 use kind::Kind;
 pub(crate) use kind::Time;
+use stasis_results::so_far::RUNNING;
+use stasis_results::statistics::DriveStatistics;
+use stasis_results::summary::{DriveSummary, Summary};
+use stasis_results::units;
 
 /// I/Os that the plots over time of one page have at most, all together, and those of a
 /// series at least; in the coarsest resolution as many as [`MIN_POINTS`].
@@ -40,8 +41,8 @@ pub(crate) fn page(
     let head = Some(verdict::head(summary, kind, &time, answer));
     // The tenants of a shared drive come first: who got what, and who suffered when.
     let mut sections = shared_page::sections(summary, &time, resolution);
-    sections.extend(thresholds::section(summary));
-    sections.extend(faults::section(summary, begin));
+    sections.extend(thresholds_page::section(summary));
+    sections.extend(faults_page::section(summary, begin));
     sections.extend(cluster::sections(cluster, summary, &time, resolution));
     sections.extend(networks_page::sections(summary));
     let (caption, table) = verdict::drives(summary, kind);

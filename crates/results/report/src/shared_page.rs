@@ -10,10 +10,10 @@ use stasis_run_events::{
 use crate::page::{thinned, Block, Resolution, Section};
 use crate::plot::{Axis, Bar, Bars, Line, Lines, Markup, Quantity, Scale, Segment, Stroke};
 use crate::run_page::Time;
-use crate::summary::{DriveSummary, OperationSummary, Summary};
 use crate::table::{Column, Table, Tone};
-use crate::units;
 use crate::verdict::{Tenant, Tenants, Waited};
+use stasis_results::summary::{DriveSummary, OperationSummary, Summary};
+use stasis_results::units;
 
 /// Time between two samples of a workload's rate (ns): the field's name contains it.
 const SAMPLE: f64 = 2e9;

@@ -1,11 +1,12 @@
 //! A run in a few lines, for the terminal.
 
-use crate::latency::carried;
-use crate::summary::Summary;
 use crate::table::{Column, Table};
-use crate::thresholds;
-use crate::units;
-use crate::Latency;
+use stasis_results::latency::carried;
+use stasis_results::summary::Summary;
+use stasis_results::units;
+
+use crate::thresholds_page;
+use stasis_results::Latency;
 
 /// A run's I/Os in a table: for each drive and operation the number of I/Os, their
 /// lengths together, and the mean, p50, p99 and p99.9 of target and delivered latency. The two
@@ -13,7 +14,7 @@ use crate::Latency;
 /// left out. `error` is the largest deviation of
 /// the percentiles p1 to p99.9. Thresholds that were met follow.
 pub fn text_summary(summary: &Summary) -> String {
-    ios(summary) + &thresholds::lines(summary)
+    ios(summary) + &thresholds_page::lines(summary)
 }
 
 fn ios(summary: &Summary) -> String {

@@ -8,7 +8,7 @@ use stasis_block::timeline::{Cause, Purpose, Span, Step, Track, TrackKind, What,
 
 use crate::table::{printable, Column, Table};
 use crate::why::whose;
-use crate::{units, KeptSpans, ReportError};
+use stasis_results::{units, KeptSpans, ResultsError};
 
 /// Rows that are listed of what was before it.
 const LISTED: usize = 12;
@@ -133,7 +133,7 @@ impl Waited {
         drive: &str,
         number: u64,
         since: Nanos,
-    ) -> Result<Option<Self>, ReportError> {
+    ) -> Result<Option<Self>, ResultsError> {
         let is_part = |track: &Track| {
             track.owner == drive && matches!(track.kind, TrackKind::Channel | TrackKind::Nand)
         };

@@ -8,12 +8,12 @@ use stasis_block::timeline::{Cause, TrackKind, What};
 use stasis_block::Operation;
 use stasis_run_events::{IoRecord, BLOCK};
 
-use crate::commands::{Collector, ToldCommand, ToldCommands};
-use crate::guest_ios::{self, GuestTimes};
-use crate::slowest::SlowIo;
 use crate::table::{printable, Column, Table};
 pub use crate::waited::{Before, ForWhom, OperationStep, Waited};
-use crate::{folder_of, units, KeptIos, KeptSpans, ReportError, Summary};
+use stasis_results::commands::{Collector, ToldCommand, ToldCommands};
+use stasis_results::guest_ios::{self, GuestTimes};
+use stasis_results::slowest::SlowIo;
+use stasis_results::{folder_of, units, KeptIos, KeptSpans, ResultsError, Summary};
 
 /// Rows of what a drive did that are listed.
 const LISTED: usize = 12;
@@ -89,7 +89,7 @@ impl Why {
     ///
     /// # Errors
     /// If the results cannot be read, or have no such drive or I/O.
-    pub fn of(folder: &Path, which: &Which) -> Result<Self, ReportError> {
+    pub fn of(folder: &Path, which: &Which) -> Result<Self, ResultsError> {
         let (drive, io) = find(folder, which)?;
         let (mut ahead, mut overtaken) = (BTreeMap::<u8, Ahead>::new(), 0);
         let mut ios = KeptIos::open(folder)?;
@@ -327,7 +327,7 @@ fn command(
     folder: &Path,
     drive: &str,
     io: &IoRecord,
-) -> Result<Option<(String, ToldCommand)>, ReportError> {
+) -> Result<Option<(String, ToldCommand)>, ResultsError> {
     let folder = folder_of(folder);
     // Those alike are told apart by their place among all.
     let alike = |command: &ToldCommand| (command.end, command.bytes) == (io.model_end(), io.bytes);
@@ -348,7 +348,7 @@ fn command(
 
 /// Finds the I/Os that the commands of the drive `owner` were, for which an operation and those before
 /// it have worked.
-fn link(folder: &Path, owner: &str, operation: &mut Waited) -> Result<(), ReportError> {
+fn link(folder: &Path, owner: &str, operation: &mut Waited) -> Result<(), ResultsError> {
     let numbers: BTreeSet<u64> =
         operation.whoms().filter_map(|for_whom| for_whom.whom.first_command()).collect();
     let is_one =
@@ -398,7 +398,7 @@ fn slowest(summary: Summary, drive: &str) -> Vec<SlowIo> {
 ///
 /// # Errors
 /// If the results cannot be read, or have no such drive or I/O.
-pub fn delivered(folder: &Path, drive: &str, order: u64) -> Result<Nanos, ReportError> {
+pub fn delivered(folder: &Path, drive: &str, order: u64) -> Result<Nanos, ResultsError> {
     let (_, io) = find(folder, &Which::Of(drive.to_owned(), order))?;
     let summary = Summary::beside(folder);
     let begun = summary.map_or(0.0, |summary| summary.boot_virtual_seconds * 1e9);
@@ -406,7 +406,7 @@ pub fn delivered(folder: &Path, drive: &str, order: u64) -> Result<Nanos, Report
 }
 
 /// The I/O in question, with its drive's name.
-fn find(folder: &Path, which: &Which) -> Result<(String, IoRecord), ReportError> {
+fn find(folder: &Path, which: &Which) -> Result<(String, IoRecord), ResultsError> {
     let mut ios = KeptIos::open(folder)?;
     let mut found: Option<IoRecord> = None;
     let mut orders: Option<(u64, u64)> = None;
@@ -442,7 +442,7 @@ fn find(folder: &Path, which: &Which) -> Result<(String, IoRecord), ReportError>
             format!("drive {drive} has no I/O {order}: it has {least} to {most}")
         }
     };
-    Err(ReportError::damaged(ios.path(), problem))
+    Err(ResultsError::damaged(ios.path(), problem))
 }
 
 /// The work of the parts of `drive` between the submission and the delivery of `io`.
@@ -450,7 +450,7 @@ fn activity(
     folder: &Path,
     drive: &str,
     io: &IoRecord,
-) -> Result<Option<Vec<Activity>>, ReportError> {
+) -> Result<Option<Vec<Activity>>, ResultsError> {
     let Some(mut spans) = KeptSpans::open(folder_of(folder))? else { return Ok(None) };
     let mut all: BTreeMap<(u32, u8, u8), Activity> = BTreeMap::new();
     while let Some((track, span)) = spans.next_span()? {

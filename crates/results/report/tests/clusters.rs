@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use stasis_report::{FaultCourse, PlannedFault, ResultsWriter};
+use stasis_report::ResultsWriter;
+use stasis_results::{FaultCourse, PlannedFault};
 use stasis_run_events::{Ending, FaultRecord, MachineOutcome, Outcome};
 
 /// When the commands begin (ns), and a millisecond.

@@ -9,7 +9,8 @@ use stasis_block::inside::Inside;
 use stasis_block::{Command, Operation};
 use stasis_report::page::{Block, Page, Section};
 use stasis_report::published_vs_measured::{self, Figure, Relation};
-use stasis_report::{Drive, FaultCourse, PlannedFault, ResultsWriter, REPORT_FILE};
+use stasis_report::ResultsWriter;
+use stasis_results::{Drive, FaultCourse, PlannedFault, REPORT_FILE};
 use stasis_run_events::{Ending, Exits, FaultRecord, IoRecord, Outcome, PacketRecord};
 
 use browser::Browser;

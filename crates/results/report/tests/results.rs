@@ -12,9 +12,9 @@ use serde_json::{json, Map, Value};
 use stasis_block::inside::Inside;
 use stasis_block::{Command, Operation};
 use stasis_report::page::{Block, Page, Section};
-use stasis_report::{
-    comparable, text_summary, Changes, Drive, Ios, KeptIos, ReportError, ResultsFolder,
-    ResultsWriter, Summary,
+use stasis_report::{text_summary, ResultsWriter};
+use stasis_results::{
+    comparable, Changes, Drive, Ios, KeptIos, ResultsError, ResultsFolder, Summary,
 };
 use stasis_run_events::{
     Ending, Exits, IoRecord, IoStatus, MachineOutcome, Outcome, Overshoot, ProcessorOutcome,
@@ -667,7 +667,7 @@ fn an_unknown_drive_is_an_error_that_loses_nothing() {
     let mut writer = ResultsWriter::create(folder.path(), vec![drive("a")]).unwrap();
     let batch = [IoRecord { drive: 0, ..record(20) }, IoRecord { drive: 1, ..record(21) }];
     let error = writer.record(&batch).unwrap_err();
-    assert!(matches!(error, ReportError::NoSuchDrive { index: 1, drives: 1 }), "{error}");
+    assert!(matches!(error, ResultsError::NoSuchDrive { index: 1, drives: 1 }), "{error}");
     let rows = fs::read_to_string(folder.path().join("ios.csv")).unwrap();
     assert_eq!(rows.lines().count(), 2);
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::{json, Map};
 use stasis_block::timeline::{Cause, Purpose, Span, Step, Track, TrackKind, What, Whom};
-use stasis_report::{KeptSpans, ReportError, ResultsWriter, Summary};
+use stasis_report::ResultsWriter;
+use stasis_results::{KeptSpans, ResultsError, Summary};
 use stasis_run_events::{Ending, Outcome};
 
 fn outcome(lost_spans: u64) -> Outcome {
@@ -73,7 +74,7 @@ fn keep(folder: &Path, spans: &[Span], lost: u64) -> Summary {
 }
 
 /// Everything in a file.
-fn read(folder: &Path) -> Result<Vec<(Track, Span)>, ReportError> {
+fn read(folder: &Path) -> Result<Vec<(Track, Span)>, ResultsError> {
     let mut kept = KeptSpans::open(folder)?.expect("there is one");
     let mut all = Vec::new();
     while let Some((track, span)) = kept.next_span()? {

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use stasis_block::inside::Usages;
-use stasis_report::Summary;
+use stasis_results::Summary;
 
 /// A quantity by steps of time.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use serde_json::json;
 use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind, What};
 use stasis_block::{Command, Health, Operation};
-use stasis_report::{
-    FaultCourse, KeptMoments, KeptSamples, KeptSpans, PlannedFault, ResultsWriter, Summary, Symbols,
-};
+use stasis_report::{KeptMoments, ResultsWriter};
+use stasis_results::{FaultCourse, KeptSamples, KeptSpans, PlannedFault, Summary, Symbols};
 use stasis_run_events::{FaultRecord, IoRecord, Outcome, PacketRecord, Sample, NAMED};
 use stasis_trace_export::{counters, perfetto, ClusterMoments, Counter, Inside};
 

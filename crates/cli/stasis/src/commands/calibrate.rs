@@ -47,7 +47,7 @@ pub fn main(arguments: &CalibrateArguments) -> Result<ExitCode> {
         answer::document(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
-    stasis_report::keep_inputs(&output, std::slice::from_ref(&arguments.file))?;
+    stasis_results::keep_inputs(&output, std::slice::from_ref(&arguments.file))?;
     write(&output, &text, arguments.force)?;
     answer::put("profile", &output)?;
     answer::text(&describe(&profile, &output))?;

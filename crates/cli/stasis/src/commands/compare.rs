@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
 use stasis_comparison::{Candidate, Comparison, Slower};
-use stasis_report::{keep_inputs, units, ResultsFolder};
+use stasis_results::{keep_inputs, units, ResultsFolder};
 use stasis_runner::provenance::Provenance;
 use stasis_terminal::answer;
 

@@ -9,9 +9,10 @@ use anyhow::{bail, Context, Result};
 use serde_json::json;
 use stasis_block::timeline::{Track, TrackKind};
 use stasis_crash::{LogWrites, TraceReader};
-use stasis_report::{
-    folder_of, keep_inputs, KeptIos, KeptMoments, KeptSamples, KeptSpans, Summary, PROFILE_FILE,
-    SUMMARY_FILE, TIMELINE_FILE,
+use stasis_report::KeptMoments;
+use stasis_results::{
+    folder_of, keep_inputs, KeptIos, KeptSamples, KeptSpans, Summary, PROFILE_FILE, SUMMARY_FILE,
+    TIMELINE_FILE,
 };
 use stasis_run_events::IoRecord;
 use stasis_terminal::answer;

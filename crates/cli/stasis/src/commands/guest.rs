@@ -7,7 +7,8 @@ use anyhow::Result;
 use serde_json::{json, Value};
 use stasis_experiment::{Experiment, GuestSpec};
 use stasis_guest_image::{self as guest_image, DEFAULT_PACKAGES};
-use stasis_report::{units, Column, Table};
+use stasis_report::{Column, Table};
+use stasis_results::units;
 use stasis_runner::guest::{cache, recipe};
 use stasis_terminal::{answer, ensure_guest, stop_on_signals};
 

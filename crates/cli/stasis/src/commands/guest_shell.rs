@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
-use stasis_report::Ios;
+use stasis_results::Ios;
 use stasis_runner::{Branched, Results, Runner};
 use stasis_terminal::{stop_on_signals, Interactive, Terminal};
 
@@ -65,7 +65,7 @@ fn command_or_shell(command: Vec<String>) -> Vec<String> {
 fn tell(run: &Results, kept: bool) {
     if kept {
         stasis_terminal::tell(&stasis_report::text_summary(&run.summary));
-        stasis_terminal::say!("report: {}", run.folder.join(stasis_report::REPORT_FILE).display());
+        stasis_terminal::say!("report: {}", run.folder.join(stasis_results::REPORT_FILE).display());
     }
     if let Some(message) = &run.message {
         stasis_terminal::say!("stasis: {message}");

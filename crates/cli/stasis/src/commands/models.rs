@@ -7,7 +7,8 @@ use anyhow::Result;
 use serde::Serialize;
 use serde_json::{json, Value};
 use stasis_models::{find, Figures, ModelSpec, NamedModel, Sheet, NAMED};
-use stasis_report::{units, Column, Table};
+use stasis_report::{Column, Table};
+use stasis_results::units;
 use stasis_terminal::answer;
 
 use crate::help::text::wrapped;

@@ -59,7 +59,7 @@ fn results() -> Value {
             "meaning": column.meaning.trim(),
         })
     });
-    json!({ "columns": columns, "incidental_fields": stasis_report::INCIDENTAL_FIELDS })
+    json!({ "columns": columns, "incidental_fields": stasis_results::INCIDENTAL_FIELDS })
 }
 
 /// Prints the schema.

@@ -7,7 +7,7 @@ use clap_complete::Shell;
 use stasis_crash::Fault;
 use stasis_experiment::Engine;
 use stasis_models::NAMED;
-use stasis_report::Ios;
+use stasis_results::Ios;
 
 /// Completions for `shell`, of `command` and what is below it.
 pub fn of(command: Command, shell: Shell) -> String {

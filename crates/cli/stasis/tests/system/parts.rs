@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use stasis_report::why::{Which, Why};
-use stasis_report::{KeptIos, SlowIo, Summary, ToldCommands};
+use stasis_results::{KeptIos, SlowIo, Summary, ToldCommands};
 
 use crate::images::create;
 use crate::support::Bench;

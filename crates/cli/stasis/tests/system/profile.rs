@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use stasis_report::{GuestTimes, KeptIos, SlowIo, ToldCommands};
+use stasis_results::{GuestTimes, KeptIos, SlowIo, ToldCommands};
 
 use crate::support::{guest_file, Bench};
 

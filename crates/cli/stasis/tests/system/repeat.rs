@@ -1,7 +1,7 @@
 //! A run repeats itself, and its medium makes no difference.
 
 use serde_json::Value;
-use stasis_report::comparable;
+use stasis_results::comparable;
 
 use crate::support::{guest_file, Bench, Finished};
 

@@ -1,7 +1,7 @@
 //! A machine that comes back goes on from its first boot, and nothing tells the difference.
 
 use serde_json::{json, Value};
-use stasis_report::comparable;
+use stasis_results::comparable;
 
 use crate::root::make_with;
 use crate::support::Bench;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use stasis_block::timeline::{Span, Track, TrackKind, What};
-use stasis_report::{KeptIos, KeptSpans, SlowIo, ToldCommands};
+use stasis_results::{KeptIos, KeptSpans, SlowIo, ToldCommands};
 
 use crate::support::Bench;
 

@@ -1,7 +1,7 @@
 //! When faults begin and end, as results tell of it.
 
 use stasis_block::clock::Nanos;
-use stasis_report::{FaultCourse, PlannedFault};
+use stasis_results::{FaultCourse, PlannedFault};
 
 use super::kinds::{FaultKind, GuestFaultKind};
 use super::spec::ScheduledFault;

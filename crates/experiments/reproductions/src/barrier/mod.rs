@@ -242,7 +242,7 @@ fn shares(get: &Get) -> (Section, Vec<Figure>) {
         for (configuration, (_, name, _)) in CONFIGURATIONS.iter().enumerate() {
             let Some(measured) = get(configuration, index) else { continue };
             let each = |ns: f64| {
-                stasis_report::units::duration(ns.max(0.0) / measured.operations.max(1) as f64)
+                stasis_results::units::duration(ns.max(0.0) / measured.operations.max(1) as f64)
             };
             let rest = measured.ns - measured.flush_ns - measured.write_ns;
             table.push(vec![

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use stasis_block::inside::Inside;
 use stasis_qcow2::Counters;
-use stasis_report::DriveSummary;
+use stasis_results::DriveSummary;
 
 use super::load::Outcome;
 use super::workloads::{ResultFormat, Workload, RECORD};

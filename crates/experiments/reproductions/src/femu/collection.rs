@@ -4,8 +4,8 @@ use serde_json::json;
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Cdf, CdfSeries, Quantity, Scale, Stroke};
 use stasis_report::published_vs_measured::Figure;
-use stasis_report::units::duration;
 use stasis_report::{Column, Table};
+use stasis_results::units::duration;
 
 use crate::experiments::Settings;
 use crate::published_data::figure;

@@ -2,8 +2,8 @@
 
 use stasis_report::page::{Block, Section};
 use stasis_report::published_vs_measured::Figure;
-use stasis_report::units::duration;
 use stasis_report::{Column, Table};
+use stasis_results::units::duration;
 
 use super::published::PUBLISHED;
 use super::setup::{ssd, THREADS};

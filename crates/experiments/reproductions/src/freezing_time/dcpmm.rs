@@ -5,7 +5,8 @@ use stasis_experiment::{CpuSpeed, Engine};
 use stasis_report::page::{Block, Section};
 use stasis_report::plot::{Axis, Cdf, CdfSeries, Markup, Quantity, Scale, Stroke};
 use stasis_report::published_vs_measured::Figure;
-use stasis_report::{units, Column, Table};
+use stasis_report::{Column, Table};
+use stasis_results::units;
 
 use super::published::{LatencyTable, PERCENTS, PUBLISHED};
 use super::setup::{fio_trial, on_ram, MANY};

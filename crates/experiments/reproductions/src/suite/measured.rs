@@ -49,7 +49,7 @@ pub fn read(folder: &Path, boot: &Boot) -> Result<Vec<Measurement>> {
     let (text, path) = json(folder.join(MACHINE).join(guest::FILE))?;
     let measured: Vec<guest::Measured> =
         serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
-    let (text, path) = json(folder.join(stasis_report::SUMMARY_FILE))?;
+    let (text, path) = json(folder.join(stasis_results::SUMMARY_FILE))?;
     let summary: Value =
         serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
     measurements(boot, &measured, &host_rates(&summary))

@@ -22,7 +22,7 @@ use anyhow::{anyhow, bail, Context, Result};
 use stasis_experiment::{Engine, GuestSpec};
 use stasis_models::ModelSpec;
 use stasis_report::page::{Block, Page, Section};
-use stasis_report::REPORT_FILE;
+use stasis_results::REPORT_FILE;
 use stasis_runner::batch::{self, KeptResults, Stopped};
 use stasis_runner::engine;
 use stasis_runner::guest::recipe;

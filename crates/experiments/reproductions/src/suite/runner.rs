@@ -133,7 +133,7 @@ impl Runner {
         executed?;
         let measurements = measured::read(folder, boot)?;
         // Large, and nothing here reads it.
-        for name in stasis_report::IOS_FILES {
+        for name in stasis_results::IOS_FILES {
             let _ = std::fs::remove_file(folder.join(name));
         }
         begun.complete(())?;

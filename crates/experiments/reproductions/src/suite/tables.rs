@@ -2,9 +2,9 @@
 
 use stasis_report::page::Head;
 use stasis_report::plot::{Axis, Bar, Bars, Markup, Quantity, Scale, Segment, COLOURS};
-use stasis_report::units::significant;
 use stasis_report::verdict::{Range, Scenarios};
 use stasis_report::{Column, Table};
+use stasis_results::units::significant;
 
 use super::measured::Measurement;
 use super::pattern::Pattern;

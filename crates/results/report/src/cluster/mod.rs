@@ -10,11 +10,11 @@ mod verdict;
 
 use std::path::PathBuf;
 
-use crate::faults::{FaultCourse, FaultSummary, PlannedFault};
-use crate::history::{History, Witnessed};
-use crate::ios::Footer;
-use crate::ReportError;
 use stasis_block::clock::Nanos;
+use stasis_results::faults::{FaultCourse, FaultSummary, PlannedFault};
+use stasis_results::history::{History, Witnessed};
+use stasis_results::ios::Footer;
+use stasis_results::ResultsError;
 use stasis_run_events::{FaultRecord, IoRecord, PacketRecord};
 
 use density::Density;
@@ -76,7 +76,7 @@ impl Cluster {
         names: Vec<String>,
         drives: Vec<Option<usize>>,
         path: PathBuf,
-    ) -> Result<Self, ReportError> {
+    ) -> Result<Self, ResultsError> {
         let file = Some(MomentFile::create(path, &names)?);
         let machine = |name| Machine { name, ..Machine::default() };
         let machines = names.into_iter().map(machine).collect();
@@ -89,7 +89,7 @@ impl Cluster {
     }
 
     /// Ends the files.
-    pub(crate) fn finish_file(&mut self, footer: &Footer) -> Result<(), ReportError> {
+    pub(crate) fn finish_file(&mut self, footer: &Footer) -> Result<(), ResultsError> {
         let history = self.history.as_mut().map_or(Ok(()), History::finish);
         self.file.take().map_or(Ok(()), |file| file.finish(footer)).and(history)
     }
@@ -158,7 +158,7 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn packets(&mut self, packets: &[PacketRecord]) -> Result<(), ReportError> {
+    pub(crate) fn packets(&mut self, packets: &[PacketRecord]) -> Result<(), ResultsError> {
         for packet in packets {
             let Some(message) = self.messages.packet(packet) else { continue };
             let at = |port: u16| {
@@ -175,7 +175,7 @@ impl Cluster {
         Ok(())
     }
 
-    pub(crate) fn happened(&mut self, faults: &[FaultRecord]) -> Result<(), ReportError> {
+    pub(crate) fn happened(&mut self, faults: &[FaultRecord]) -> Result<(), ResultsError> {
         for record in faults {
             let Some(fault) = self.faults.get(usize::from(record.fault)) else { continue };
             let Some(&owner) = fault.machines.first() else { continue };
@@ -202,7 +202,7 @@ impl Cluster {
         at: Nanos,
         error: bool,
         bytes: &[u8],
-    ) -> Result<(), ReportError> {
+    ) -> Result<(), ResultsError> {
         let kind = if error { MomentKind::Error } else { MomentKind::Output };
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             let line = line.strip_suffix(b"\n").unwrap_or(line);

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use parquet::data_type::ByteArray;
 use stasis_block::clock::Nanos;
 
-use crate::columnar::{Cell, Column, ColumnFile, KeptRows, Kind};
-use crate::ios::Footer;
-use crate::{ReportError, CLUSTER_FILE};
+use stasis_results::columnar::{Cell, Column, ColumnFile, KeptRows, Kind};
+use stasis_results::ios::Footer;
+use stasis_results::{ResultsError, CLUSTER_FILE};
 
 const COLUMNS: &[Column] = &[
     Column::new("machine", Kind::Word, ""),
@@ -80,7 +80,7 @@ impl std::fmt::Debug for MomentFile {
 }
 
 impl MomentFile {
-    pub(super) fn create(path: PathBuf, machines: &[String]) -> Result<Self, ReportError> {
+    pub(super) fn create(path: PathBuf, machines: &[String]) -> Result<Self, ResultsError> {
         Ok(Self {
             file: ColumnFile::create(path, "cluster", COLUMNS)?,
             machines: machines.iter().map(|name| ByteArray::from(name.as_str())).collect(),
@@ -96,7 +96,7 @@ impl MomentFile {
         at: Nanos,
         text: &[u8],
         arrival: Option<(usize, Nanos, u32)>,
-    ) -> Result<(), ReportError> {
+    ) -> Result<(), ResultsError> {
         let Some(name) = self.machines.get(machine) else { return Ok(()) };
         let to = arrival.and_then(|(to, ..)| self.machines.get(to));
         // As text, whatever it holds.
@@ -112,7 +112,7 @@ impl MomentFile {
         ])
     }
 
-    pub(super) fn finish(self, footer: &Footer) -> Result<(), ReportError> {
+    pub(super) fn finish(self, footer: &Footer) -> Result<(), ResultsError> {
         self.file.finish(footer)
     }
 }
@@ -128,7 +128,7 @@ impl KeptMoments {
     ///
     /// # Errors
     /// If it is no such file.
-    pub fn open(folder: &Path) -> Result<Option<Self>, ReportError> {
+    pub fn open(folder: &Path) -> Result<Option<Self>, ResultsError> {
         let rows = KeptRows::open(folder, CLUSTER_FILE, COLUMNS)?;
         Ok(rows.map(|rows| Self { rows }))
     }
@@ -137,7 +137,7 @@ impl KeptMoments {
     ///
     /// # Errors
     /// If the file cannot be read on, or a row is none of a run's.
-    pub fn next_moment(&mut self) -> Result<Option<Moment>, ReportError> {
+    pub fn next_moment(&mut self) -> Result<Option<Moment>, ResultsError> {
         let Some(row) = self.rows.next_row()? else { return Ok(None) };
         self.moment(row).ok_or_else(|| self.rows.wrong_row()).map(Some)
     }

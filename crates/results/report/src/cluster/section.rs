@@ -1,13 +1,13 @@
 //! The part of `report.html` about a cluster: its machines as lanes.
 
 use super::{Cluster, Machine};
-use crate::history::{History, Operation, Outcome};
 use crate::page::{thinned, Block, Resolution, Section};
 use crate::plot::{Arrow, Lane, Lanes, Mark, Stretch, Strip};
 use crate::run_page::Time;
-use crate::summary::Summary;
 use crate::table::{Column, Table};
-use crate::units;
+use stasis_results::history::{History, Operation, Outcome};
+use stasis_results::summary::Summary;
+use stasis_results::units;
 
 /// Messages, and lines of output, that are shown, and those in the coarsest resolution.
 const MESSAGES: usize = 1500;

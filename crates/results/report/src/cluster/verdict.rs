@@ -3,13 +3,13 @@
 use serde_json::Value;
 
 use super::Cluster;
-use crate::faults::{FaultInterval, FaultSummary};
-use crate::history::Witnessed;
 use crate::run_page::Time;
 use crate::shared_page;
-use crate::summary::Summary;
 use crate::table::Table;
 use crate::verdict::{self, Fault, Operations, Verdict};
+use stasis_results::faults::{FaultInterval, FaultSummary};
+use stasis_results::history::Witnessed;
+use stasis_results::summary::Summary;
 
 /// The answer.
 #[derive(Debug)]

@@ -5,13 +5,13 @@ use serde::de::Error as _;
 use serde::Deserialize;
 
 use super::{Block, Head, Page, Section};
-use crate::plot::{
-    Axis, Cdf, CdfSeries, Dot, Dots, Grid, Line, Lines, Markup, Quantity, Row, Scale, Stroke,
-    COLOURS,
-};
 use crate::repeat::Repeat;
-use crate::table::{Column, Table, Tone};
-use crate::verdict::{State, Study, StudyPoint, Verdict};
+use crate::{
+    plot::Axis, plot::Cdf, plot::CdfSeries, plot::Dot, plot::Dots, plot::Grid, plot::Line,
+    plot::Lines, plot::Markup, plot::Quantity, plot::Row, plot::Scale, plot::Stroke, plot::COLOURS,
+};
+use crate::{table::Column, table::Table, table::Tone};
+use crate::{verdict::State, verdict::Study, verdict::StudyPoint, verdict::Verdict};
 
 impl Page {
     /// The page that a text in JSON describes (docs/reference/results.md#pages-of-your-own).

@@ -3,8 +3,8 @@
 use super::pairs;
 use crate::escape::escape;
 use crate::repeat::Repeat;
-use crate::table::{Table, Tone};
 use crate::verdict::Verdict;
+use crate::{table::Table, table::Tone};
 
 /// The head of a page, the same on all pages.
 #[derive(Debug, Clone, Default)]

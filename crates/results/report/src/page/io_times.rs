@@ -4,7 +4,7 @@ use stasis_block::clock::Nanos;
 
 use crate::escape::escape;
 use crate::plot::COLOURS;
-use crate::units;
+use stasis_results::units;
 
 /// An I/O, with those that are alike.
 #[derive(Debug, Clone, PartialEq, Eq)]

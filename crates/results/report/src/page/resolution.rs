@@ -61,7 +61,7 @@ pub fn thinned<T: Copy>(points: &[T], most: usize) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::{Block, Section};
+    use crate::{page::Block, page::Section};
 
     #[test]
     fn points_are_thinned_from_the_first_to_the_last() {

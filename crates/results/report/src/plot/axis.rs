@@ -1,6 +1,6 @@
 //! Axes: from values to places, and the marks beside them.
 
-use crate::units::{self, TimeUnit};
+use stasis_results::units::{self, TimeUnit};
 
 /// Values beyond this limit stand at an axis's end: it is more than any quantity is, and far enough
 /// from the ends of `f64` for computations.

@@ -7,20 +7,21 @@ use stasis_run_events::BLOCK;
 
 use super::kind::{Kind, Time};
 use crate::failed::failed;
-use crate::latency::{carried, error_percent, PERCENTILES};
 use crate::page::{thinned, Block, Resolution, Section, MAX_PAGE_SIZE};
 use crate::plot::{
     Axis, Cdf, CdfSeries, Detail, Line, Lines, Markup, Quantity, Scale, Scatter, ScatterSeries,
     Stroke, COLOURS,
 };
-use crate::slowest::{self, SlowIo};
-use crate::statistics::{DriveStatistics, OperationStatistics};
-use crate::summary::{DriveSummary, OperationSummary};
+use crate::slowest_page;
 use crate::table::{Column, Table};
-use crate::timeline::{Course, Curve, Point};
-use crate::units::{self, TimeUnit};
-use crate::Drive;
-use crate::Latency;
+use stasis_results::latency::{carried, error_percent, PERCENTILES};
+use stasis_results::statistics::{DriveStatistics, OperationStatistics};
+use stasis_results::summary::{DriveSummary, OperationSummary};
+use stasis_results::timeline::{Course, Curve, Point};
+use stasis_results::units::{self, TimeUnit};
+use stasis_results::Drive;
+use stasis_results::Latency;
+use stasis_results::SlowIo;
 
 /// Points of a curve in the coarsest resolution.
 pub(super) const MIN_POINTS: usize = 12;
@@ -107,8 +108,8 @@ pub(super) fn section(
     }
     let most = extent.resolution.of(SLOWEST, MIN_SLOWEST);
     let since = |at| extent.time.since(at as f64);
-    let (caption, table) = slowest::table(&figures.slowest, &figures.described, since, most);
-    let times = slowest::times(&figures.slowest, since, most, &figures.described.name);
+    let (caption, table) = slowest_page::table(&figures.slowest, &figures.described, since, most);
+    let times = slowest_page::times(&figures.slowest, since, most, &figures.described.name);
     section.with(Block::Table(caption, table)).with(Block::Ios(times))
 }
 

@@ -1,8 +1,8 @@
 //! The user of a run's drives, by its engine.
 
 use crate::plot::{Axis, Quantity, Scale};
-use crate::statistics::DriveStatistics;
-use crate::summary::Summary;
+use stasis_results::statistics::DriveStatistics;
+use stasis_results::summary::Summary;
 
 /// The engine of a summary that was made without a guest.
 const SIMULATION: &str = "sim";

@@ -3,8 +3,8 @@
 use super::kind::Time;
 use crate::page::{Block, Resolution, Section};
 use crate::plot::{Axis, Bar, Bars, Heat, Quantity, Scale, Segment};
-use crate::summary::{ProcessorSummary, Summary};
-use crate::units;
+use stasis_results::summary::{ProcessorSummary, Summary};
+use stasis_results::units;
 
 /// The machine's part of a run's further figures.
 pub(super) fn facts(summary: &Summary) -> Vec<(&'static str, String)> {

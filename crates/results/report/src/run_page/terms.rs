@@ -2,8 +2,8 @@
 
 use super::drive::Used;
 use super::kind::Kind;
-use crate::summary::{DriveSummary, Summary};
-use crate::Method;
+use stasis_results::summary::{DriveSummary, Summary};
+use stasis_results::Method;
 
 pub(super) fn terms(summary: &Summary, kind: Kind) -> Vec<(String, String)> {
     let [target, delivered] = match kind {

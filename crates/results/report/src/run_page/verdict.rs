@@ -7,11 +7,12 @@ use stasis_block::Operation;
 use super::kind::{Kind, Time};
 use crate::cluster;
 use crate::page::Head;
-use crate::so_far::RUNNING;
-use crate::summary::{DriveSummary, OperationSummary, Summary};
 use crate::table::{Column, Table};
 use crate::verdict::{Busiest, End, Precision, Run, Tenants, Verdict};
-use crate::{own_figure, shared_page, text, thresholds, units, Repeat, Waits};
+use crate::{shared_page, text, thresholds_page, Repeat, Waits};
+use stasis_results::so_far::RUNNING;
+use stasis_results::summary::{DriveSummary, OperationSummary, Summary};
+use stasis_results::{own_figure, units};
 
 /// The head of the page.
 pub(super) fn head(
@@ -35,7 +36,7 @@ pub(super) fn head(
         run(summary, kind, machines, tenants).verdict()
     });
     // What the user asked of the run comes before all that nobody asked.
-    let verdict = thresholds::facts(summary).before(verdict);
+    let verdict = thresholds_page::facts(summary).before(verdict);
     let (clients, table) = answer.map(|answer| (answer.clients, answer.table)).unzip();
     let (caption, table) = match table {
         Some(table) => (String::new(), table),

@@ -2,7 +2,7 @@
 
 use super::{capital, counted, Verdict};
 use crate::table::Tone;
-use crate::units;
+use stasis_results::units;
 
 /// Commands and faults that the sentence names; of more faults it has their number.
 const NAMED: usize = 3;

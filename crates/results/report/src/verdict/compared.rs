@@ -5,7 +5,7 @@
 
 use super::{capital, counted, listed, Verdict};
 use crate::table::Tone;
-use crate::units;
+use stasis_results::units;
 
 /// Below this ratio of two single runs' times a verdict says that chance can make the difference.
 const BY_CHANCE: f64 = 1.1;

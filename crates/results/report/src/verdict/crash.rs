@@ -2,7 +2,7 @@
 
 use super::{capital, counted, Verdict};
 use crate::table::Tone;
-use crate::units;
+use stasis_results::units;
 
 /// The facts of a crash test.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -56,7 +56,7 @@ impl Verdict {
 
 /// A count with its noun: `1 read`, `2,000 reads`.
 pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", crate::units::count(count), if count == 1 { one } else { many })
+    format!("{} {}", stasis_results::units::count(count), if count == 1 { one } else { many })
 }
 
 /// The words of a list: `a`, `a and b`, `a, b and c`.

@@ -2,7 +2,7 @@
 
 use super::Verdict;
 use crate::table::Tone;
-use crate::units;
+use stasis_results::units;
 
 /// The facts of a publication's figures.
 #[derive(Debug, Clone, Copy, PartialEq)]

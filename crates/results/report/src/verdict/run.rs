@@ -3,9 +3,9 @@
 use stasis_block::Operation;
 
 use super::{counted, Tenants, Verdict};
-use crate::so_far::RUNNING;
 use crate::table::Tone;
-use crate::units;
+use stasis_results::so_far::RUNNING;
+use stasis_results::units;
 
 /// The facts of a run.
 #[derive(Debug, Clone)]

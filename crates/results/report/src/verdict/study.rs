@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{counted, listed, Verdict};
-use crate::interval::of_runs;
 use crate::table::{Column, Table, Tone};
-use crate::units;
+use stasis_results::interval::of_runs;
+use stasis_results::units;
 
 /// The smallest effect that matters (%).
 const MIN_EFFECT: f64 = 1.0;

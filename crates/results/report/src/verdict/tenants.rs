@@ -2,7 +2,7 @@
 
 use super::{listed, Verdict};
 use crate::table::Tone;
-use crate::units;
+use stasis_results::units;
 
 /// From this multiple of its usual p99 on a tenant is said to have suffered.
 pub const SUFFERED: f64 = 1.5;

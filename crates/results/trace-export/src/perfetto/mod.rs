@@ -15,7 +15,7 @@ mod spans;
 
 use std::io::{self, Write};
 
-use stasis_report::KeptSamples;
+use stasis_results::KeptSamples;
 use stasis_run_events::IoRecord;
 
 use crate::{Counter, Exported};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use stasis_report::{KeptSample, KeptSamples};
+use stasis_results::{KeptSample, KeptSamples};
 
 use super::packets::Trace;
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io;
 
 use stasis_block::timeline::{Cause, Purpose, Span, Step, Track, TrackKind};
-use stasis_report::KeptSpans;
+use stasis_results::KeptSpans;
 
 use super::packets::{Note, Trace};
 

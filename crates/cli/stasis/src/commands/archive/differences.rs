@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::Value;
-use stasis_report::{comparable, KeptIos, ReportError, Summary, FIGURES_FILE};
+use stasis_results::{comparable, KeptIos, ResultsError, Summary, FIGURES_FILE};
 use stasis_run_events::IoRecord;
 
 use super::whole::{read_summary, Whole};
@@ -110,8 +110,8 @@ fn runs(first: &Summary, second: &Summary, a: &Path, b: &Path) -> Result<Vec<Str
 
 /// The I/Os of a run, where it kept them.
 fn open(results: &Path) -> Result<Option<KeptIos>> {
-    let kept = stasis_report::IOS_FILES.iter().any(|name| results.join(name).exists());
-    kept.then(|| KeptIos::open(results)).transpose().map_err(|error: ReportError| error.into())
+    let kept = stasis_results::IOS_FILES.iter().any(|name| results.join(name).exists());
+    kept.then(|| KeptIos::open(results)).transpose().map_err(|error: ResultsError| error.into())
 }
 
 fn count(results: &Path) -> Result<u64> {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{ensure, Context, Result};
-use stasis_report::keep_inputs;
+use stasis_results::keep_inputs;
 use stasis_terminal::answer;
 
 pub use self::again::{Origin, RunAgain};
@@ -96,7 +96,7 @@ pub fn main(arguments: &Arguments, parse: Parse, quiet: bool) -> Result<ExitCode
         let noun = if inputs.len() == 1 { "input" } else { "inputs" };
         let runs = match whole.runs.len() {
             1 => String::new(),
-            several => format!(" of {} runs", stasis_report::units::count(several as u64)),
+            several => format!(" of {} runs", stasis_results::units::count(several as u64)),
         };
         eprintln!("{}: {} {noun} and the results{runs}", output.display(), inputs.len());
         if let Some(engine) = whole.real_time() {
@@ -143,9 +143,9 @@ pub fn repeat(arguments: &RepeatArguments, parse: Parse, quiet: bool) -> Result<
     if differences.is_empty() {
         let scope = match first.runs.len() {
             1 => String::new(),
-            several => format!(" of {} runs", stasis_report::units::count(several as u64)),
+            several => format!(" of {} runs", stasis_results::units::count(several as u64)),
         };
-        eprintln!("the same: every figure, and {} I/Os{scope}", stasis_report::units::count(ios));
+        eprintln!("the same: every figure, and {} I/Os{scope}", stasis_results::units::count(ios));
         return Ok(ExitCode::SUCCESS);
     }
     for difference in differences.iter().take(SHOWN) {

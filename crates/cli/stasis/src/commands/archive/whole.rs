@@ -8,7 +8,8 @@ use anyhow::{bail, ensure, Context, Result};
 use serde::Deserialize;
 use serde_json::Value;
 use stasis_experiment::Engine;
-use stasis_report::{InputFile, Repeat, Summary, SUMMARY_FILE};
+use stasis_report::{InputFile, Repeat};
+use stasis_results::{Summary, SUMMARY_FILE};
 use stasis_runner::provenance::words::without_results;
 
 use super::command::Parse;

@@ -9,7 +9,7 @@ use stasis_block::units::format_duration;
 use stasis_guest_hints::guest::{run, GuestCounts};
 use stasis_guest_hints::guest_end::HintTiming;
 use stasis_guest_hints::PORT_NAME;
-use stasis_report::units::duration as shown;
+use stasis_results::units::duration as shown;
 use stasis_serve::systemd;
 
 use super::{duration, log};

@@ -92,7 +92,7 @@ fn raw(path: &Path, json: bool) -> Result<ExitCode> {
             "{}: raw\ndisk: {}\nfile: {} allocated\n",
             path.display(),
             format_size(size),
-            stasis_report::units::bytes(allocated)
+            stasis_results::units::bytes(allocated)
         )
     };
     document(&text)?;

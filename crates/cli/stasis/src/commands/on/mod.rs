@@ -13,7 +13,7 @@ use anyhow::{bail, ensure, Context, Result};
 use serde_json::{json, Value};
 use stasis_experiment::{Engine, Experiment};
 use stasis_models::ModelSpec;
-use stasis_report::{ResultsFolder, Summary};
+use stasis_results::{ResultsFolder, Summary};
 use stasis_runner::batch::{self, Batch, Outcome};
 use stasis_runner::provenance::Provenance;
 use stasis_runner::{engine, guest, Event, Runner, OUTPUT_FILE};
@@ -287,7 +287,7 @@ impl Run {
             return message.clone();
         }
         if self.summary.exit_status == 0 {
-            let unmet: Vec<_> = stasis_report::thresholds::unmet(&self.summary).collect();
+            let unmet: Vec<_> = stasis_report::unmet(&self.summary).collect();
             return format!("not met: {}", unmet.join("; "));
         }
         let output = std::fs::read(folder.join(OUTPUT_FILE)).unwrap_or_default();

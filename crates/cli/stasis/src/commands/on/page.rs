@@ -8,10 +8,8 @@ use stasis_block::Operation;
 use stasis_comparison::{Candidate, Comparison};
 use stasis_report::page::{Block, Head, Page, Section};
 use stasis_report::verdict::{Doer, Several, Verdict, Work};
-use stasis_report::{
-    latency_figures, units, Column, DriveSummary, OperationSummary, ResultsFolder, Summary, Table,
-    REPORT_FILE,
-};
+use stasis_report::{latency_figures, Column, Table};
+use stasis_results::{units, DriveSummary, OperationSummary, ResultsFolder, Summary, REPORT_FILE};
 use stasis_runner::provenance::Provenance;
 
 /// The figures of all runs, for other programs.

@@ -13,7 +13,7 @@ use anyhow::{anyhow, ensure, Result};
 use stasis_block::units;
 use stasis_crash_test::power_cut;
 use stasis_experiment::{Engine, Expectation, Experiment, ExperimentError};
-use stasis_report::{keep_inputs, thresholds};
+use stasis_results::{keep_inputs, thresholds};
 use stasis_runner::{Debugged, LivePage, Profiled, Results, Runner, Snapshotted, OUTPUT_FILE};
 use stasis_terminal::{answer, stop_on_signals, Terminal};
 
@@ -149,7 +149,7 @@ fn finished(run: &Results, quiet: bool) -> Result<ExitCode> {
     answer::put("summary", &run.summary)?;
     if !quiet && run.are_written {
         stasis_terminal::tell(&stasis_report::text_summary(&run.summary));
-        stasis_terminal::say!("report: {}", run.folder.join(stasis_report::REPORT_FILE).display());
+        stasis_terminal::say!("report: {}", run.folder.join(stasis_results::REPORT_FILE).display());
     }
     for warning in &run.summary.warnings {
         stasis_terminal::say!("stasis: not to be trusted: {warning}");

@@ -20,7 +20,7 @@ use anyhow::{bail, Context, Result};
 use stasis_config::Mistake;
 use stasis_experiment::{distinct_serials, DriveSpec, Experiment, Polling};
 use stasis_media::MediumSpec;
-use stasis_report::units::{bytes, duration};
+use stasis_results::units::{bytes, duration};
 use stasis_serve::{confine, control, systemd, Poll, Server};
 use stasis_terminal::answer;
 

@@ -28,7 +28,7 @@ const SEGMENT: u32 = 64 << 10;
 /// A drive to be served, and the same drive as results describe it.
 pub struct Planned {
     pub new: NewDrive,
-    pub shown: stasis_report::Drive,
+    pub shown: stasis_results::Drive,
     /// The drive's description, with the files of its model read.
     pub spec: DriveSpec,
     /// The medium before it is opened, if the drive keeps a state beside it.

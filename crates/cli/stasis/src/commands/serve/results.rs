@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
 use stasis_block::inside::Inside;
-use stasis_report::{Drive, Ios, ReportError, ResultsFolder, ResultsWriter};
+use stasis_report::ResultsWriter;
+use stasis_results::{Drive, Ios, ResultsError, ResultsFolder};
 use stasis_run_events::{Ending, IoRecord};
 use stasis_runner::engine;
 use stasis_runner::provenance::Provenance;
@@ -29,7 +30,7 @@ pub struct Results {
     writing: Writing,
     /// Ends the thread when it is dropped.
     go_on: Sender<()>,
-    thread: JoinHandle<Result<(), ReportError>>,
+    thread: JoinHandle<Result<(), ResultsError>>,
 }
 
 /// The part of the results that is open while drives are served, as drives may be added.
@@ -64,7 +65,7 @@ impl Open {
     }
 
     /// Writes down what has come.
-    fn write(&mut self, records: &mut Vec<IoRecord>) -> Result<(), ReportError> {
+    fn write(&mut self, records: &mut Vec<IoRecord>) -> Result<(), ResultsError> {
         self.records.take(records);
         let written = match &mut self.writer {
             Some(writer) => writer.record(records),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use anyhow::{bail, Context, Result};
 use stasis_experiment::{Engine, Experiment};
 use stasis_guest_image::Guest;
-use stasis_report::Ios;
+use stasis_results::Ios;
 use stasis_run_events::{
     BioPlaces, KernelPlaces, MapleNode, Maps, ModuleOrc, ModuleSymbols, Modules, Orc, Threads,
 };
@@ -40,11 +40,11 @@ pub struct Symbols {
 
 impl Symbols {
     /// The functions, for a profile.
-    pub fn functions(&self) -> stasis_report::Symbols {
+    pub fn functions(&self) -> stasis_results::Symbols {
         let code = |symbol: &&Symbol| matches!(symbol.kind.to_ascii_lowercase(), 't' | 'w');
         let pair = |symbol: &Symbol| (symbol.address, symbol.name.clone());
         let kernel = self.all.iter().filter(code).map(pair).collect();
-        stasis_report::Symbols::new(kernel).with_programs(Arc::clone(&self.programs) as _)
+        stasis_results::Symbols::new(kernel).with_programs(Arc::clone(&self.programs) as _)
     }
 
     /// The places in the guest's kernel by which its agent is called.

@@ -102,7 +102,7 @@ fn read(path: &Path) -> Option<Vec<u8>> {
     small.then(|| std::fs::read(path).ok())?
 }
 
-impl stasis_report::Programs for Programs {
+impl stasis_results::Programs for Programs {
     fn function(&self, path: &str, offset: u64) -> Option<String> {
         let name = path.rsplit('/').next().unwrap_or(path);
         self.of(path, |program| program.functions.function(name, offset))
@@ -230,7 +230,7 @@ fn begins(address: u64, section: &[u8]) -> Option<Vec<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stasis_report::Programs as _;
+    use stasis_results::Programs as _;
     use std::process::Command;
 
     #[inline(never)]

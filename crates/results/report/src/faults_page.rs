@@ -1,0 +1,63 @@
+//! The section of the page about faults.
+
+use stasis_block::clock::Nanos;
+
+use crate::page::{Block, Section};
+use crate::table::{Column, Table};
+use stasis_results::summary::Summary;
+use stasis_results::{units, FaultSummary};
+
+/// Limit on the rows of the table.
+const MAX_ROWS: usize = 64;
+
+/// The section of the page about faults, if the run had any; its times begin at `begin` (ns).
+pub(crate) fn section(summary: &Summary, begin: u64) -> Option<Section> {
+    let faults = FaultSummary::all(summary);
+    if faults.is_empty() {
+        return None;
+    }
+    let has_operations =
+        faults.iter().flat_map(|fault| &fault.intervals).any(|one| one.operations.is_some());
+    let columns = [Column::left("fault"), Column::left("of")];
+    let figures = ["from", "to", "for", "happened"].map(Column::right);
+    let mut table = Table::new(columns.into_iter().chain(figures).collect());
+    if has_operations {
+        let columns = ["operations", "failed", "unknown", "longest", "longest without success"];
+        let group = "what clients saw meanwhile";
+        table.columns.extend(columns.map(|name| Column::right(name).under(group)));
+    }
+    let time = |at: Nanos| units::duration(at.saturating_sub(begin) as f64);
+    let mut rows = Vec::new();
+    for fault in faults {
+        let named = [fault.kind.clone(), fault.target.clone()];
+        let count = units::count(fault.happened);
+        if fault.intervals.is_empty() {
+            let none = || "–".to_owned();
+            rows.push((Nanos::MAX, [&named[..], &[none(), none(), none(), count]].concat()));
+            continue;
+        }
+        for one in &fault.intervals {
+            let length = units::duration((one.end_ns - one.begin_ns) as f64);
+            let times = [time(one.begin_ns), time(one.end_ns), length, count.clone()];
+            let mut row = [&named[..], &times].concat();
+            row.extend(one.operations.as_ref().map(|one| one.cells(time)).into_iter().flatten());
+            rows.push((one.begin_ns, row));
+        }
+    }
+    rows.sort_by_key(|(at, _)| *at);
+    let more = match rows.len().saturating_sub(MAX_ROWS) {
+        0 => String::new(),
+        more => format!(" {} more are in summary.json.", units::count(more as u64)),
+    };
+    rows.truncate(MAX_ROWS);
+    rows.into_iter().for_each(|(_, row)| table.push(row));
+    let gaps = match has_operations {
+        true => " Of two faults in one time without success both have this time.",
+        false => "",
+    };
+    let caption = format!(
+        "Times are those since the commands' start.{gaps} Each happening, such as a command that failed \
+         or a frame that was lost, is a row of faults.parquet.{more}"
+    );
+    Some(Section::new("Faults").with(Block::Table(caption, table)))
+}

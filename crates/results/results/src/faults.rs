@@ -1,0 +1,250 @@
+//! `faults.parquet`: the faults that have happened, one row each; their figures, and when they began
+//! and ended.
+//!
+//! Rows are in the order in which the parts of the run reported them: those of one drive or machine
+//! in the order of time.
+
+use std::path::PathBuf;
+
+use parquet::data_type::ByteArray;
+use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
+use stasis_run_events::FaultRecord;
+
+use crate::columnar::{Cell, Column, ColumnFile, Kind};
+use crate::history::Witnessed;
+use crate::ios::Footer;
+use crate::summary::Summary;
+use crate::ResultsError;
+
+const COLUMNS: &[Column] = &[
+    Column::new("fault", Kind::Short, ""),
+    Column::new("kind", Kind::Word, ""),
+    Column::new("target", Kind::Word, ""),
+    Column::new("at_ns", Kind::Long, "ns").differences(),
+    Column::optional("order", Kind::Long, ""),
+    Column::new("offset", Kind::Long, "B"),
+    Column::new("bytes", Kind::Long, "B"),
+];
+
+/// Limit on the intervals of a fault that are kept.
+const MAX_INTERVALS: usize = 200;
+
+/// Beginning and end of a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultCourse {
+    /// Once, in virtual time since the commands' start (ns); without an end it lasts.
+    Window {
+        /// Its beginning.
+        begin: Nanos,
+        /// Its end.
+        end: Option<Nanos>,
+    },
+    /// From each of its happenings on, for so long (ns), 0 for a moment; without a length it lasts.
+    Each {
+        /// Its length.
+        length: Option<Nanos>,
+    },
+    /// It has no time of its own: from the first that it befalls to the last.
+    Befalls,
+}
+
+/// A fault that can happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedFault {
+    /// Its kind.
+    pub kind: String,
+    /// The drive, the machine or the machines that it befalls.
+    pub target: String,
+    /// Its times.
+    pub course: FaultCourse,
+}
+
+/// A time in which there was a fault.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultInterval {
+    /// Beginning, in virtual time since the machines' start (ns).
+    pub begin_ns: Nanos,
+    /// End (ns); the run's end if it lasts.
+    pub end_ns: Nanos,
+    /// The operations of clients meanwhile, where they write a history.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub operations: Option<Witnessed>,
+}
+
+/// A fault of an experiment, and how often it has happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultSummary {
+    /// Its kind.
+    pub kind: String,
+    /// The drive or machine that it befalls.
+    pub target: String,
+    /// Number of times that it has happened.
+    pub happened: u64,
+    /// Time at which it happened first, in virtual time since the machines' start (ns).
+    pub first_ns: Option<u64>,
+    /// Time at which it happened last (ns).
+    pub last_ns: Option<u64>,
+    /// Beginnings and ends, the first ones if there are many.
+    #[serde(default)]
+    pub intervals: Vec<FaultInterval>,
+}
+
+impl FaultSummary {
+    /// Those of a run.
+    pub fn all(summary: &Summary) -> Vec<Self> {
+        let faults = summary.extra.get("faults").cloned();
+        faults.and_then(|faults| serde_json::from_value(faults).ok()).unwrap_or_default()
+    }
+
+    /// The intervals of a run whose commands began at `begin` and that ended at `end` (ns); `each`:
+    /// the first times at which it happened.
+    fn settle(&mut self, course: FaultCourse, each: &[Nanos], (begin, end): (Nanos, Nanos)) {
+        let interval = |from: Nanos, to: Option<Nanos>| FaultInterval {
+            begin_ns: from,
+            end_ns: to.unwrap_or(end).min(end).max(from),
+            operations: None,
+        };
+        let since = |at: Nanos| begin.saturating_add(at);
+        self.intervals = match course {
+            FaultCourse::Window { begin: from, end: to } if since(from) < end => {
+                vec![interval(since(from), to.map(since))]
+            }
+            FaultCourse::Window { .. } => Vec::new(),
+            FaultCourse::Each { length } => {
+                let to = |at: Nanos| length.map(|length| at.saturating_add(length));
+                each.iter().map(|&at| interval(at, to(at))).collect()
+            }
+            FaultCourse::Befalls => {
+                let ends = self.first_ns.zip(self.last_ns);
+                ends.map(|(first, last)| interval(first, Some(last))).into_iter().collect()
+            }
+        };
+    }
+}
+
+/// The file, with the figures of each fault.
+pub struct FaultFile {
+    file: ColumnFile,
+    faults: Vec<Fault>,
+}
+
+struct Fault {
+    summary: FaultSummary,
+    course: FaultCourse,
+    /// The first times at which it happened (ns).
+    each: Vec<Nanos>,
+    kind: ByteArray,
+    target: ByteArray,
+}
+
+impl FaultFile {
+    /// A file of no rows yet.
+    pub fn create(path: PathBuf, faults: Vec<PlannedFault>) -> Result<Self, ResultsError> {
+        let fault = |PlannedFault { kind, target, course }: PlannedFault| Fault {
+            kind: ByteArray::from(kind.as_str()),
+            target: ByteArray::from(target.as_str()),
+            summary: FaultSummary {
+                kind,
+                target,
+                happened: 0,
+                first_ns: None,
+                last_ns: None,
+                intervals: Vec::new(),
+            },
+            course,
+            each: Vec::new(),
+        };
+        let faults = faults.into_iter().map(fault).collect();
+        Ok(Self { file: ColumnFile::create(path, "faults", COLUMNS)?, faults })
+    }
+
+    /// Appends a row; one of a fault that the experiment does not have is passed over.
+    pub fn row(&mut self, record: &FaultRecord) -> Result<(), ResultsError> {
+        let Some(fault) = self.faults.get_mut(usize::from(record.fault)) else {
+            return Ok(());
+        };
+        let summary = &mut fault.summary;
+        summary.happened += 1;
+        summary.first_ns = Some(summary.first_ns.map_or(record.at, |at| at.min(record.at)));
+        summary.last_ns = summary.last_ns.max(Some(record.at));
+        if fault.each.len() < MAX_INTERVALS {
+            fault.each.push(record.at);
+        }
+        self.file.push(&[
+            Cell::Short(record.fault),
+            Cell::Word(&fault.kind),
+            Cell::Word(&fault.target),
+            Cell::Long(record.at),
+            record.order.map_or(Cell::Missing, Cell::Long),
+            Cell::Long(record.offset),
+            Cell::Long(record.length),
+        ])
+    }
+
+    /// Number of times that faults have happened so far.
+    pub fn happened(&self) -> u64 {
+        self.faults.iter().map(|fault| fault.summary.happened).sum()
+    }
+
+    /// The figures of each fault so far, as [`Self::finish`] has them.
+    pub fn so_far(&self, ends: (Nanos, Nanos)) -> Vec<FaultSummary> {
+        let settled = |fault: &Fault| {
+            let mut summary = fault.summary.clone();
+            summary.settle(fault.course, &fault.each, ends);
+            summary
+        };
+        self.faults.iter().map(settled).collect()
+    }
+
+    /// Ends the file. Returns the figures of each fault of a run whose commands began and that ended at
+    /// these times (ns).
+    pub fn finish(
+        self,
+        footer: &Footer,
+        ends: (Nanos, Nanos),
+    ) -> Result<Vec<FaultSummary>, ResultsError> {
+        let faults = self.so_far(ends);
+        self.file.finish(footer)?;
+        Ok(faults)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_have_the_intervals_of_their_course() {
+        let intervals = |course, each: &[Nanos]| {
+            let mut fault = FaultSummary {
+                kind: String::new(),
+                target: String::new(),
+                happened: each.len() as u64,
+                first_ns: each.first().copied(),
+                last_ns: each.last().copied(),
+                intervals: Vec::new(),
+            };
+            // Commands from 100 to 1100.
+            fault.settle(course, each, (100, 1100));
+            fault.intervals.iter().map(|one| (one.begin_ns, one.end_ns)).collect::<Vec<_>>()
+        };
+        let window = |begin, end| FaultCourse::Window { begin, end };
+        let each = |length| FaultCourse::Each { length };
+        // One interval, whatever it has befallen in it.
+        assert_eq!(intervals(window(200, Some(600)), &[310, 320, 330, 340]), [(300, 700)]);
+        assert_eq!(intervals(window(200, Some(600)), &[]), [(300, 700)]);
+        assert_eq!(intervals(window(0, None), &[]), [(100, 1100)]);
+        assert_eq!(intervals(window(900, Some(5000)), &[]), [(1000, 1100)]);
+        assert_eq!(intervals(window(1000, Some(5000)), &[]), []);
+        assert_eq!(intervals(each(Some(50)), &[300, 400]), [(300, 350), (400, 450)]);
+        assert_eq!(intervals(each(Some(0)), &[300]), [(300, 300)]);
+        assert_eq!(intervals(each(None), &[300]), [(300, 1100)]);
+        assert_eq!(intervals(each(Some(50)), &[]), []);
+        assert_eq!(intervals(FaultCourse::Befalls, &[300, 350, 400]), [(300, 400)]);
+        assert_eq!(intervals(FaultCourse::Befalls, &[]), []);
+        // A time beyond all.
+        assert_eq!(intervals(window(1, Some(u64::MAX)), &[]), [(101, 1100)]);
+        assert_eq!(intervals(each(Some(u64::MAX)), &[2000]), [(2000, 2000)]);
+    }
+}

@@ -1,0 +1,378 @@
+//! Histories: the operations of clients, which their commands write as Jepsen and Maelstrom have
+//! them, a JSON object a line.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use stasis_block::clock::Nanos;
+
+use crate::{units, ResultsError};
+
+/// Limit on the operations whose times are kept; all are in the file.
+const MAX_OPERATIONS: usize = 1 << 17;
+/// Limit on the kinds of operations that are counted by themselves, and on a kind's length.
+const MAX_KINDS: usize = 32;
+const MAX_KIND: usize = 64;
+
+/// Kind of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Invoke,
+    Ok,
+    Fail,
+    Info,
+}
+
+/// A line as it is written.
+#[derive(Debug, Deserialize)]
+struct Line {
+    #[serde(rename = "type")]
+    kind: Kind,
+    process: Value,
+    f: String,
+}
+
+impl Line {
+    fn read(line: &[u8]) -> Option<Self> {
+        let line = line.trim_ascii();
+        // Most output is no JSON.
+        (line.first() == Some(&b'{')).then(|| serde_json::from_slice(line).ok()).flatten()
+    }
+}
+
+/// Returns whether a line of output is one of a history.
+pub fn is_of_history(line: &[u8]) -> bool {
+    Line::read(line).is_some()
+}
+
+/// End of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was done.
+    Ok,
+    /// It was not done.
+    Fail,
+    /// Nobody knows: its client says so, or has said nothing.
+    Unknown,
+}
+
+impl Outcome {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Ok, Self::Fail, Self::Unknown];
+
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Fail => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// An operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operation {
+    /// Number of the client's machine.
+    pub machine: usize,
+    /// Its kind, an index into [`History::kinds`].
+    pub kind: usize,
+    /// Time of its beginning (ns).
+    pub invoked: Nanos,
+    /// Time of its end; none if it had not ended by the run's end.
+    pub ended: Option<Nanos>,
+    /// Its outcome.
+    pub outcome: Outcome,
+}
+
+/// Operations that a time overlaps with, as their clients saw them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Witnessed {
+    /// Number of units.
+    pub count: u64,
+    /// Those that were done.
+    pub ok: u64,
+    /// Those that were not.
+    pub fail: u64,
+    /// Those of which nobody knows.
+    pub info: u64,
+    /// The longest, from its beginning to its end, or to the run's (ns).
+    pub longest_ns: Nanos,
+    /// The longest time between two that were done, one after the other (ns).
+    pub longest_gap_ns: Nanos,
+    /// Beginning of that time (ns), by which two faults are seen to be in the same one.
+    #[serde(default)]
+    pub longest_gap_begin_ns: Nanos,
+}
+
+impl Witnessed {
+    /// Cells of a table: count, failed, unknown, longest, longest time without success and its
+    /// beginning, on the axis of `time`.
+    pub fn cells(&self, time: impl Fn(Nanos) -> String) -> [String; 5] {
+        let [count, fail, info] = [self.count, self.fail, self.info].map(units::count);
+        let times = [self.longest_ns, self.longest_gap_ns].map(|ns| units::duration(ns as f64));
+        let [longest, gap] = times;
+        [count, fail, info, longest, format!("{gap} from {}", time(self.longest_gap_begin_ns))]
+    }
+}
+
+/// A history.
+#[derive(Debug)]
+pub struct History {
+    path: PathBuf,
+    /// Begun with the first operation.
+    file: Option<BufWriter<File>>,
+    lines: u64,
+    operations: Vec<Operation>,
+    kinds: Vec<String>,
+    /// Operations under way, by machine and process.
+    open: HashMap<(usize, String), usize>,
+}
+
+impl History {
+    /// One without operations, whose file will be at `path`.
+    pub fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            file: None,
+            lines: 0,
+            operations: Vec::new(),
+            kinds: Vec::new(),
+            open: HashMap::new(),
+        }
+    }
+
+    /// The operations, in the order of their beginning.
+    pub fn operations(&self) -> &[Operation] {
+        &self.operations
+    }
+
+    /// Names of kinds of operations.
+    pub fn kinds(&self) -> &[String] {
+        &self.kinds
+    }
+
+    /// A line of a machine's output, and whether it is one of a history.
+    pub fn line(
+        &mut self,
+        (machine, name): (usize, &str),
+        at: Nanos,
+        line: &[u8],
+    ) -> Result<bool, ResultsError> {
+        let Some(read) = Line::read(line) else { return Ok(false) };
+        self.write(name, at, line)?;
+        let process = (machine, read.process.to_string());
+        if read.kind == Kind::Invoke {
+            if self.operations.len() < MAX_OPERATIONS {
+                let kind = self.kind(&read.f);
+                self.open.insert(process, self.operations.len());
+                let (invoked, outcome) = (at, Outcome::Unknown);
+                self.operations.push(Operation { machine, kind, invoked, ended: None, outcome });
+            }
+            return Ok(true);
+        }
+        // One without a beginning says nothing of how long it took.
+        let begun = self.open.remove(&process).and_then(|place| self.operations.get_mut(place));
+        if let Some(operation) = begun {
+            operation.ended = Some(at);
+            operation.outcome = match read.kind {
+                Kind::Ok => Outcome::Ok,
+                Kind::Fail => Outcome::Fail,
+                Kind::Invoke | Kind::Info => Outcome::Unknown,
+            };
+        }
+        Ok(true)
+    }
+
+    fn kind(&mut self, name: &str) -> usize {
+        let name: String = name.chars().take(MAX_KIND).collect();
+        let place = self.kinds.iter().position(|known| *known == name);
+        place.unwrap_or_else(|| {
+            if self.kinds.len() < MAX_KINDS {
+                self.kinds.push(name);
+            }
+            self.kinds.len() - 1
+        })
+    }
+
+    /// Writes the line with its time and machine.
+    fn write(&mut self, machine: &str, at: Nanos, line: &[u8]) -> Result<(), ResultsError> {
+        // A line that was read is an object.
+        let mut object: Map<String, Value> = serde_json::from_slice(line).unwrap_or_default();
+        object.insert("index".into(), self.lines.into());
+        object.insert("time".into(), at.into());
+        object.insert("machine".into(), machine.into());
+        self.lines += 1;
+        let path = &self.path;
+        let wrong = |source| ResultsError::Write { path: path.clone(), source };
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(BufWriter::new(File::create(path).map_err(wrong)?)),
+        };
+        let mut text = Value::Object(object).to_string();
+        text.push('\n');
+        file.write_all(text.as_bytes()).map_err(wrong)
+    }
+
+    /// Ends the file.
+    pub fn finish(&mut self) -> Result<(), ResultsError> {
+        let flushed = self.file.take().map_or(Ok(()), |mut file| file.flush());
+        flushed.map_err(|source| ResultsError::Write { path: self.path.clone(), source })
+    }
+
+    /// Its figures of a time, in a run that ended at `end` (ns); none without an operation.
+    pub fn witnessed(&self, (from, to): (Nanos, Nanos), end: Nanos) -> Option<Witnessed> {
+        if self.operations.is_empty() {
+            return None;
+        }
+        let ended = |operation: &Operation| operation.ended.unwrap_or(end);
+        let mut all = Witnessed::default();
+        for operation in &self.operations {
+            if operation.invoked > to || ended(operation) < from {
+                continue;
+            }
+            all.count += 1;
+            match operation.outcome {
+                Outcome::Ok => all.ok += 1,
+                Outcome::Fail => all.fail += 1,
+                Outcome::Unknown => all.info += 1,
+            }
+            let length = ended(operation).saturating_sub(operation.invoked);
+            all.longest_ns = all.longest_ns.max(length);
+        }
+        // Between the first beginning and the last end.
+        let first = self.operations.first().map_or(0, |operation| operation.invoked);
+        let last = self.operations.iter().map(ended).max().unwrap_or(end);
+        let done = self.operations.iter().filter(|operation| operation.outcome == Outcome::Ok);
+        let mut done: Vec<Nanos> = done.map(ended).chain([first, last]).collect();
+        done.sort_unstable();
+        let gaps = done.windows(2).filter(|pair| pair[1] >= from && pair[0] <= to);
+        let gaps = gaps.map(|pair| (pair[1] - pair[0], pair[0]));
+        (all.longest_gap_ns, all.longest_gap_begin_ns) =
+            gaps.max_by_key(|(gap, _)| *gap).unwrap_or_default();
+        Some(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(lines: &[(Nanos, &str)]) -> (tempfile::TempDir, History) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut history = History::new(folder.path().join("history.jsonl"));
+        for (at, line) in lines {
+            history.line((1, "client"), *at, line.as_bytes()).unwrap();
+        }
+        history.finish().unwrap();
+        (folder, history)
+    }
+
+    #[test]
+    fn lines_of_a_history_are_told_from_output() {
+        for line in [
+            r#"{"type":"invoke","process":0,"f":"read","value":null}"#,
+            r#" {"process": "a", "f": "txn", "type": "ok", "value": [["r", 1, 2]], "time": 3}  "#,
+        ] {
+            assert!(is_of_history(line.as_bytes()), "{line}");
+        }
+        for line in [
+            "",
+            "{",
+            "{}",
+            "done",
+            r#"{"type":"done","process":0,"f":"read"}"#,
+            r#"{"type":"ok"}"#,
+            r#"{"type":"ok","process":0,"f":1}"#,
+            r#"["invoke"]"#,
+            "{\"type\":\"ok\u{0}",
+        ] {
+            assert!(!is_of_history(line.as_bytes()), "{line}");
+        }
+        assert!(!is_of_history(&[b'{', 0xff, b'}']));
+    }
+
+    #[test]
+    fn operations_are_joined_by_their_process() {
+        let (folder, history) = history(&[
+            (10, r#"{"type":"invoke","process":0,"f":"write","value":1}"#),
+            (12, r#"{"type":"invoke","process":1,"f":"read","value":null}"#),
+            (15, r#"{"type":"fail","process":1,"f":"read","value":null}"#),
+            (20, r#"{"type":"ok","process":0,"f":"write","value":1}"#),
+            (25, "ready"),
+            (30, r#"{"type":"ok","process":7,"f":"read","value":1}"#),
+            (40, r#"{"type":"invoke","process":0,"f":"write","value":2}"#),
+            (45, r#"{"type":"info","process":0,"f":"write","value":2}"#),
+            (50, r#"{"type":"invoke","process":0,"f":"write","value":3}"#),
+        ]);
+        let fields: Vec<_> = history
+            .operations()
+            .iter()
+            .map(|one| (one.invoked, one.ended, one.outcome, one.kind))
+            .collect();
+        assert_eq!(
+            fields,
+            [
+                (10, Some(20), Outcome::Ok, 0),
+                (12, Some(15), Outcome::Fail, 1),
+                (40, Some(45), Outcome::Unknown, 0),
+                (50, None, Outcome::Unknown, 0),
+            ]
+        );
+        assert_eq!(history.kinds(), ["write", "read"]);
+        let file = std::fs::read_to_string(folder.path().join("history.jsonl")).unwrap();
+        let lines: Vec<Value> =
+            file.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 8);
+        let first = serde_json::json!({
+            "type": "invoke", "process": 0, "f": "write", "value": 1, "index": 0, "time": 10,
+            "machine": "client",
+        });
+        assert_eq!(lines[0], first);
+        assert_eq!(lines[7]["index"], 7);
+    }
+
+    #[test]
+    fn a_time_has_the_operations_that_overlap_with_it() {
+        let done = |at: Nanos, to: Nanos, kind: &str| {
+            [
+                (at, r#"{"type":"invoke","process":0,"f":"w"}"#.to_owned()),
+                (to, format!(r#"{{"type":"{kind}","process":0,"f":"w"}}"#)),
+            ]
+        };
+        let all = [
+            done(0, 10, "ok"),
+            done(20, 30, "ok"),
+            done(40, 240, "fail"),
+            done(250, 300, "info"),
+            done(310, 320, "ok"),
+            done(330, 340, "ok"),
+        ]
+        .concat();
+        let lines: Vec<_> = all.iter().map(|(at, line)| (*at, line.as_str())).collect();
+        let (_folder, history) = history(&lines);
+        let witnessed = |from, to| history.witnessed((from, to), 400).unwrap();
+        let whole = witnessed(0, 400);
+        let counts =
+            |witnessed: &Witnessed| (witnessed.count, witnessed.ok, witnessed.fail, witnessed.info);
+        assert_eq!(counts(&whole), (6, 4, 1, 1));
+        assert_eq!((whole.longest_ns, whole.longest_gap_ns), (200, 290));
+        assert_eq!(whole.longest_gap_begin_ns, 30);
+        let cells = whole.cells(|at| units::duration(at as f64));
+        assert_eq!(cells, ["6", "1", "1", "200 ns", "290 ns from 30 ns"]);
+        let fault = witnessed(35, 260);
+        assert_eq!(counts(&fault), (2, 0, 1, 1));
+        assert_eq!((fault.longest_ns, fault.longest_gap_ns), (200, 290));
+        // A moment in the middle of one operation, and one between two.
+        assert_eq!(counts(&witnessed(25, 25)), (1, 1, 0, 0));
+        assert_eq!(counts(&witnessed(35, 35)), (0, 0, 0, 0));
+        assert_eq!(witnessed(325, 360).longest_gap_ns, 20);
+        let (_folder, none) = super::tests::history(&[(1, "ready")]);
+        assert_eq!(none.witnessed((0, 10), 10), None);
+    }
+}
