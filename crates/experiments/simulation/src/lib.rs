@@ -105,7 +105,7 @@ fn write_junit(arguments: &Arguments, runs: &[(&str, &Summary)]) -> Result<()> {
     let Some(path) = &arguments.junit else { return Ok(()) };
     keep_inputs(path, &arguments.inputs())?;
     let title = format!("stasis sim {}", arguments.model.join(" "));
-    Ok(thresholds::to_junit(&title, runs).write(path)?)
+    Ok(stasis_report::to_junit(&title, runs).write(path)?)
 }
 
 /// Everything a simulation is made from, checked.

@@ -49,4 +49,4 @@ pub use results_writer::ResultsWriter;
 pub use slowest_page::Waits;
 pub use table::{Align, Column, Table, Tone};
 pub use text::{figures as latency_figures, text_summary};
-pub use thresholds_page::{to_junit, unmet};
+pub use thresholds_page::to_junit;

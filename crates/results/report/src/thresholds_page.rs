@@ -5,12 +5,7 @@ use crate::page::{Block, Section};
 use crate::table::{Column, Table, Tone};
 use crate::verdict::Thresholds;
 use stasis_results::summary::Summary;
-use stasis_results::thresholds::Judgement;
-
-/// The thresholds that were not met, a clause each.
-pub fn unmet(summary: &Summary) -> impl Iterator<Item = String> + '_ {
-    summary.thresholds.iter().filter(|one| !one.met).map(Judgement::line)
-}
+use stasis_results::thresholds::unmet;
 
 /// The thresholds that were met, a line each.
 pub(crate) fn lines(summary: &Summary) -> String {

@@ -258,6 +258,11 @@ impl Threshold {
     }
 }
 
+/// The thresholds that were not met, a clause each.
+pub fn unmet(summary: &Summary) -> impl Iterator<Item = String> + '_ {
+    summary.thresholds.iter().filter(|one| !one.met).map(Judgement::line)
+}
+
 /// The part of a text before a figure, with whose name it ends.
 fn before<'a>(text: &'a str, figure: &Figure) -> Option<&'a str> {
     let before = text.strip_suffix(figure.name.as_str())?;

@@ -287,7 +287,7 @@ impl Run {
             return message.clone();
         }
         if self.summary.exit_status == 0 {
-            let unmet: Vec<_> = stasis_report::unmet(&self.summary).collect();
+            let unmet: Vec<_> = stasis_results::thresholds::unmet(&self.summary).collect();
             return format!("not met: {}", unmet.join("; "));
         }
         let output = std::fs::read(folder.join(OUTPUT_FILE)).unwrap_or_default();

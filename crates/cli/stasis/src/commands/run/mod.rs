@@ -116,7 +116,7 @@ fn whole(
     };
     if let Some(path) = junit {
         let title = format!("stasis run: {}", experiment.command.join(" "));
-        thresholds::to_junit(&title, &[("run", &run.summary)]).write(&path)?;
+        stasis_report::to_junit(&title, &[("run", &run.summary)]).write(&path)?;
     }
     finished(&run, quiet)
 }
