@@ -5,7 +5,7 @@
 
 mod numbers;
 
-pub use numbers::{number, u16_at, u32_at, u64_at};
+pub use numbers::{number, take, u16_at, u32_at, u64_at};
 pub use zerocopy;
 pub use zerocopy::little_endian::{U128, U16, U32, U64};
 pub use zerocopy::{transmute, transmute_mut, transmute_ref};
