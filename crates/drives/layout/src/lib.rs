@@ -7,7 +7,7 @@ mod numbers;
 
 pub use numbers::{number, take, u16_at, u32_at, u64_at};
 pub use zerocopy;
-pub use zerocopy::little_endian::{U128, U16, U32, U64};
+pub use zerocopy::little_endian::{I16, I32, U128, U16, U32, U64};
 pub use zerocopy::{transmute, transmute_mut, transmute_ref};
 pub use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
