@@ -8,16 +8,15 @@
 //! rings only when raising begins or ends.
 
 mod bpf;
-mod btf;
 mod program;
 mod shared;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use stasis_btf::Btf;
 use stasis_channel::application_hint;
 
-use self::btf::Btf;
 use self::program::{First, Offsets};
 use self::shared::Shared;
 
@@ -93,13 +92,13 @@ impl BfqTracer {
     /// See [`TraceError`].
     pub fn start() -> Result<Self, TraceError> {
         let kernel = std::fs::read(KERNEL).map_err(TraceError::NoTypes)?;
-        let kernel = Btf::parse(&kernel, None).ok_or_else(|| unknown("anything"))?;
+        let kernel = Btf::parse(&kernel).ok_or_else(|| unknown("anything"))?;
         // BFQ is a module, or part of the kernel.
         let module = match std::fs::read(BFQ) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             bytes => Some(bytes.map_err(failed("read the types of bfq"))?),
         };
-        let module = module.as_deref().map(|bytes| Btf::parse(bytes, Some(&kernel)));
+        let module = module.as_deref().map(|bytes| Btf::of_module(bytes, &kernel));
         let (btf, types) = match module {
             Some(btf) => {
                 let types = bpf::types_of("bfq").map_err(failed("open the types of bfq"))?;
@@ -210,7 +209,7 @@ fn unknown(name: &str) -> TraceError {
 
 fn offsets(btf: &Btf<'_>) -> Result<Offsets, TraceError> {
     let offset = |structure: &str, member: &str| {
-        let found = btf.offset(structure, member);
+        let found = btf.offset(structure, member).and_then(|offset| i16::try_from(offset).ok());
         found.ok_or_else(|| TraceError::Unknown(format!("{structure}.{member}")))
     };
     Ok(Offsets {
