@@ -55,7 +55,7 @@ impl Table {
             if begin > end {
                 table.push(end, NONE);
             }
-            let next = table.rules.len() as u16;
+            let next = u16::try_from(table.rules.len()).unwrap_or(NONE);
             let number = match known.get(&rule) {
                 Some(&number) => number,
                 None if next == NONE => NONE,
