@@ -79,9 +79,9 @@ pub fn encode(event: &RunEvent, out: &mut Vec<u8>) {
             frames(b'n', &payload, MAX_PAYLOAD);
         }
         RunEvent::Faults(records) => {
-            const LIMIT: usize = MAX_PAYLOAD - MAX_PAYLOAD % size_of::<RawFault>();
+            const MAX_BYTES: usize = MAX_PAYLOAD - MAX_PAYLOAD % size_of::<RawFault>();
             let payload: Vec<RawFault> = records.iter().map(RawFault::from).collect();
-            frames(b'h', payload.as_bytes(), LIMIT);
+            frames(b'h', payload.as_bytes(), MAX_BYTES);
         }
         RunEvent::Tracks(tracks) => {
             // Few at a time, so that no frame is too long.
@@ -91,9 +91,9 @@ pub fn encode(event: &RunEvent, out: &mut Vec<u8>) {
             }
         }
         RunEvent::Spans(spans) => {
-            const LIMIT: usize = MAX_PAYLOAD - MAX_PAYLOAD % size_of::<RawSpan>();
+            const MAX_BYTES: usize = MAX_PAYLOAD - MAX_PAYLOAD % size_of::<RawSpan>();
             let payload: Vec<RawSpan> = spans.iter().map(RawSpan::from).collect();
-            frames(b'w', payload.as_bytes(), LIMIT);
+            frames(b'w', payload.as_bytes(), MAX_BYTES);
         }
         RunEvent::Samples(samples) => {
             // A sample is in one frame; it is shorter than the limit.
