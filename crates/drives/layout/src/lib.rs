@@ -5,9 +5,9 @@
 
 mod numbers;
 
-pub use numbers::{number, u16_at, u32_at, u64_at};
-pub use zerocopy;
-pub use zerocopy::little_endian::{U128, U16, U32, U64};
+pub use numbers::{number, take, u16_at, u32_at, u64_at};
+pub use zerocopy::little_endian::{I16, I32, I64, U128, U16, U32, U64};
+pub use zerocopy::{self, big_endian};
 pub use zerocopy::{transmute, transmute_mut, transmute_ref};
 pub use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 

@@ -1,4 +1,6 @@
-//! Little-endian numbers in bytes.
+//! Little-endian numbers in bytes, and forms one behind the other.
+
+use zerocopy::FromBytes;
 
 /// The number of 16 bits at byte `at`; `None` if the bytes end before it does.
 #[inline]
@@ -16,6 +18,15 @@ pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 #[inline]
 pub fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+/// The form at the head of a stream, which goes on behind it; `None`, and no change, if the stream
+/// ends before the form does.
+#[inline]
+pub fn take<T: FromBytes>(stream: &mut &[u8]) -> Option<T> {
+    let (form, rest) = T::read_from_prefix(stream).ok()?;
+    *stream = rest;
+    Some(form)
 }
 
 /// The number that all of the bytes are; of more than eight, the low 64 bits.
@@ -45,6 +56,14 @@ mod tests {
             let low = if width == 8 { value } else { value & ((1 << (8 * width)) - 1) };
             prop_assert_eq!(number(&value.to_le_bytes()[..width]), low);
         }
+    }
+
+    #[test]
+    fn a_stream_goes_on_behind_what_was_taken() {
+        let mut stream = &[1, 0, 2, 3, 9][..];
+        assert_eq!(take::<crate::U16>(&mut stream).map(u16::from), Some(1));
+        assert_eq!((take(&mut stream), stream), (Some([2u8, 3]), &[9][..]));
+        assert_eq!((take::<crate::U16>(&mut stream), stream), (None, &[9][..]));
     }
 
     #[test]

@@ -35,7 +35,7 @@ layout! {
 }
 
 layout! {
-    /// Reservation Notification (NVMe 1.4 section 5.14.1.9.1).
+    /// Reservation Notification (NVMe 1.4 section 5.14.1.16.1).
     pub struct ReservationNotice: 64 {
         /// Log Page Count.
         [0] count: U64,

@@ -1,7 +1,7 @@
 //! Capsules of NVMe over Fabrics: their sizes, the commands that are theirs alone, and names
 //! ("NVM Express over Fabrics, revision 1.1" of 2019-10-22, cited as "NVMe-oF 1.1").
 
-use crate::command::{location, SubmissionEntry, CQE_SIZE, SQE_SIZE};
+use crate::command::{location, Dword, SubmissionEntry, CQE_SIZE, SQE_SIZE};
 use crate::status::{Failure, Outcome, StatusCode};
 
 /// The name of the discovery subsystem (NVMe-oF 1.1 section 1.5.2).
@@ -82,7 +82,7 @@ pub struct DiscoveryEntry {
 /// Refuses a command of fabrics: one that is there, but not on this queue or not now; or one that
 /// is not offered, as Disconnect and authentication.
 pub(crate) fn refuse(command: &SubmissionEntry) -> Result<Outcome, Failure> {
-    Err(match command.nsid as u8 {
+    Err(match command.nsid.byte(0) {
         kind::CONNECT | kind::PROPERTY_GET | kind::PROPERTY_SET => {
             StatusCode::CommandSequenceError.at(location::NSID)
         }

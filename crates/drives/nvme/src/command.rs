@@ -57,6 +57,30 @@ pub mod location {
     pub const CDW14: u16 = offset_of!(SubmissionEntry, cdw14) as u16;
 }
 
+/// Fields of a dword of a command, each of which is apart from the bits beside it.
+pub trait Dword: Copy {
+    /// Bits 15:0.
+    fn low(self) -> u16;
+    /// Bits 31:16.
+    fn high(self) -> u16;
+    /// Byte 0 to 3, the lowest first.
+    fn byte(self, number: usize) -> u8;
+}
+
+impl Dword for u32 {
+    fn low(self) -> u16 {
+        (self & 0xffff) as u16
+    }
+
+    fn high(self) -> u16 {
+        (self >> 16) as u16
+    }
+
+    fn byte(self, number: usize) -> u8 {
+        self.to_le_bytes()[number]
+    }
+}
+
 /// A command, copied once out of its queue.
 #[derive(Debug, Clone, Copy)]
 pub struct SubmissionEntry {

@@ -5,7 +5,7 @@ use stasis_nvme_layout::fabrics::ConnectData;
 use stasis_nvme_layout::transmute_ref;
 
 use crate::capsules::{kind, ConnectedHost, ANY_CONTROLLER, OPCODE};
-use crate::command::{location, SubmissionEntry};
+use crate::command::{location, Dword, SubmissionEntry};
 use crate::controller_id::ControllerId;
 use crate::keep_alive::KeepAlive;
 use crate::queue::{CompletionQueue, SubmissionQueue};
@@ -118,16 +118,16 @@ impl Connect {
     pub fn parse(raw: &[u8; 64], data: &[u8; CONNECT_DATA]) -> Result<Self, ConnectError> {
         const NO_FLOW_CONTROL: u32 = 1 << 2;
         let command = SubmissionEntry::parse(ControllerId::PCIE, 0, raw);
-        if command.opcode != OPCODE || command.nsid as u8 != kind::CONNECT {
+        if command.opcode != OPCODE || command.nsid.byte(0) != kind::CONNECT {
             return Err(ConnectError::sequence());
         }
         // Record format, in Dword 10; there is one.
-        if command.cdw10 as u16 != 0 {
+        if command.cdw10.low() != 0 {
             return Err(StatusCode::ConnectIncompatibleFormat.into());
         }
         let data: &ConnectData = transmute_ref!(data);
         Ok(Self {
-            queue: (command.cdw10 >> 16) as u16,
+            queue: command.cdw10.high(),
             size: (command.cdw11 & 0xffff) + 1,
             keep_alive: command.cdw12,
             no_flow_control: command.cdw11 >> 16 & NO_FLOW_CONTROL != 0,

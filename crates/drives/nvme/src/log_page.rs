@@ -38,7 +38,7 @@ pub const FDP_STATISTICS: u8 = 0x22;
 pub const FDP_EVENTS: u8 = 0x23;
 /// NVMe over Fabrics 1.1 section 5.3.
 pub const DISCOVERY: u8 = 0x70;
-/// Reservation Notification (section 5.14.1.9.1).
+/// Reservation Notification (section 5.14.1.16.1).
 pub const RESERVATIONS: u8 = 0x80;
 /// Sanitize Status (NVMe 2.0 section 5.16.1.25).
 pub const SANITIZE: u8 = 0x81;

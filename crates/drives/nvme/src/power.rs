@@ -10,6 +10,7 @@ use stasis_nvme_layout::features::TransitionEntry;
 use stasis_nvme_layout::identify::PowerStateDescriptor;
 use stasis_nvme_layout::{transmute, transmute_ref};
 
+use crate::command::Dword;
 use crate::power_states::{PowerState, MAX_STATES};
 
 /// Size of the table of autonomous transitions in bytes.
@@ -113,13 +114,13 @@ impl Power {
 
     /// Power Management of Set Features; whether there is such a state.
     pub fn set(&mut self, now: Nanos, busy: bool, value: u32) -> bool {
-        let number = (value & 0x1f) as u8;
+        let number = value.byte(0) & 0x1f;
         let known = usize::from(number) < self.states.len();
         if known {
             if !busy {
                 self.settle(now);
             }
-            self.workload = (value >> 5 & 7) as u8;
+            self.workload = value.byte(0) >> 5;
             self.idle_since = now;
             if number != self.current {
                 self.go_to(number, now);
@@ -135,7 +136,7 @@ impl Power {
         let table: &[TransitionEntry; MAX_STATES] = transmute_ref!(table);
         for (number, entry) in table.iter().enumerate().take(self.states.len()) {
             let entry = entry.entry.get();
-            let (to, after) = ((entry >> 3 & 0x1f) as u8, u64::from(entry >> 8) * MILLISECOND);
+            let (to, after) = (entry.byte(0) >> 3, u64::from(entry >> 8) * MILLISECOND);
             let resting = |state: &PowerState| !state.operational;
             let leads =
                 usize::from(to) > number && self.states.get(usize::from(to)).is_some_and(resting);

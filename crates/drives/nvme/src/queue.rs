@@ -1,4 +1,7 @@
 //! Submission and completion queues (NVMe 1.4 section 4.1).
+//!
+//! Invariants, whatever the host writes to doorbells: heads and tails are entries of their ring; a
+//! ring in memory is never overrun, one entry of it stays free.
 
 use std::collections::VecDeque;
 
@@ -73,6 +76,8 @@ impl SubmissionQueue {
     /// Copies the entry at the head and moves the head past it.
     pub fn fetch(&mut self, memory: &dyn Memory) -> Result<[u8; SQE_SIZE], OutOfMemoryRange> {
         let mut raw = [0; SQE_SIZE];
+        debug_assert!(self.head < self.size && self.tail < self.size);
+        debug_assert!(!self.is_empty());
         match &mut self.place {
             Place::Memory(base) => {
                 memory.read(entry_address(*base, self.head, SQE_SIZE)?, &mut raw)?;
@@ -146,6 +151,8 @@ impl CompletionQueue {
         memory: &dyn Memory,
         entry: CompletionEntry,
     ) -> Result<(), OutOfMemoryRange> {
+        debug_assert!(self.head < self.size && self.tail < self.size);
+        debug_assert!(!self.is_full());
         let raw = entry.to_bytes(self.phase);
         let base = match &mut self.place {
             Place::Memory(base) => *base,

@@ -1,4 +1,7 @@
 //! The queues of a controller, and the shadow doorbells before them.
+//!
+//! Invariants: the completion queue of each submission queue is there; it counts its users; a
+//! completion queue that has some is not deleted.
 
 use stasis_block::Doorbells;
 use stasis_nvme_layout::queue::DoorbellPair;
@@ -146,6 +149,7 @@ impl Queues {
     /// Puts a submission queue in, whose completions go to the queue `queue.cq`. The identifier is
     /// one of [`Queues::identifiers`].
     pub fn create_submission(&mut self, id: u16, queue: SubmissionQueue) {
+        debug_assert!(self.submission(id).is_none(), "one queue of an identifier");
         if let Some(cq) = self.completion_mut(queue.cq) {
             cq.users += 1;
         }
@@ -153,6 +157,7 @@ impl Queues {
             *place = Some(queue);
             self.stale(TAILS, id);
         }
+        debug_assert!(self.counts_users());
     }
 
     /// Puts a completion queue in. The identifier is one of [`Queues::identifiers`].
@@ -172,6 +177,20 @@ impl Queues {
         if usize::from(id) < self.submission.len() {
             self.stale(TAILS, id);
         }
+        debug_assert!(self.counts_users());
+    }
+
+    /// Returns whether each completion queue counts the submission queues that complete to it, and
+    /// each of those has one.
+    fn counts_users(&self) -> bool {
+        let users = |id: usize| {
+            let submission = self.submission.iter().flatten();
+            submission.filter(|queue| usize::from(queue.cq) == id).count()
+        };
+        let counted = |(id, queue): (usize, &Option<CompletionQueue>)| {
+            queue.as_ref().map_or(0, |queue| queue.users.into()) == users(id)
+        };
+        self.completion.iter().enumerate().all(counted)
     }
 
     /// Takes a completion queue for I/O away.

@@ -1,5 +1,6 @@
 //! The controller's registers: offsets and fields (NVMe 1.4 section 3.1).
 
+use crate::command::Dword;
 use crate::config::Config;
 use crate::memory_buffer::MemoryBuffer;
 
@@ -148,7 +149,7 @@ impl Registers {
 
     /// Entries of the admin submission and completion queue.
     pub fn admin_queue_sizes(&self) -> (u16, u16) {
-        ((self.aqa & 0xfff) as u16 + 1, (self.aqa >> 16 & 0xfff) as u16 + 1)
+        ((self.aqa.low() & 0xfff) + 1, (self.aqa.high() & 0xfff) + 1)
     }
 }
 

@@ -630,7 +630,11 @@ fn commands_and_statuses_have_their_public_numbers() {
         let log = driver.ram.get(SCRATCH, 4096);
         let supported = |from: usize| -> Vec<u8> {
             let dwords = log[from..from + 1024].chunks_exact(4);
-            dwords.zip(0..).filter(|(dword, _)| dword[0] & 1 == 1).map(|(_, code)| code).collect()
+            dwords
+                .zip(0..=u8::MAX)
+                .filter(|(dword, _)| dword[0] & 1 == 1)
+                .map(|(_, code)| code)
+                .collect()
         };
         (supported(0), supported(1024))
     };

@@ -149,12 +149,14 @@ impl<'a> Source<'a> {
 
 /// The big-endian number at `at`; 0 beyond the end.
 pub fn be32(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_be_bytes)
+    let four = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    four.map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
 /// The big-endian number at `at`; 0 beyond the end.
 pub fn be64(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_be_bytes)
+    let eight = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    eight.map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
 /// Returns whether a file begins as a qcow2 image does.
@@ -429,7 +431,8 @@ pub fn snapshots(
             return Err(damaged("a table of snapshots behind its end"));
         }
         let fixed = source.bytes(at, 40).map_err(os)?;
-        let [id, name] = [12, 14].map(|at| usize::from(be32(&fixed, at - 2) as u16));
+        let lengths = be32(&fixed, 12);
+        let [id, name] = [lengths >> 16, lengths & 0xffff].map(|length| length as usize);
         let extra = be32(&fixed, 36) as usize;
         if extra > 1024 {
             return Err(damaged("a snapshot with extra data that is too long"));

@@ -11,9 +11,11 @@
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io;
+use std::mem::offset_of;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use stasis_layout::{layout, take, IntoBytes, U32, U64};
 use stasis_media::boot;
 
 use crate::header::Source;
@@ -33,13 +35,41 @@ pub(crate) fn mark(header: &mut [u8], on: bool) -> bool {
 const LONG: u64 = 32 << 20;
 /// Its first bytes, with its version.
 const MAGIC: &[u8; 8] = b"STSUNFL1";
-/// Bytes of its head: the magic, the boot, the image's device and inode, its
-/// state, and the checksum of these.
-const HEAD: usize = 48;
-/// Bytes before a record's changes: their length and their checksum.
-const RECORD: usize = 8;
-/// Bytes before a change: where it is, and its length.
-const CHANGE: usize = 12;
+/// Bytes of its head.
+const HEAD: usize = size_of::<Head>();
+
+layout! {
+    /// The log's head.
+    struct Head: 48 {
+        [0] magic: [u8; 8],
+        [8] boot: [u8; 16],
+        /// The image's.
+        [24] device: U64,
+        [32] inode: U64,
+        /// [`State`].
+        [40] state: u8,
+        [41] reserved41: [u8; 3],
+        /// CRC-32 of all before.
+        [44] checksum: U32,
+    }
+}
+layout! {
+    /// Before a record's changes.
+    struct Record: 8 {
+        /// Bytes of the changes.
+        [0] length: U32,
+        /// Their CRC-32.
+        [4] checksum: U32,
+    }
+}
+layout! {
+    /// Before the bytes of a change.
+    struct Change: 12 {
+        /// Place in the image (bytes).
+        [0] offset: U64,
+        [8] length: U32,
+    }
+}
 
 /// State of a log.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,7 +85,7 @@ enum State {
 pub(crate) struct RedoLog {
     path: PathBuf,
     file: File,
-    head: [u8; HEAD],
+    head: Head,
     length: u64,
     // The record that is being made.
     record: Vec<u8>,
@@ -69,16 +99,16 @@ fn path_of(image: &Path) -> PathBuf {
     name.into()
 }
 
-fn head(boot: [u8; 16], image: &Metadata, state: State) -> [u8; HEAD] {
-    let mut head = [0; HEAD];
-    head[..8].copy_from_slice(MAGIC);
-    head[8..24].copy_from_slice(&boot);
-    head[24..32].copy_from_slice(&image.dev().to_le_bytes());
-    head[32..40].copy_from_slice(&image.ino().to_le_bytes());
-    head[40] = state as u8;
-    let checksum = crc32fast::hash(&head[..HEAD - 4]);
-    head[HEAD - 4..].copy_from_slice(&checksum.to_le_bytes());
+fn head(boot: [u8; 16], (device, inode): (u64, u64), state: State) -> Head {
+    let (device, inode, state) = (device.into(), inode.into(), state as u8);
+    let mut head = Head { magic: *MAGIC, boot, device, inode, state, ..Default::default() };
+    let before = &head.as_bytes()[..offset_of!(Head, checksum)];
+    head.checksum = crc32fast::hash(before).into();
     head
+}
+
+fn identity(image: &Metadata) -> (u64, u64) {
+    (image.dev(), image.ino())
 }
 
 impl RedoLog {
@@ -91,9 +121,10 @@ impl RedoLog {
         if !metadata.is_file() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let head = head(boot().ok_or(io::ErrorKind::Unsupported)?, &metadata, State::Written);
+        let boot = boot().ok_or(io::ErrorKind::Unsupported)?;
+        let head = head(boot, identity(&metadata), State::Written);
         let path = path_of(image);
-        let file = write_new(&path, &head)?;
+        let file = write_new(&path, head.as_bytes())?;
         Ok(Self { path, file, head, length: HEAD as u64, record: Vec::new(), broken: false })
     }
 
@@ -147,7 +178,7 @@ impl RedoLog {
 
     fn replace(&mut self, changes: &[Write]) -> io::Result<()> {
         self.record.clear();
-        self.record.extend_from_slice(&self.head);
+        self.record.extend_from_slice(self.head.as_bytes());
         record(changes, &mut self.record);
         let mut new = OsString::from(&self.path);
         new.push(".new");
@@ -175,20 +206,17 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<File> {
 
 fn record(changes: &[Write], into: &mut Vec<u8>) {
     let start = into.len();
-    into.extend_from_slice(&[0; RECORD]);
+    into.extend_from_slice(Record::default().as_bytes());
+    let begin = into.len();
     for Write { offset, data } in changes {
-        into.extend_from_slice(&offset.to_le_bytes());
-        into.extend_from_slice(&(data.len() as u32).to_le_bytes());
+        let change = Change { offset: (*offset).into(), length: (data.len() as u32).into() };
+        into.extend_from_slice(change.as_bytes());
         into.extend_from_slice(data);
     }
-    let body = &into[start + RECORD..];
-    let (length, checksum) = (body.len() as u32, crc32fast::hash(body));
-    into[start..start + 4].copy_from_slice(&length.to_le_bytes());
-    into[start + 4..start + 8].copy_from_slice(&checksum.to_le_bytes());
-}
-
-fn le32(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes)
+    let body = &into[begin..];
+    let length = (body.len() as u32).into();
+    let record = Record { length, checksum: crc32fast::hash(body).into() };
+    into[start..begin].copy_from_slice(record.as_bytes());
 }
 
 /// Returns whether the image's header marks a log.
@@ -232,12 +260,12 @@ pub(crate) fn recover(image: &Path, header: &Header) -> Result<bool, ImageError>
 fn carry(log: &File, image: &File) -> io::Result<bool> {
     let metadata = image.metadata()?;
     let source = Source::new(log)?;
-    let found = source.bytes(0, HEAD)?;
+    let mut found = Head::default();
+    source.read(0, found.as_mut_bytes())?;
     let Some(boot) = boot() else { return Ok(false) };
-    let written = head(boot, &metadata, State::Written);
+    let written = head(boot, identity(&metadata), State::Written);
     // One that was being carried when the power was cut is of an earlier boot.
-    let then = found[8..24].try_into().unwrap_or(boot);
-    let again = head(then, &metadata, State::Carried);
+    let again = head(found.boot, identity(&metadata), State::Carried);
     if found != written && found != again {
         return Ok(false);
     }
@@ -249,7 +277,7 @@ fn carry(log: &File, image: &File) -> io::Result<bool> {
     }
     // From here on, a power cut leaves a log that is carried again.
     image.sync_data()?;
-    log.write_all_at(&again, 0)?;
+    log.write_all_at(again.as_bytes(), 0)?;
     log.sync_data()?;
     for (offset, data) in changes {
         image.write_all_at(data, offset)?;
@@ -261,25 +289,21 @@ fn carry(log: &File, image: &File) -> io::Result<bool> {
 /// The changes of whole records, in their order.
 fn changes(bytes: &[u8]) -> Vec<(u64, &[u8])> {
     let mut found = Vec::new();
-    let mut at = HEAD;
-    while let (Some(length), Some(checksum)) = (le32(bytes, at), le32(bytes, at + 4)) {
-        let start = at + RECORD;
-        let Some(body) = bytes.get(start..start + length as usize) else { break };
-        if crc32fast::hash(body) != checksum {
+    let mut rest = bytes.get(HEAD..).unwrap_or_default();
+    while let Some(record) = take::<Record>(&mut rest) {
+        let Some((mut body, more)) = rest.split_at_checked(record.length.get() as usize) else {
+            break;
+        };
+        if record.checksum != crc32fast::hash(body) {
             break;
         }
-        let mut rest = body;
-        while let Some((fixed, more)) = rest.split_at_checked(CHANGE) {
-            let (Some(low), Some(high), Some(length)) =
-                (le32(fixed, 0), le32(fixed, 4), le32(fixed, 8))
-            else {
-                break;
-            };
-            let Some((data, more)) = more.split_at_checked(length as usize) else { break };
-            found.push((u64::from(high) << 32 | u64::from(low), data));
-            rest = more;
+        while let Some(change) = take::<Change>(&mut body) {
+            let length = change.length.get() as usize;
+            let Some((data, more)) = body.split_at_checked(length) else { break };
+            found.push((change.offset.get(), data));
+            body = more;
         }
-        at = start + length as usize;
+        rest = more;
     }
     found
 }
@@ -297,6 +321,18 @@ fn unmark(image: &File) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    /// A log is read by the next program, of another build.
+    #[test]
+    fn the_bytes_are_as_ever() {
+        let head = head([7; 16], (0x102, 0x304), State::Carried);
+        let mut bytes = head.as_bytes().to_vec();
+        record(&[Write { offset: 0x506, data: b"data".to_vec() }], &mut bytes);
+        let expected: [&str; 1] = [
+            r"STSUNFL1\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x02\x01\x00\x00\x00\x00\x00\x00\x04\x03\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x1f\x07\xbb\xa9\x10\x00\x00\x00\xbf\xbeP\x84\x06\x05\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00data",
+        ];
+        assert_eq!([bytes.escape_ascii().to_string()], expected);
+    }
+
     #[test]
     fn what_was_cut_off_or_damaged_is_left_out() {
         let write = |offset, value: u8| Write { offset, data: vec![value; 512] };
@@ -310,7 +346,7 @@ mod tests {
             let whole = if length >= first { 2 } else { 0 };
             assert_eq!(changes(&bytes[..length]).len(), whole, "{length}");
         }
-        for at in first + RECORD..bytes.len() {
+        for at in first + size_of::<Record>()..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
             assert_eq!(changes(&damaged).len(), 2, "{at}");

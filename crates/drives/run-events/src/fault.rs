@@ -1,6 +1,7 @@
 //! A fault that has happened, as it is reported.
 
 use stasis_block::clock::Nanos;
+use stasis_layout::{layout, U16, U64};
 
 /// One happening of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,30 +19,41 @@ pub struct FaultRecord {
     pub length: u64,
 }
 
-/// Bytes of an encoded record.
-pub(crate) const ENCODED: usize = 2 + 4 * 8;
+layout! {
+    /// A happening in an event stream's frames.
+    pub(crate) struct RawFault: 34 {
+        [0] fault: U16,
+        [2] at: U64,
+        /// [`NO_ORDER`] for none.
+        [10] order: U64,
+        [18] offset: U64,
+        [26] length: U64,
+    }
+}
 
-impl FaultRecord {
-    /// Appends the record in the form of the event stream.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.fault.to_le_bytes());
-        // No run has that many I/Os.
-        let order = self.order.unwrap_or(u64::MAX);
-        for word in [self.at, order, self.offset, self.length] {
-            out.extend_from_slice(&word.to_le_bytes());
+/// No run has that many I/Os.
+const NO_ORDER: u64 = u64::MAX;
+
+impl From<&FaultRecord> for RawFault {
+    fn from(record: &FaultRecord) -> Self {
+        Self {
+            fault: record.fault.into(),
+            at: record.at.into(),
+            order: record.order.unwrap_or(NO_ORDER).into(),
+            offset: record.offset.into(),
+            length: record.length.into(),
         }
     }
+}
 
-    /// The record that `bytes` encode; `None` if there are too few.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let (fault, words) = bytes.split_first_chunk::<2>()?;
-        let word = |index: usize| stasis_layout::u64_at(words, 8 * index);
-        Some(Self {
-            fault: u16::from_le_bytes(*fault),
-            at: word(0)?,
-            order: Some(word(1)?).filter(|order| *order != u64::MAX),
-            offset: word(2)?,
-            length: word(3)?,
-        })
+impl From<&RawFault> for FaultRecord {
+    fn from(raw: &RawFault) -> Self {
+        Self {
+            fault: raw.fault.into(),
+            at: raw.at.into(),
+            order: Some(raw.order.get()).filter(|order| *order != NO_ORDER),
+            offset: raw.offset.into(),
+            length: raw.length.into(),
+        }
     }
 }

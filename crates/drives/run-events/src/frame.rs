@@ -1,13 +1,26 @@
 //! Entries as a stream of bytes: kind (1 byte), length (4 bytes, little
 //! endian), payload.
 
-use crate::{fault, span, FaultRecord, GuestIo, IoRecord, PacketRecord, RunEvent, Sample, Stage};
+use stasis_layout::{layout, FromBytes, IntoBytes, U16, U32, U64};
+
+use crate::fault::RawFault;
+use crate::span::RawSpan;
+use crate::{FaultRecord, GuestIo, IoRecord, PacketRecord, RunEvent, Sample, Stage};
 
 /// Longest payload of a frame; longer entries go out as several frames.
 const MAX_PAYLOAD: usize = 1 << 20;
-const HEADER: usize = 5;
 /// Tracks of a frame at most; the name of each is bounded by its experiment's.
 const TRACKS: usize = 256;
+
+layout! {
+    /// A frame before its payload.
+    struct Header: 5 {
+        /// Kind of the event.
+        [0] kind: u8,
+        /// Bytes of the payload.
+        [1] length: U32,
+    }
+}
 
 /// A stream that is not a events, or a damaged one.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -30,8 +43,8 @@ pub fn encode(event: &RunEvent, out: &mut Vec<u8>) {
         let mut rest = payload;
         loop {
             let (head, tail) = rest.split_at(rest.len().min(limit));
-            out.push(kind);
-            out.extend_from_slice(&(head.len() as u32).to_le_bytes());
+            let header = Header { kind, length: (head.len() as u32).into() };
+            out.extend_from_slice(header.as_bytes());
             out.extend_from_slice(head);
             rest = tail;
             if rest.is_empty() {
@@ -66,9 +79,9 @@ pub fn encode(event: &RunEvent, out: &mut Vec<u8>) {
             frames(b'n', &payload, MAX_PAYLOAD);
         }
         RunEvent::Faults(records) => {
-            let mut payload = Vec::with_capacity(records.len() * fault::ENCODED);
-            records.iter().for_each(|record| record.encode(&mut payload));
-            frames(b'h', &payload, MAX_PAYLOAD / fault::ENCODED * fault::ENCODED);
+            const MAX_BYTES: usize = MAX_PAYLOAD - MAX_PAYLOAD % size_of::<RawFault>();
+            let payload: Vec<RawFault> = records.iter().map(RawFault::from).collect();
+            frames(b'h', payload.as_bytes(), MAX_BYTES);
         }
         RunEvent::Tracks(tracks) => {
             // Few at a time, so that no frame is too long.
@@ -78,9 +91,9 @@ pub fn encode(event: &RunEvent, out: &mut Vec<u8>) {
             }
         }
         RunEvent::Spans(spans) => {
-            let mut payload = Vec::with_capacity(spans.len() * span::ENCODED);
-            spans.iter().for_each(|one| span::encode(one, &mut payload));
-            frames(b'w', &payload, MAX_PAYLOAD / span::ENCODED * span::ENCODED);
+            const MAX_BYTES: usize = MAX_PAYLOAD - MAX_PAYLOAD % size_of::<RawSpan>();
+            let payload: Vec<RawSpan> = spans.iter().map(RawSpan::from).collect();
+            frames(b'w', payload.as_bytes(), MAX_BYTES);
         }
         RunEvent::Samples(samples) => {
             // A sample is in one frame; it is shorter than the limit.
@@ -157,24 +170,26 @@ impl Decoder {
     /// The next whole event, `None` until more is pushed.
     pub fn next_event(&mut self) -> Result<Option<RunEvent>, FrameError> {
         let rest = &self.buffer[self.start..];
-        let Some(header) = rest.first_chunk::<HEADER>() else { return Ok(None) };
-        let [kind, length @ ..] = *header;
-        let length = u32::from_le_bytes(length);
+        let Ok((header, rest)) = Header::ref_from_prefix(rest) else { return Ok(None) };
+        let length = header.length.get();
         if length as usize > MAX_PAYLOAD {
             return Err(FrameError::Length(length));
         }
-        let Some(payload) = rest.get(HEADER..HEADER + length as usize) else { return Ok(None) };
-        let event = decode(kind, payload)?;
-        self.start += HEADER + length as usize;
+        let Some(payload) = rest.get(..length as usize) else { return Ok(None) };
+        let event = decode(header.kind, payload)?;
+        self.start += size_of::<Header>() + length as usize;
         Ok(Some(event))
     }
 }
 
+/// The form that the payload of a frame is, which an error calls `name`.
+fn form<T: FromBytes>(payload: &[u8], name: &'static str) -> Result<T, FrameError> {
+    T::read_from_bytes(payload).map_err(|_| FrameError::Payload(name))
+}
+
 fn decode(kind: u8, payload: &[u8]) -> Result<RunEvent, FrameError> {
     Ok(match kind {
-        b'm' => RunEvent::From(u16::from_le_bytes(
-            payload.try_into().map_err(|_| FrameError::Payload("machine"))?,
-        )),
+        b'm' => RunEvent::From(form::<U16>(payload, "machine")?.get()),
         b'o' => RunEvent::Output(payload.to_vec()),
         b'x' => RunEvent::ErrorOutput(payload.to_vec()),
         b'c' => RunEvent::Console(payload.to_vec()),
@@ -187,12 +202,8 @@ fn decode(kind: u8, payload: &[u8]) -> Result<RunEvent, FrameError> {
             [5] => Stage::Collecting,
             _ => return Err(FrameError::Payload("stage")),
         }),
-        b'p' => RunEvent::Progress(u64::from_le_bytes(
-            payload.try_into().map_err(|_| FrameError::Payload("progress"))?,
-        )),
-        b'b' => RunEvent::Changed(u64::from_le_bytes(
-            payload.try_into().map_err(|_| FrameError::Payload("change"))?,
-        )),
+        b'p' => RunEvent::Progress(form::<U64>(payload, "progress")?.get()),
+        b'b' => RunEvent::Changed(form::<U64>(payload, "change")?.get()),
         b'i' => {
             let chunks = payload.chunks_exact(IoRecord::ENCODED);
             if !chunks.remainder().is_empty() {
@@ -207,22 +218,17 @@ fn decode(kind: u8, payload: &[u8]) -> Result<RunEvent, FrameError> {
             RunEvent::Packets(PacketRecord::decode(payload).ok_or(FrameError::Payload("packets"))?)
         }
         b'h' => {
-            let chunks = payload.chunks(fault::ENCODED);
-            let faults: Option<Vec<_>> = chunks.map(FaultRecord::decode).collect();
-            RunEvent::Faults(faults.ok_or(FrameError::Payload("faults"))?)
+            let faults = <[RawFault]>::ref_from_bytes(payload);
+            let faults = faults.map_err(|_| FrameError::Payload("faults"))?;
+            RunEvent::Faults(faults.iter().map(FaultRecord::from).collect())
         }
         b't' => RunEvent::Tracks(
             serde_json::from_slice(payload).map_err(|_| FrameError::Payload("tracks"))?,
         ),
         b'w' => {
-            let chunks = payload.chunks_exact(span::ENCODED);
-            if !chunks.remainder().is_empty() {
-                return Err(FrameError::Payload("spans"));
-            }
-            let spans: Option<Vec<_>> = chunks
-                .map(|chunk| span::decode(chunk.try_into().expect("an exact chunk")))
-                .collect();
-            RunEvent::Spans(spans.ok_or(FrameError::Payload("spans"))?)
+            let spans = <[RawSpan]>::ref_from_bytes(payload);
+            let spans = spans.map_err(|_| FrameError::Payload("spans"))?.iter().map(RawSpan::span);
+            RunEvent::Spans(spans.collect::<Option<_>>().ok_or(FrameError::Payload("spans"))?)
         }
         b'q' => RunEvent::Samples(Sample::decode(payload).ok_or(FrameError::Payload("samples"))?),
         b'u' => RunEvent::SampleNames(
@@ -347,6 +353,67 @@ mod tests {
             Just(RunEvent::Stage(Stage::Branching)),
             Just(RunEvent::Stage(Stage::Collecting)),
         ]
+    }
+
+    /// Whoever reads a stream may be of another build: the bytes stay.
+    #[test]
+    fn the_bytes_are_as_ever() {
+        let whom = Whom { purpose: Purpose::ALL[2], number: 0x2928, commands: 0x3d3c };
+        let span = Span {
+            lane: 0x4140,
+            step: Step::ALL[1],
+            cause: Cause::ALL[3],
+            number: 0x1110,
+            block: 0x3534,
+            page: 0x3938,
+            bytes: 0x1918,
+            offset: 0x2120,
+            whom,
+            ..Span::new(0x3130, What::ALL[4], 1, 0x908)
+        };
+        let (at, offset, length) = (0x302, 0x1312, 0x1b1a);
+        let fault = FaultRecord { fault: 0x100, at, order: Some(0xb0a), offset, length };
+        let (network, port, outgoing, bytes) = (0x100, 0x302, true, b"frame".to_vec());
+        let packet = PacketRecord { network, port, outgoing, at: 0x605, length: 0xe0d, bytes };
+        let sample = Sample { at: 0x100, processor: 0x908, count: 0xb0a, frames: vec![2, 3] };
+        let io = GuestIo {
+            drive: 0x100,
+            order: 0x302,
+            submitter: Submitter::Fault,
+            thread: *b"0123456789abcdef",
+            begun: 1,
+            queued: 2,
+            rung: 3,
+            delivered: 4,
+            interrupted: 5,
+            woken: Some(6),
+            ran: None,
+            frames: vec![7],
+        };
+        let events = [
+            RunEvent::From(0x102),
+            RunEvent::Progress(0x304),
+            RunEvent::Spans(vec![span]),
+            RunEvent::Faults(vec![fault, FaultRecord { order: None, ..fault }]),
+            RunEvent::Packets(vec![packet]),
+            RunEvent::Samples(vec![sample]),
+            RunEvent::GuestIos(vec![io]),
+        ];
+        let frames = events.iter().map(|event| {
+            let mut out = Vec::new();
+            encode(event, &mut out);
+            out.escape_ascii().to_string()
+        });
+        let expected: [&str; 7] = [
+            r"m\x02\x00\x00\x00\x02\x01",
+            r"p\x08\x00\x00\x00\x04\x03\x00\x00\x00\x00\x00\x00",
+            r"wF\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x08\t\x00\x00\x00\x00\x00\x00\x10\x11\x00\x00\x00\x00\x00\x00\x18\x19\x00\x00\x00\x00\x00\x00 !\x00\x00\x00\x00\x00\x00()\x00\x00\x00\x00\x00\x0001\x00\x0045\x00\x0089\x00\x00<=\x00\x00@A\x04\x01\x03\x02",
+            r"hD\x00\x00\x00\x00\x01\x02\x03\x00\x00\x00\x00\x00\x00\n\x0b\x00\x00\x00\x00\x00\x00\x12\x13\x00\x00\x00\x00\x00\x00\x1a\x1b\x00\x00\x00\x00\x00\x00\x00\x01\x02\x03\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\x12\x13\x00\x00\x00\x00\x00\x00\x1a\x1b\x00\x00\x00\x00\x00\x00",
+            r"n\x1a\x00\x00\x00\x00\x01\x02\x03\x01\x05\x06\x00\x00\x00\x00\x00\x00\r\x0e\x00\x00\x05\x00\x00\x00frame",
+            r"q \x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x08\t\n\x0b\x00\x00\x02\x00\x02\x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00",
+            r"g]\x00\x00\x00\x00\x01\x02\x03\x00\x00\x00\x00\x00\x00\x020123456789abcdef\x01\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00\x07\x00\x00\x00\x00\x00\x00\x00",
+        ];
+        assert_eq!(frames.collect::<Vec<_>>(), expected);
     }
 
     proptest! {

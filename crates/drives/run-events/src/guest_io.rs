@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
+use stasis_layout::{layout, take, IntoBytes, U16, U64};
 
 /// The kernel's places that tell the time of I/Os in it, by its own symbols.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,67 +108,76 @@ pub struct GuestIo {
 pub const THREAD_NAME: usize = 16;
 /// Stands for a missing time.
 const NEVER: u64 = u64::MAX;
-/// Bytes before the frames.
-const HEAD: usize = 2 + 8 + 1 + THREAD_NAME + 7 * 8 + 2;
+
+layout! {
+    /// An I/O in a stream, before its frames of 64 bits.
+    struct Head: 85 {
+        [0] drive: U16,
+        [2] order: U64,
+        /// The index among all.
+        [10] submitter: u8,
+        [11] thread: [u8; THREAD_NAME],
+        [27] begun: U64,
+        [35] queued: U64,
+        [43] rung: U64,
+        [51] delivered: U64,
+        [59] interrupted: U64,
+        /// [`NEVER`] for none, as in the next.
+        [67] woken: U64,
+        [75] ran: U64,
+        /// Number of the frames.
+        [83] frames: U16,
+    }
+}
 
 impl GuestIo {
     /// Bytes of it in a stream.
     pub(crate) fn encoded(&self) -> usize {
-        HEAD + 8 * self.frames.len()
+        size_of::<Head>() + 8 * self.frames.len()
     }
 
     /// Appends it to a stream; of more frames than a stack has here, the innermost.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let frames = &self.frames[..self.frames.len().min(usize::from(u16::MAX))];
-        out.extend_from_slice(&self.drive.to_le_bytes());
-        out.extend_from_slice(&self.order.to_le_bytes());
-        out.push(self.submitter as u8);
-        out.extend_from_slice(&self.thread);
-        let optional = [self.woken, self.ran].map(|time| time.unwrap_or(NEVER));
-        let times = [self.begun, self.queued, self.rung, self.delivered, self.interrupted];
-        for time in times.into_iter().chain(optional) {
-            out.extend_from_slice(&time.to_le_bytes());
-        }
-        out.extend_from_slice(&(frames.len() as u16).to_le_bytes());
-        frames.iter().for_each(|frame| out.extend_from_slice(&frame.to_le_bytes()));
+        let count = u16::try_from(self.frames.len()).unwrap_or(u16::MAX);
+        let head = Head {
+            drive: self.drive.into(),
+            order: self.order.into(),
+            submitter: self.submitter as u8,
+            thread: self.thread,
+            begun: self.begun.into(),
+            queued: self.queued.into(),
+            rung: self.rung.into(),
+            delivered: self.delivered.into(),
+            interrupted: self.interrupted.into(),
+            woken: self.woken.unwrap_or(NEVER).into(),
+            ran: self.ran.unwrap_or(NEVER).into(),
+            frames: count.into(),
+        };
+        out.extend_from_slice(head.as_bytes());
+        let frames = self.frames.iter().take(count.into());
+        frames.for_each(|frame| out.extend_from_slice(&frame.to_le_bytes()));
     }
 
     /// Those of a whole stream; `None` if it is damaged.
     pub(crate) fn decode(mut stream: &[u8]) -> Option<Vec<Self>> {
         let mut all = Vec::new();
-        while let [_, ..] = stream {
-            let mut bytes = |length: usize| {
-                let (bytes, rest) = stream.split_at_checked(length)?;
-                stream = rest;
-                Some(bytes)
-            };
-            let number = |bytes: &[u8]| {
-                bytes.iter().rev().fold(0u64, |all, &byte| all << 8 | u64::from(byte))
-            };
-            let (drive, order) = (number(bytes(2)?) as u16, number(bytes(8)?));
-            let submitter = *Submitter::ALL.get(usize::from(bytes(1)?[0]))?;
-            let thread = bytes(THREAD_NAME)?.try_into().ok()?;
-            let mut times = [0; 7];
-            for time in &mut times {
-                *time = number(bytes(8)?);
-            }
-            let [begun, queued, rung, delivered, interrupted, woken, ran] = times;
-            let [woken, ran] = [woken, ran].map(|time| (time != NEVER).then_some(time));
-            let count = number(bytes(2)?);
-            let frames = (0..count).map(|_| bytes(8).map(number)).collect::<Option<_>>()?;
+        let optional = |time: U64| Some(time.get()).filter(|time| *time != NEVER);
+        while !stream.is_empty() {
+            let head: Head = take(&mut stream)?;
+            let frames = (0..head.frames.get()).map(|_| Some(take::<U64>(&mut stream)?.get()));
             all.push(Self {
-                drive,
-                order,
-                submitter,
-                thread,
-                begun,
-                queued,
-                rung,
-                delivered,
-                interrupted,
-                woken,
-                ran,
-                frames,
+                drive: head.drive.into(),
+                order: head.order.into(),
+                submitter: *Submitter::ALL.get(usize::from(head.submitter))?,
+                thread: head.thread,
+                begun: head.begun.into(),
+                queued: head.queued.into(),
+                rung: head.rung.into(),
+                delivered: head.delivered.into(),
+                interrupted: head.interrupted.into(),
+                woken: optional(head.woken),
+                ran: optional(head.ran),
+                frames: frames.collect::<Option<_>>()?,
             });
         }
         Some(all)

@@ -319,9 +319,7 @@ impl IoRecord {
         let (mut numbers, mut rest) = ([0; COLUMN_COUNT], &bytes[..]);
         for (column, number) in Self::COLUMNS.iter().zip(&mut numbers) {
             let (value, after) = rest.split_at(column.kind.size());
-            let mut long = [0; 8];
-            long[..value.len()].copy_from_slice(value);
-            (*number, rest) = (u64::from_le_bytes(long), after);
+            (*number, rest) = (stasis_layout::number(value), after);
         }
         Self::from_numbers(&numbers).ok()
     }

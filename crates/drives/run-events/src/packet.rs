@@ -1,6 +1,7 @@
 //! Frames of a network as a run reports them, at the moments when they pass a machine's port.
 
 use stasis_block::clock::Nanos;
+use stasis_layout::{layout, take, IntoBytes, U16, U32, U64};
 
 /// A frame at a machine's port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,23 +20,38 @@ pub struct PacketRecord {
     pub bytes: Vec<u8>,
 }
 
-/// Bytes of a record before the frame's.
-const HEADER: usize = 2 + 2 + 1 + 8 + 4 + 4;
+layout! {
+    /// A record in a stream, before the frame's first bytes.
+    struct Head: 21 {
+        [0] network: U16,
+        [2] port: U16,
+        /// 1 or 0.
+        [4] outgoing: u8,
+        [5] at: U64,
+        /// Bytes of the frame.
+        [13] length: U32,
+        /// Bytes of it that follow.
+        [17] kept: U32,
+    }
+}
 
 impl PacketRecord {
     /// Bytes of the record in a stream.
     pub fn encoded(&self) -> usize {
-        HEADER + self.bytes.len()
+        size_of::<Head>() + self.bytes.len()
     }
 
     /// Appends the record to a stream.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.network.to_le_bytes());
-        out.extend_from_slice(&self.port.to_le_bytes());
-        out.push(u8::from(self.outgoing));
-        out.extend_from_slice(&self.at.to_le_bytes());
-        out.extend_from_slice(&self.length.to_le_bytes());
-        out.extend_from_slice(&(self.bytes.len() as u32).to_le_bytes());
+        let head = Head {
+            network: self.network.into(),
+            port: self.port.into(),
+            outgoing: self.outgoing.into(),
+            at: self.at.into(),
+            length: self.length.into(),
+            kept: (self.bytes.len() as u32).into(),
+        };
+        out.extend_from_slice(head.as_bytes());
         out.extend_from_slice(&self.bytes);
     }
 
@@ -43,27 +59,22 @@ impl PacketRecord {
     pub(crate) fn decode(mut stream: &[u8]) -> Option<Vec<Self>> {
         let mut records = Vec::new();
         while !stream.is_empty() {
-            let rest = &mut stream;
-            let network = u16::from_le_bytes(*take(rest)?);
-            let port = u16::from_le_bytes(*take(rest)?);
-            let outgoing = match *take(rest)? {
-                [0] => false,
-                [1] => true,
-                _ => return None,
-            };
-            let at = Nanos::from_le_bytes(*take(rest)?);
-            let length = u32::from_le_bytes(*take(rest)?);
-            let kept = u32::from_le_bytes(*take(rest)?) as usize;
-            let (bytes, behind) = rest.split_at_checked(kept)?;
-            *rest = behind;
-            records.push(Self { network, port, outgoing, at, length, bytes: bytes.to_vec() });
+            let head: Head = take(&mut stream)?;
+            let (bytes, behind) = stream.split_at_checked(head.kept.get() as usize)?;
+            stream = behind;
+            let outgoing = head.outgoing == 1;
+            if !outgoing && head.outgoing != 0 {
+                return None;
+            }
+            records.push(Self {
+                network: head.network.into(),
+                port: head.port.into(),
+                outgoing,
+                at: head.at.into(),
+                length: head.length.into(),
+                bytes: bytes.to_vec(),
+            });
         }
         Some(records)
     }
-}
-
-fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
-    let (head, tail) = rest.split_first_chunk()?;
-    *rest = tail;
-    Some(head)
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
+use stasis_layout::{layout, take, IntoBytes, U16, U32, U64};
 
 use crate::KernelPlaces;
 
@@ -152,34 +153,49 @@ pub struct Sample {
     pub frames: Vec<u64>,
 }
 
+layout! {
+    /// A sample in a stream, before its frames of 64 bits.
+    struct Head: 16 {
+        [0] at: U64,
+        [8] processor: U16,
+        [10] count: U32,
+        /// Number of the frames.
+        [14] frames: U16,
+    }
+}
+
 impl Sample {
     /// Bytes of the sample in a stream.
     pub(crate) fn encoded(&self) -> usize {
-        8 + 2 + 4 + 2 + 8 * self.frames.len()
+        size_of::<Head>() + 8 * self.frames.len()
     }
 
     /// Appends the sample to a stream; of more frames than a stack has here, the innermost.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let frames = &self.frames[..self.frames.len().min(usize::from(u16::MAX))];
-        out.extend_from_slice(&self.at.to_le_bytes());
-        out.extend_from_slice(&self.processor.to_le_bytes());
-        out.extend_from_slice(&self.count.to_le_bytes());
-        out.extend_from_slice(&(frames.len() as u16).to_le_bytes());
-        frames.iter().for_each(|frame| out.extend_from_slice(&frame.to_le_bytes()));
+        let count = u16::try_from(self.frames.len()).unwrap_or(u16::MAX);
+        let head = Head {
+            at: self.at.into(),
+            processor: self.processor.into(),
+            count: self.count.into(),
+            frames: count.into(),
+        };
+        out.extend_from_slice(head.as_bytes());
+        let frames = self.frames.iter().take(count.into());
+        frames.for_each(|frame| out.extend_from_slice(&frame.to_le_bytes()));
     }
 
     /// The samples of a whole stream; `None` if it is damaged.
     pub(crate) fn decode(mut stream: &[u8]) -> Option<Vec<Self>> {
         let mut samples = Vec::new();
-        while let [_, ..] = stream {
-            let mut take = |length: usize| {
-                let (bytes, rest) = stream.split_at_checked(length)?;
-                stream = rest;
-                Some(bytes.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte)))
-            };
-            let (at, processor, count) = (take(8)?, take(2)? as u16, take(4)? as u32);
-            let frames = (0..take(2)?).map(|_| take(8)).collect::<Option<_>>()?;
-            samples.push(Self { at, processor, count, frames });
+        while !stream.is_empty() {
+            let head: Head = take(&mut stream)?;
+            let frames = (0..head.frames.get()).map(|_| Some(take::<U64>(&mut stream)?.get()));
+            samples.push(Self {
+                at: head.at.into(),
+                processor: head.processor.into(),
+                count: head.count.into(),
+                frames: frames.collect::<Option<_>>()?,
+            });
         }
         Some(samples)
     }

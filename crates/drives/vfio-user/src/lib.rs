@@ -32,6 +32,7 @@ mod device;
 mod doorbells;
 mod fault;
 mod layout;
+mod payloads;
 mod replies;
 mod request;
 

@@ -1,9 +1,11 @@
 //! Payloads of replies.
 
 use serde_json::{json, Map, Value};
+use stasis_layout::IntoBytes;
 
 use crate::connection::MAX_DESCRIPTORS;
 use crate::layout::{self, BAR0_SIZE, DOORBELLS, DOORBELLS_SIZE};
+use crate::payloads;
 use crate::request::MAX_TRANSFER;
 
 /// Bytes that follow a reply's header.
@@ -12,10 +14,6 @@ pub type Payload = Vec<u8>;
 /// Pieces of memory that a client may map, as it is told. The carrier's limit on those with
 /// descriptors may be lower.
 pub const MAX_PIECES: usize = 64;
-
-fn words(numbers: &[u32]) -> Payload {
-    numbers.iter().flat_map(|word| word.to_le_bytes()).collect()
-}
 
 /// The version of the protocol, 0.0, and of the capabilities that the client proposed those that
 /// this side has (vfio-user, "VFIO_USER_VERSION").
@@ -33,7 +31,7 @@ pub fn version(proposed: &[u8]) -> Payload {
         .filter(|(name, _)| asked(name))
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
-    let mut payload = vec![0; 4];
+    let mut payload = payloads::Version::default().as_bytes().to_vec();
     payload.extend(json!({ "capabilities": both }).to_string().as_bytes());
     payload.push(0);
     payload
@@ -43,7 +41,13 @@ pub fn version(proposed: &[u8]) -> Payload {
 pub fn device_info() -> Payload {
     const RESET: u32 = 1;
     const PCI: u32 = 1 << 1;
-    words(&[16, RESET | PCI, layout::REGIONS, layout::INTERRUPTS])
+    let info = payloads::DeviceInfo {
+        room: (size_of::<payloads::DeviceInfo>() as u32).into(),
+        flags: (RESET | PCI).into(),
+        regions: layout::REGIONS.into(),
+        interrupts: layout::INTERRUPTS.into(),
+    };
+    info.as_bytes().to_vec()
 }
 
 /// `struct vfio_region_info`, with the capability of doorbells that can be mapped where there is
@@ -53,10 +57,8 @@ pub fn region_info(index: u32, room: u32, mapped: bool) -> Payload {
     const WRITE: u32 = 1 << 1;
     const MMAP: u32 = 1 << 2;
     const CAPABILITIES: u32 = 1 << 3;
-    const INFO: u32 = 32;
-    // Sparse mmap: number 1, version 1, the last one; one area.
-    const SPARSE: [u32; 4] = [1 | 1 << 16, 0, 1, 0];
-    const SPARSE_SIZE: u32 = 32;
+    const INFO: u32 = size_of::<payloads::RegionInfo>() as u32;
+    const SPARSE: u32 = size_of::<payloads::SparseMmap>() as u32;
     let (size, mapped) = match index {
         layout::BAR0 => (BAR0_SIZE, mapped),
         layout::CONFIG => (crate::config_space::SIZE as u64, false),
@@ -66,17 +68,30 @@ pub fn region_info(index: u32, room: u32, mapped: bool) -> Payload {
     if mapped {
         flags |= MMAP | CAPABILITIES;
     }
-    let whole = INFO + if mapped { SPARSE_SIZE } else { 0 };
+    let whole = INFO + if mapped { SPARSE } else { 0 };
     // Without room for it, the client learns how much it needs. QEMU insists on the offset of a
     // capability also where it has no room for it.
     let fits = mapped && room >= whole;
-    let mut payload = words(&[whole, flags, index, if mapped { INFO } else { 0 }]);
-    payload.extend(size.to_le_bytes());
-    payload.extend(0u64.to_le_bytes());
+    let info = payloads::RegionInfo {
+        room: whole.into(),
+        flags: flags.into(),
+        index: index.into(),
+        capabilities: if mapped { INFO } else { 0 }.into(),
+        size: size.into(),
+        ..Default::default()
+    };
+    let mut payload = info.as_bytes().to_vec();
     if fits {
-        payload.extend(words(&SPARSE));
-        payload.extend(DOORBELLS.to_le_bytes());
-        payload.extend(DOORBELLS_SIZE.to_le_bytes());
+        // The last capability.
+        let sparse = payloads::SparseMmap {
+            id: 1.into(),
+            version: 1.into(),
+            areas: 1.into(),
+            offset: DOORBELLS.into(),
+            size: DOORBELLS_SIZE.into(),
+            ..Default::default()
+        };
+        payload.extend(sparse.as_bytes());
     }
     payload
 }
@@ -84,14 +99,55 @@ pub fn region_info(index: u32, room: u32, mapped: bool) -> Payload {
 /// `struct vfio_irq_info` of a kind with `count` interrupts, which signal eventfds.
 pub fn irq_info(index: u32, count: u16) -> Payload {
     const EVENTFD: u32 = 1;
-    words(&[16, if count > 0 { EVENTFD } else { 0 }, index, count.into()])
+    let info = payloads::IrqInfo {
+        room: (size_of::<payloads::IrqInfo>() as u32).into(),
+        flags: if count > 0 { EVENTFD } else { 0 }.into(),
+        index: index.into(),
+        count: u32::from(count).into(),
+    };
+    info.as_bytes().to_vec()
 }
 
 /// The answer to an access: its range, and the data of a read.
 pub fn access(region: u32, offset: u64, count: u32, data: &[u8]) -> Payload {
-    let mut payload = Vec::with_capacity(16 + data.len());
-    payload.extend(offset.to_le_bytes());
-    payload.extend(words(&[region, count]));
-    payload.extend(data);
-    payload
+    let (offset, region, count) = (offset.into(), region.into(), count.into());
+    [payloads::Access { offset, region, count }.as_bytes(), data].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients are of other builds: the bytes stay.
+    #[test]
+    fn the_bytes_are_as_ever() {
+        let payloads = [
+            version(
+                b"{\"capabilities\":{\"pgsizes\":4096,\"other\":1}}\0".strip_suffix(&[0]).unwrap(),
+            ),
+            device_info(),
+            region_info(layout::BAR0, 64, true),
+            region_info(layout::BAR0, 32, true),
+            region_info(layout::BAR0, 64, false),
+            region_info(layout::CONFIG, 64, true),
+            region_info(3, 64, true),
+            irq_info(layout::MSIX, 17),
+            irq_info(1, 0),
+            access(7, 0x1122_3344_5566_7788, 3, b"abc"),
+        ];
+        let payloads = payloads.iter().map(|payload| payload.escape_ascii().to_string());
+        let expected: [&str; 10] = [
+            r#"\x00\x00\x00\x00{\"capabilities\":{\"pgsizes\":4096}}\x00"#,
+            r"\x10\x00\x00\x00\x03\x00\x00\x00\t\x00\x00\x00\x03\x00\x00\x00",
+            r"@\x00\x00\x00\x0f\x00\x00\x00\x00\x00\x00\x00 \x00\x00\x00\x00@\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x01\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x10\x00\x00\x00\x00\x00\x00\x00\x10\x00\x00\x00\x00\x00\x00",
+            r"@\x00\x00\x00\x0f\x00\x00\x00\x00\x00\x00\x00 \x00\x00\x00\x00@\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+            r" \x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00@\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+            r" \x00\x00\x00\x03\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+            r" \x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+            r"\x10\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00\x11\x00\x00\x00",
+            r"\x10\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00",
+            r#"\x88wfUD3\"\x11\x07\x00\x00\x00\x03\x00\x00\x00abc"#,
+        ];
+        assert_eq!(payloads.collect::<Vec<_>>(), expected);
+    }
 }

@@ -1,7 +1,10 @@
 //! Requests of a client: from bytes to their fields.
 
+use stasis_layout::FromBytes;
+
 use crate::fault::Refusal;
-use crate::layout::INTERRUPTS;
+use crate::layout::{self, INTERRUPTS};
+use crate::payloads;
 
 /// Numbers of commands (vfio-user, "Commands").
 pub mod command {
@@ -118,19 +121,8 @@ impl<'a> Fields<'a> {
         Refusal::Message { command: self.command, fault }
     }
 
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
-        let (first, rest) =
-            self.rest.split_first_chunk::<N>().ok_or_else(|| self.refusal("it is too short"))?;
-        self.rest = rest;
-        Ok(*first)
-    }
-
-    fn u32(&mut self) -> Result<u32, Refusal> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64, Refusal> {
-        self.take().map(u64::from_le_bytes)
+    fn take<T: FromBytes>(&mut self) -> Result<T, Refusal> {
+        stasis_layout::take(&mut self.rest).ok_or_else(|| self.refusal("it is too short"))
     }
 
     fn end(&self) -> Result<(), Refusal> {
@@ -157,7 +149,7 @@ impl<F> Request<F> {
         }
         let request = match command {
             command::VERSION => {
-                fields.take::<4>()?;
+                fields.take::<payloads::Version>()?;
                 let text = std::mem::take(&mut fields.rest);
                 Self::Version(text.strip_suffix(&[0]).unwrap_or(text).to_vec())
             }
@@ -165,9 +157,9 @@ impl<F> Request<F> {
             command::DMA_UNMAP => {
                 // VFIO_DMA_UNMAP_FLAG_ALL.
                 const ALL: u32 = 1 << 1;
-                let (_, flags) = (fields.u32()?, fields.u32()?);
-                let (address, size) = (fields.u64()?, fields.u64()?);
-                let which = match flags {
+                let raw: payloads::Unmap = fields.take()?;
+                let (address, size) = (raw.address.get(), raw.size.get());
+                let which = match raw.flags.get() {
                     0 => DmaUnmap::Piece { address, size },
                     ALL if address == 0 && size == 0 => DmaUnmap::All,
                     _ => return Err(fields.refusal("its flags are not supported")),
@@ -177,28 +169,24 @@ impl<F> Request<F> {
                 Self::Unmap(which, payload.to_vec())
             }
             command::DEVICE_INFO => {
-                fields.take::<16>()?;
-                // The structure of VFIO has grown.
+                fields.take::<payloads::DeviceInfo>()?;
                 fields.rest = &[];
                 Self::DeviceInfo
             }
             command::REGION_INFO => {
-                let (room, _, index) = (fields.u32()?, fields.u32()?, fields.u32()?);
-                fields.take::<20>()?;
-                if room < 32 {
+                let raw: payloads::RegionInfo = fields.take()?;
+                if raw.room.get() < size_of_val(&raw) as u32 {
                     return Err(fields.refusal("there is no room for the reply"));
                 }
-                Self::RegionInfo { index, room }
+                Self::RegionInfo { index: raw.index.get(), room: raw.room.get() }
             }
-            command::IRQ_INFO => {
-                let (_, _, index, _) = (fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?);
-                Self::IrqInfo(index)
-            }
+            command::IRQ_INFO => Self::IrqInfo(fields.take::<payloads::IrqInfo>()?.index.get()),
             command::SET_IRQS => {
                 return interrupts(&mut fields, &mut descriptors);
             }
             command::REGION_READ | command::REGION_WRITE => {
-                let (offset, region, count) = (fields.u64()?, fields.u32()?, fields.u32()?);
+                let raw: payloads::Access = fields.take()?;
+                let (offset, region, count) = (raw.offset.get(), raw.region.get(), raw.count.get());
                 if count > MAX_TRANSFER {
                     return Err(fields.refusal("more bytes than negotiated"));
                 }
@@ -224,8 +212,9 @@ impl<F> Request<F> {
 fn map<F>(mut fields: Fields, mut descriptors: Vec<F>) -> Result<Request<F>, Refusal> {
     const READABLE: u32 = 1;
     const WRITABLE: u32 = 2;
-    let (_, flags) = (fields.u32()?, fields.u32()?);
-    let (offset, address, size) = (fields.u64()?, fields.u64()?, fields.u64()?);
+    let raw: payloads::Map = fields.take()?;
+    let (flags, offset) = (raw.flags.get(), raw.offset.get());
+    let (address, size) = (raw.address.get(), raw.size.get());
     fields.end()?;
     if flags & !(READABLE | WRITABLE) != 0 {
         return Err(fields.refusal("its flags are not supported"));
@@ -248,8 +237,9 @@ fn interrupts<F>(fields: &mut Fields, descriptors: &mut Vec<F>) -> Result<Reques
     const MASK: u32 = 1 << 3;
     const UNMASK: u32 = 1 << 4;
     const TRIGGER: u32 = 1 << 5;
-    let (_, flags, index) = (fields.u32()?, fields.u32()?, fields.u32()?);
-    let (start, count) = (fields.u32()?, fields.u32()?);
+    let raw: payloads::IrqSet = fields.take()?;
+    let (flags, index) = (raw.flags.get(), raw.index.get());
+    let (start, count) = (raw.start.get(), raw.count.get());
     let (data, action) = (flags & (NONE | BOOLEANS | EVENTFD), flags & (MASK | UNMASK | TRIGGER));
     if flags != data | action || !data.is_power_of_two() || !action.is_power_of_two() {
         return Err(fields.refusal("its flags are not one kind of data and one action"));
@@ -270,7 +260,7 @@ fn interrupts<F>(fields: &mut Fields, descriptors: &mut Vec<F>) -> Result<Reques
         return Err(fields.refusal("it has not a descriptor for each vector"));
     }
     let end = start.checked_add(count);
-    if index != crate::layout::MSIX {
+    if index != layout::MSIX {
         // There is none of them: to take all away is no change.
         return match count {
             0 => Ok(Request::NoVectors),
@@ -297,4 +287,45 @@ fn interrupts<F>(fields: &mut Fields, descriptors: &mut Vec<F>) -> Result<Reques
         // Masks are the client's own: MSI-X of VFIO has none at the device.
         _ => return Err(fields.refusal("an action that MSI-X does not have")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Payloads written by hand, after `<linux/vfio.h>` and the protocol's specification.
+    #[test]
+    fn fields_are_where_the_specification_has_them() {
+        let parsed = |command: u16, words: &[u32]| {
+            let payload: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            Request::parse(command, &payload, Vec::<u8>::new())
+        };
+        let map = DmaMap { address: 1 << 32 | 5, size: 6, offset: 2 << 32 | 3, writable: true };
+        let words = [32, 3, 3, 2, 5, 1, 6, 0];
+        assert_eq!(parsed(command::DMA_MAP, &words), Ok(Request::Map(map, None)));
+        let words = [24, 0, 5, 1, 6, 0];
+        let Ok(Request::Unmap(piece, _)) = parsed(command::DMA_UNMAP, &words) else { panic!() };
+        assert_eq!(piece, DmaUnmap::Piece { address: 1 << 32 | 5, size: 6 });
+        let words = [64, 0, 7, 0, 0, 0, 0, 0];
+        let info = Request::RegionInfo { index: 7, room: 64 };
+        assert_eq!(parsed(command::REGION_INFO, &words), Ok(info));
+        assert_eq!(parsed(command::IRQ_INFO, &[16, 0, 2, 0]), Ok(Request::IrqInfo(2)));
+        // Data: none; action: trigger.
+        let words = [20, 1 | 1 << 5, layout::MSIX, 3, 2];
+        assert_eq!(parsed(command::SET_IRQS, &words), Ok(Request::Trigger(vec![3, 4])));
+        let read = Request::Read { region: 7, offset: 1 << 32 | 4, count: 8 };
+        assert_eq!(parsed(command::REGION_READ, &[4, 1, 7, 8]), Ok(read));
+        let write = Request::Write { region: 0, offset: 20, data: vec![1, 2, 0, 0] };
+        assert_eq!(parsed(command::REGION_WRITE, &[20, 0, 0, 4, 0x201]), Ok(write));
+        for (command, length) in [(2, 8), (3, 6), (4, 4), (5, 8), (7, 4), (8, 5), (9, 4), (10, 4)] {
+            let short = Refusal::Message { command, fault: "it is too short" };
+            assert_eq!(parsed(command, &vec![0; length - 1]), Err(short));
+        }
+        for (command, length) in [(5, 9), (7, 5), (9, 5)] {
+            let words = vec![64; length];
+            let long = Refusal::Message { command, fault: "it is too long" };
+            let count = Refusal::Message { command, fault: "more bytes than negotiated" };
+            assert!([Err(long), Err(count)].contains(&parsed(command, &words)));
+        }
+    }
 }

@@ -2,6 +2,7 @@
 //! sections 2.7.4 to 2.7.5.3).
 
 use stasis_block::memory::{append, Segment};
+use stasis_layout::{layout, FromBytes, IntoBytes, U16, U32, U64};
 
 use crate::ring::{Fault, Ring, DESCRIPTOR};
 use crate::Memory;
@@ -23,23 +24,13 @@ pub struct Chain {
     count: usize,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Descriptor {
-    address: u64,
-    length: u32,
-    flags: u16,
-    next: u16,
-}
-
-impl Descriptor {
-    fn parse(raw: &[u8; DESCRIPTOR]) -> Self {
-        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = *raw;
-        Self {
-            address: u64::from_le_bytes([a, b, c, d, e, f, g, h]),
-            length: u32::from_le_bytes([i, j, k, l]),
-            flags: u16::from_le_bytes([m, n]),
-            next: u16::from_le_bytes([o, p]),
-        }
+layout! {
+    /// A descriptor (section 2.7.5).
+    struct Descriptor: 16 {
+        [0] address: U64,
+        [8] length: U32,
+        [12] flags: U16,
+        [14] next: U16,
     }
 }
 
@@ -62,9 +53,9 @@ impl Chain {
             if index >= ring.size() {
                 return Err(Fault::Descriptor(index));
             }
-            let mut raw = [0; DESCRIPTOR];
-            memory.read(ring.descriptors + DESCRIPTOR as u64 * u64::from(index), &mut raw)?;
-            let descriptor = Descriptor::parse(&raw);
+            let mut descriptor = Descriptor::default();
+            let place = ring.descriptors + DESCRIPTOR as u64 * u64::from(index);
+            memory.read(place, descriptor.as_mut_bytes())?;
             if descriptor.flags & INDIRECT != 0 {
                 // Normal descriptors may come before, none after.
                 if !indirect || descriptor.flags & NEXT != 0 {
@@ -76,7 +67,7 @@ impl Chain {
             if descriptor.flags & NEXT == 0 {
                 return Ok(());
             }
-            index = descriptor.next;
+            index = descriptor.next.get();
         }
     }
 
@@ -86,17 +77,17 @@ impl Chain {
         place: Descriptor,
         most: usize,
     ) -> Result<(), Fault> {
-        let length = place.length as usize;
+        let length = place.length.get() as usize;
         if length == 0 || !length.is_multiple_of(DESCRIPTOR) || length / DESCRIPTOR > most {
             return Err(Fault::Indirect);
         }
         self.table.resize(length, 0);
-        memory.read(place.address, &mut self.table)?;
+        memory.read(place.address.get(), &mut self.table)?;
         let mut index = 0;
         loop {
             let at = usize::from(index) * DESCRIPTOR;
-            let raw = self.table.get(at..).and_then(<[u8]>::first_chunk);
-            let descriptor = Descriptor::parse(raw.ok_or(Fault::Descriptor(index))?);
+            let raw = self.table.get(at..).and_then(|rest| Descriptor::ref_from_prefix(rest).ok());
+            let descriptor = *raw.ok_or(Fault::Descriptor(index))?.0;
             if descriptor.flags & INDIRECT != 0 {
                 return Err(Fault::Indirect);
             }
@@ -104,7 +95,7 @@ impl Chain {
             if descriptor.flags & NEXT == 0 {
                 return Ok(());
             }
-            index = descriptor.next;
+            index = descriptor.next.get();
         }
     }
 
@@ -115,7 +106,7 @@ impl Chain {
             return Err(Fault::Endless);
         }
         let Descriptor { address, length, flags, .. } = descriptor;
-        let length = length as usize;
+        let length = length.get() as usize;
         let write = flags & WRITE != 0;
         if !write && !self.writable.is_empty() {
             return Err(Fault::Order);
@@ -124,7 +115,7 @@ impl Chain {
             return Ok(());
         }
         let segments = if write { &mut self.writable } else { &mut self.readable };
-        append(segments, address, length);
+        append(segments, address.get(), length);
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 //! act on the device.
 
 use stasis_block::{Refused, Request, Status, Tag};
+use stasis_layout::{layout, IntoBytes, U16, U32, U64};
 
 use crate::block::{Config, ConfigError, Device};
 use crate::net;
@@ -17,8 +18,6 @@ const NOTIFY: u64 = 0x3000;
 const BAR_SIZE: u64 = 0x4000;
 /// Bytes between the notification registers of two queues.
 const NOTIFY_STEP: u64 = 4;
-/// Length of the common configuration in bytes (section 4.1.4.3).
-const COMMON_LENGTH: usize = 60;
 /// `VIRTIO_MSI_NO_VECTOR` (section 4.1.5.1.2).
 const NO_VECTOR: u16 = 0xffff;
 
@@ -31,19 +30,45 @@ mod status {
     pub const OF_DRIVER: u8 = 0x8f;
 }
 
+layout! {
+    /// `struct virtio_pci_common_cfg` (section 4.1.4.3).
+    struct Common: 60 {
+        [0] device_feature_select: U32,
+        [4] device_feature: U32,
+        [8] driver_feature_select: U32,
+        [12] driver_feature: U32,
+        [16] config_vector: U16,
+        [18] num_queues: U16,
+        [20] device_status: u8,
+        [21] config_generation: u8,
+        [22] queue_select: U16,
+        [24] queue_size: U16,
+        [26] queue_vector: U16,
+        [28] queue_enable: U16,
+        [30] queue_notify_off: U16,
+        /// Descriptor table, driver area and device area.
+        [32] queue_addresses: [U64; 3],
+        [56] queue_notify_data: U16,
+        [58] queue_reset: U16,
+    }
+}
+
 /// Offsets of the fields that a driver writes in the common configuration.
 mod field {
-    pub const DEVICE_FEATURE_SELECT: u64 = 0;
-    pub const DRIVER_FEATURE_SELECT: u64 = 8;
-    pub const DRIVER_FEATURE: u64 = 12;
-    pub const CONFIG_VECTOR: u64 = 16;
-    pub const DEVICE_STATUS: u64 = 20;
-    pub const QUEUE_SELECT: u64 = 22;
-    pub const QUEUE_SIZE: u64 = 24;
-    pub const QUEUE_VECTOR: u64 = 26;
-    pub const QUEUE_ENABLE: u64 = 28;
-    pub const QUEUE_ADDRESSES: u64 = 32;
-    pub const QUEUE_ADDRESSES_END: u64 = 56;
+    use super::Common;
+    use std::mem::offset_of;
+
+    pub const DEVICE_FEATURE_SELECT: u64 = offset_of!(Common, device_feature_select) as u64;
+    pub const DRIVER_FEATURE_SELECT: u64 = offset_of!(Common, driver_feature_select) as u64;
+    pub const DRIVER_FEATURE: u64 = offset_of!(Common, driver_feature) as u64;
+    pub const CONFIG_VECTOR: u64 = offset_of!(Common, config_vector) as u64;
+    pub const DEVICE_STATUS: u64 = offset_of!(Common, device_status) as u64;
+    pub const QUEUE_SELECT: u64 = offset_of!(Common, queue_select) as u64;
+    pub const QUEUE_SIZE: u64 = offset_of!(Common, queue_size) as u64;
+    pub const QUEUE_VECTOR: u64 = offset_of!(Common, queue_vector) as u64;
+    pub const QUEUE_ENABLE: u64 = offset_of!(Common, queue_enable) as u64;
+    pub const QUEUE_ADDRESSES: u64 = offset_of!(Common, queue_addresses) as u64;
+    pub const QUEUE_ADDRESSES_END: u64 = offset_of!(Common, queue_notify_data) as u64;
 }
 
 /// A vendor-specific capability with the place of a structure (section 4.1.4).
@@ -136,7 +161,7 @@ impl<D: VirtioDevice> Pci<D> {
         // `cfg_type` (section 4.1.4): common, notify, ISR, device. The fifth, a
         // window to them in configuration space, is for firmware.
         [
-            Capability { kind: 1, offset: COMMON, length: COMMON_LENGTH as u64, step: None },
+            Capability { kind: 1, offset: COMMON, length: size_of::<Common>() as u64, step: None },
             Capability { kind: 2, offset: NOTIFY, length: 64 * 4, step: Some(NOTIFY_STEP) },
             Capability { kind: 3, offset: ISR, length: 1, step: None },
             Capability { kind: 4, offset: SPACE, length: D::SPACE as u64, step: None },
@@ -176,7 +201,7 @@ impl<D: VirtioDevice> Pci<D> {
         match offset {
             COMMON..ISR => {
                 let common = self.common();
-                let rest = common.get(offset as usize..).unwrap_or_default();
+                let rest = common.as_bytes().get(offset as usize..).unwrap_or_default();
                 let length = rest.len().min(into.len());
                 into[..length].copy_from_slice(&rest[..length]);
             }
@@ -191,33 +216,34 @@ impl<D: VirtioDevice> Pci<D> {
         }
     }
 
-    fn common(&self) -> [u8; COMMON_LENGTH] {
-        let mut raw = [0; COMMON_LENGTH];
-        let mut put = |at: usize, bytes: &[u8]| raw[at..at + bytes.len()].copy_from_slice(bytes);
+    fn common(&self) -> Common {
         let half = |features: u64, select: u32| match select {
             0 => features as u32,
             1 => (features >> 32) as u32,
             _ => 0,
         };
-        put(0, &self.feature_select.to_le_bytes());
-        put(4, &half(self.device.features(), self.feature_select).to_le_bytes());
-        put(8, &self.driver_feature_select.to_le_bytes());
-        put(12, &half(self.driver_features, self.driver_feature_select).to_le_bytes());
-        put(16, &self.config_vector.to_le_bytes());
-        put(18, &(self.queues.len() as u16).to_le_bytes());
-        put(20, &[self.status(), self.generation]);
-        put(22, &self.queue_select.to_le_bytes());
+        let common = Common {
+            device_feature_select: self.feature_select.into(),
+            device_feature: half(self.device.features(), self.feature_select).into(),
+            driver_feature_select: self.driver_feature_select.into(),
+            driver_feature: half(self.driver_features, self.driver_feature_select).into(),
+            config_vector: self.config_vector.into(),
+            num_queues: (self.queues.len() as u16).into(),
+            device_status: self.status(),
+            config_generation: self.generation,
+            queue_select: self.queue_select.into(),
+            ..Default::default()
+        };
         // A missing queue has size 0 (section 4.1.5.1.3).
-        if let Some(queue) = self.queues.get(usize::from(self.queue_select)) {
-            put(24, &queue.size.to_le_bytes());
-            put(26, &queue.vector.to_le_bytes());
-            put(28, &u16::from(queue.enabled).to_le_bytes());
-            put(30, &self.queue_select.to_le_bytes());
-            for (index, address) in queue.addresses.iter().enumerate() {
-                put(32 + 8 * index, &address.to_le_bytes());
-            }
-        }
-        raw
+        let queue = self.queues.get(usize::from(self.queue_select));
+        queue.map_or(common, |queue| Common {
+            queue_size: queue.size.into(),
+            queue_vector: queue.vector.into(),
+            queue_enable: u16::from(queue.enabled).into(),
+            queue_notify_off: self.queue_select.into(),
+            queue_addresses: queue.addresses.map(U64::new),
+            ..common
+        })
     }
 
     fn status(&self) -> u8 {

@@ -3,6 +3,7 @@
 
 use stasis_block::clock::Nanos;
 use stasis_block::{CacheKind, Command, Operation, PowerLoss, Status};
+use stasis_layout::{layout, FromBytes, IntoBytes, U16, U32, U64};
 
 /// The end of a drive at which a command was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -90,62 +91,116 @@ const OUTPUT: u8 = b'o';
 const BEGAN: u8 = b'b';
 const OVER: u8 = b'v';
 
+// Frames behind their kinds.
+layout! {
+    struct RawDrive: 12 {
+        [0] drive: U16,
+        [2] level: u8,
+        [3] capacity: U64,
+        [11] discard_zeroes: u8,
+    }
+}
+layout! {
+    /// Behind a drive, but not in traces of version 1.
+    struct RawPowerLoss: 17 {
+        /// 0 unlimited, 1 of a size, 2 protected, 3 none.
+        [0] cache: u8,
+        [1] size: U64,
+        [9] atomic_unit: U64,
+    }
+}
+layout! {
+    struct RawRequest: 51 {
+        [0] drive: U16,
+        [2] level: u8,
+        [3] place: U64,
+        [11] at: U64,
+        [19] offset: U64,
+        [27] length: U64,
+        [35] source: U64,
+        [43] priority: U16,
+        [45] operation: u8,
+        [46] fua: u8,
+        /// Bytes of data that follow.
+        [47] data: U32,
+    }
+}
+layout! {
+    struct RawCompletion: 20 {
+        [0] drive: U16,
+        [2] level: u8,
+        [3] place: U64,
+        [11] at: U64,
+        [19] status: u8,
+    }
+}
+layout! {
+    struct RawOutput: 12 {
+        [0] at: U64,
+        /// Bytes that follow.
+        [8] length: U32,
+    }
+}
+
+/// Statuses by their numbers.
+const STATUSES: [Status; 4] = [Status::Ok, Status::ReadError, Status::WriteError, Status::NoSpace];
+
 impl Frame<'_> {
     /// Appends the frame to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let ends = |out: &mut Vec<u8>, kind, drive: u16, level: Level| {
+        let mut put = |kind, form: &[u8], data: &[u8]| {
             out.push(kind);
-            out.extend_from_slice(&drive.to_le_bytes());
-            out.push(level as u8);
+            out.extend_from_slice(form);
+            out.extend_from_slice(data);
         };
         match *self {
             Frame::Drive { drive, level, capacity, discard_zeroes, power_loss } => {
-                ends(out, DRIVE, drive, level);
-                out.extend_from_slice(&capacity.to_le_bytes());
-                out.push(u8::from(discard_zeroes));
-                let (kind, size) = match power_loss.cache {
+                let (cache, size) = match power_loss.cache {
                     CacheKind::Unbounded => (0, 0),
                     CacheKind::Volatile(size) => (1, size),
                     CacheKind::Protected => (2, 0),
                     CacheKind::None => (3, 0),
                 };
-                out.push(kind);
-                out.extend_from_slice(&size.to_le_bytes());
-                out.extend_from_slice(&power_loss.atomic_unit.to_le_bytes());
+                let atomic_unit = power_loss.atomic_unit.into();
+                let loss = RawPowerLoss { cache, size: size.into(), atomic_unit };
+                let raw = RawDrive {
+                    drive: drive.into(),
+                    level: level as u8,
+                    capacity: capacity.into(),
+                    discard_zeroes: discard_zeroes.into(),
+                };
+                put(DRIVE, raw.as_bytes(), loss.as_bytes());
             }
             Frame::Request { drive, level, place, at, command, data } => {
-                ends(out, REQUEST, drive, level);
-                for number in [place, at, command.offset, command.length, command.source] {
-                    out.extend_from_slice(&number.to_le_bytes());
-                }
-                out.extend_from_slice(&command.priority.to_le_bytes());
-                out.push(command.operation as u8);
-                out.push(u8::from(command.fua));
-                // Commands are bounded by their queues' limits, far below 4 GiB.
-                out.extend_from_slice(&(data.len() as u32).to_le_bytes());
-                out.extend_from_slice(data);
+                let raw = RawRequest {
+                    drive: drive.into(),
+                    level: level as u8,
+                    place: place.into(),
+                    at: at.into(),
+                    offset: command.offset.into(),
+                    length: command.length.into(),
+                    source: command.source.into(),
+                    priority: command.priority.into(),
+                    operation: command.operation as u8,
+                    fua: command.fua.into(),
+                    // Commands are bounded by their queues' limits, far below 4 GiB.
+                    data: (data.len() as u32).into(),
+                };
+                put(REQUEST, raw.as_bytes(), data);
             }
             Frame::Completion { drive, level, place, at, status } => {
-                ends(out, COMPLETION, drive, level);
-                out.extend_from_slice(&place.to_le_bytes());
-                out.extend_from_slice(&at.to_le_bytes());
-                out.push(match status {
-                    Status::Ok => 0,
-                    Status::ReadError => 1,
-                    Status::WriteError => 2,
-                    Status::NoSpace => 3,
-                });
+                let (drive, level) = (drive.into(), level as u8);
+                let status = STATUSES.iter().position(|one| *one == status).unwrap_or(0) as u8;
+                let (place, at) = (place.into(), at.into());
+                let raw = RawCompletion { drive, level, place, at, status };
+                put(COMPLETION, raw.as_bytes(), &[]);
             }
             Frame::Output { at, bytes } => {
-                out.push(OUTPUT);
-                out.extend_from_slice(&at.to_le_bytes());
-                out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-                out.extend_from_slice(bytes);
+                let raw = RawOutput { at: at.into(), length: (bytes.len() as u32).into() };
+                put(OUTPUT, raw.as_bytes(), bytes);
             }
-            Frame::Began { at } | Frame::Over { at } => {
-                out.push(if matches!(self, Frame::Began { .. }) { BEGAN } else { OVER });
-                out.extend_from_slice(&at.to_le_bytes());
-            }
+            Frame::Began { at } => put(BEGAN, &at.to_le_bytes(), &[]),
+            Frame::Over { at } => put(OVER, &at.to_le_bytes(), &[]),
         }
     }
 
@@ -155,10 +210,9 @@ impl Frame<'_> {
     /// # Errors
     /// [`Damaged`] if it is no frame.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, Damaged> {
-        let mut cursor = Cursor { bytes, at: 0 };
-        let frame = cursor.frame();
-        match frame {
-            Ok(frame) => Ok(Some((frame, cursor.at))),
+        let mut rest = bytes;
+        match frame(&mut rest) {
+            Ok(frame) => Ok(Some((frame, bytes.len() - rest.len()))),
             Err(Missing::Bytes) => Ok(None),
             Err(Missing::Sense) => Err(Damaged),
         }
@@ -170,101 +224,89 @@ enum Missing {
     Sense,
 }
 
-struct Cursor<'a> {
-    bytes: &'a [u8],
-    at: usize,
+fn level(number: u8) -> Result<Level, Missing> {
+    [Level::Guest, Level::Drive].get(usize::from(number)).copied().ok_or(Missing::Sense)
 }
 
-impl<'a> Cursor<'a> {
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Missing> {
-        let end = self.at.checked_add(length).ok_or(Missing::Sense)?;
-        let taken = self.bytes.get(self.at..end).ok_or(Missing::Bytes)?;
-        self.at = end;
-        Ok(taken)
-    }
+fn power_loss(raw: &RawPowerLoss) -> Result<PowerLoss, Missing> {
+    let cache = match raw.cache {
+        0 => CacheKind::Unbounded,
+        1 => CacheKind::Volatile(raw.size.get()),
+        2 => CacheKind::Protected,
+        3 => CacheKind::None,
+        _ => return Err(Missing::Sense),
+    };
+    Ok(PowerLoss::new(cache, raw.atomic_unit.get()))
+}
 
-    fn number(&mut self, length: usize) -> Result<u64, Missing> {
-        let bytes = self.take(length)?;
-        Ok(stasis_layout::number(bytes))
-    }
+/// Takes a form off the stream.
+fn take<T: FromBytes>(stream: &mut &[u8]) -> Result<T, Missing> {
+    stasis_layout::take(stream).ok_or(Missing::Bytes)
+}
 
-    fn long(&mut self) -> Result<u64, Missing> {
-        self.number(8)
-    }
+/// Takes data off the stream.
+fn data<'a>(stream: &mut &'a [u8], length: U32) -> Result<&'a [u8], Missing> {
+    let (data, rest) = stream.split_at_checked(length.get() as usize).ok_or(Missing::Bytes)?;
+    *stream = rest;
+    Ok(data)
+}
 
-    fn end(&mut self) -> Result<(u16, Level), Missing> {
-        let drive = self.number(2)? as u16;
-        let level = match self.number(1)? {
-            0 => Level::Guest,
-            1 => Level::Drive,
-            _ => return Err(Missing::Sense),
-        };
-        Ok((drive, level))
-    }
-
-    fn power_loss(&mut self) -> Result<PowerLoss, Missing> {
-        let (kind, size, atomic_unit) = (self.number(1)?, self.long()?, self.long()?);
-        let cache = match kind {
-            0 => CacheKind::Unbounded,
-            1 => CacheKind::Volatile(size),
-            2 => CacheKind::Protected,
-            3 => CacheKind::None,
-            _ => return Err(Missing::Sense),
-        };
-        Ok(PowerLoss::new(cache, atomic_unit))
-    }
-
-    fn frame(&mut self) -> Result<Frame<'a>, Missing> {
-        Ok(match self.number(1)? as u8 {
-            kind @ (DRIVE | FORMER_DRIVE) => {
-                let (drive, level) = self.end()?;
-                let (capacity, discard_zeroes) = (self.long()?, self.number(1)? != 0);
-                let power_loss = match kind {
-                    DRIVE => self.power_loss()?,
+fn frame<'a>(stream: &mut &'a [u8]) -> Result<Frame<'a>, Missing> {
+    Ok(match take(stream)? {
+        kind @ (DRIVE | FORMER_DRIVE) => {
+            let raw: RawDrive = take(stream)?;
+            Frame::Drive {
+                drive: raw.drive.get(),
+                level: level(raw.level)?,
+                capacity: raw.capacity.get(),
+                discard_zeroes: raw.discard_zeroes != 0,
+                power_loss: match kind {
+                    DRIVE => power_loss(&take(stream)?)?,
                     _ => PowerLoss::default(),
-                };
-                Frame::Drive { drive, level, capacity, discard_zeroes, power_loss }
+                },
             }
-            REQUEST => {
-                let (drive, level) = self.end()?;
-                let (place, at) = (self.long()?, self.long()?);
-                let (offset, length, source) = (self.long()?, self.long()?, self.long()?);
-                let priority = self.number(2)? as u16;
-                let operation =
-                    Operation::from_number(self.number(1)? as u8).ok_or(Missing::Sense)?;
-                let fua = self.number(1)? != 0;
-                let size = self.number(4)?;
-                let written = if operation == Operation::Write { length } else { 0 };
-                if size != written || offset.checked_add(length).is_none() {
-                    return Err(Missing::Sense);
-                }
-                let data = self.take(size as usize)?;
-                let command =
-                    Command { source, fua, priority, ..Command::new(operation, offset, length) };
-                Frame::Request { drive, level, place, at, command, data }
+        }
+        REQUEST => {
+            let raw: RawRequest = take(stream)?;
+            let operation = Operation::from_number(raw.operation).ok_or(Missing::Sense)?;
+            let (offset, length) = (raw.offset.get(), raw.length.get());
+            let written = if operation == Operation::Write { length } else { 0 };
+            if u64::from(raw.data.get()) != written || offset.checked_add(length).is_none() {
+                return Err(Missing::Sense);
             }
-            COMPLETION => {
-                let (drive, level) = self.end()?;
-                let (place, at) = (self.long()?, self.long()?);
-                let status = match self.number(1)? {
-                    0 => Status::Ok,
-                    1 => Status::ReadError,
-                    2 => Status::WriteError,
-                    3 => Status::NoSpace,
-                    _ => return Err(Missing::Sense),
-                };
-                Frame::Completion { drive, level, place, at, status }
+            let (source, fua, priority) = (raw.source.get(), raw.fua != 0, raw.priority.get());
+            Frame::Request {
+                drive: raw.drive.get(),
+                level: level(raw.level)?,
+                place: raw.place.get(),
+                at: raw.at.get(),
+                command: Command {
+                    source,
+                    fua,
+                    priority,
+                    ..Command::new(operation, offset, length)
+                },
+                data: data(stream, raw.data)?,
             }
-            OUTPUT => {
-                let at = self.long()?;
-                let size = self.number(4)? as usize;
-                Frame::Output { at, bytes: self.take(size)? }
+        }
+        COMPLETION => {
+            let raw: RawCompletion = take(stream)?;
+            Frame::Completion {
+                drive: raw.drive.get(),
+                level: level(raw.level)?,
+                place: raw.place.get(),
+                at: raw.at.get(),
+                status: *STATUSES.get(usize::from(raw.status)).ok_or(Missing::Sense)?,
             }
-            BEGAN => Frame::Began { at: self.long()? },
-            OVER => Frame::Over { at: self.long()? },
-            _ => return Err(Missing::Sense),
-        })
-    }
+        }
+        OUTPUT => {
+            let raw: RawOutput = take(stream)?;
+            Frame::Output { at: raw.at.get(), bytes: data(stream, raw.length)? }
+        }
+        BEGAN => Frame::Began { at: take::<U64>(stream)?.get() },
+        OVER => Frame::Over { at: take::<U64>(stream)?.get() },
+        _ => return Err(Missing::Sense),
+    })
 }
 
 #[cfg(test)]
@@ -301,6 +343,26 @@ mod tests {
                 bytes
             })
             .collect()
+    }
+
+    /// Traces are read by later versions.
+    #[test]
+    fn the_bytes_are_as_ever() {
+        let frames = frames();
+        let frames = frames.iter().map(|bytes| bytes.escape_ascii().to_string());
+        let expected: [&str; 10] = [
+            r"D\x03\x00\x01\x00\x00\x00@\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00",
+            r"D\x03\x00\x01\x00\x00\x00@\x00\x00\x00\x00\x01\x01\x00\x00\x80\x00\x00\x00\x00\x00\x00\x10\x00\x00\x00\x00\x00\x00",
+            r"D\x03\x00\x01\x00\x00\x00@\x00\x00\x00\x00\x01\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00@\x00\x00\x00\x00\x00\x00",
+            r"D\x03\x00\x01\x00\x00\x00@\x00\x00\x00\x00\x01\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00",
+            r"s\x03\x00\x01\x07\x00\x00\x00\x00\x00\x00\x00\t\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01\x03\x00\x00\x00abc",
+            r"s\x03\x00\x01\x07\x00\x00\x00\x00\x00\x00\x00\t\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00",
+            r"e\x03\x00\x01\x07\x00\x00\x00\x00\x00\x00\x00\t\x00\x00\x00\x00\x00\x00\x00\x02",
+            r"o\t\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00line\n",
+            r"b\t\x00\x00\x00\x00\x00\x00\x00",
+            r"v\t\x00\x00\x00\x00\x00\x00\x00",
+        ];
+        assert_eq!(frames.collect::<Vec<_>>(), expected);
     }
 
     #[test]

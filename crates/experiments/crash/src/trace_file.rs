@@ -4,6 +4,7 @@
 use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
+use stasis_layout::{layout, IntoBytes, U32};
 use stasis_media::ImageSettings;
 
 use crate::device::TracedDevice;
@@ -75,6 +76,23 @@ pub enum FileError {
     Frame(#[from] Damaged),
 }
 
+layout! {
+    /// Before each piece.
+    struct PieceHead: 8 {
+        /// Bytes of the piece.
+        [0] length: U32,
+        /// CRC-32 of the piece.
+        [4] checksum: U32,
+    }
+}
+
+impl PieceHead {
+    fn of(piece: &[u8]) -> Self {
+        let length = (piece.len() as u32).into();
+        Self { length, checksum: crc32fast::hash(piece).into() }
+    }
+}
+
 /// Writes a trace as it comes.
 pub struct TraceWriter<W> {
     to: W,
@@ -100,8 +118,7 @@ impl<W: Write> TraceWriter<W> {
     /// The errors of the file.
     pub fn piece(&mut self, bytes: &[u8]) -> io::Result<()> {
         for bytes in bytes.chunks(MAX_PIECE) {
-            self.to.write_all(&(bytes.len() as u32).to_le_bytes())?;
-            self.to.write_all(&crc32fast::hash(bytes).to_le_bytes())?;
+            self.to.write_all(PieceHead::of(bytes).as_bytes())?;
             self.to.write_all(bytes)?;
             self.written += bytes.len() as u64;
         }
@@ -124,8 +141,7 @@ impl<W: Write> TraceWriter<W> {
     /// The errors of the file.
     pub fn finish(mut self) -> io::Result<u64> {
         // An empty piece: nothing was cut off.
-        self.to.write_all(&0u32.to_le_bytes())?;
-        self.to.write_all(&crc32fast::hash(&[]).to_le_bytes())?;
+        self.to.write_all(PieceHead::of(&[]).as_bytes())?;
         self.to.flush()?;
         Ok(self.written)
     }
@@ -169,10 +185,9 @@ impl<R: Read> TraceReader<R> {
             io::ErrorKind::UnexpectedEof => FileError::Damaged(at),
             _ => error.into(),
         };
-        let mut head = [0; 8];
-        self.from.read_exact(&mut head).map_err(damaged)?;
-        let [a, b, c, d, sum @ ..] = head;
-        let length = u32::from_le_bytes([a, b, c, d]) as usize;
+        let mut head = PieceHead::default();
+        self.from.read_exact(head.as_mut_bytes()).map_err(damaged)?;
+        let length = head.length.get() as usize;
         if length > MAX_PIECE {
             return Err(FileError::Damaged(at));
         }
@@ -181,10 +196,10 @@ impl<R: Read> TraceReader<R> {
         let before = self.buffer.len();
         self.buffer.resize(before + length, 0);
         self.from.read_exact(&mut self.buffer[before..]).map_err(damaged)?;
-        if crc32fast::hash(&self.buffer[before..]) != u32::from_le_bytes(sum) {
+        if PieceHead::of(&self.buffer[before..]) != head {
             return Err(FileError::Damaged(at));
         }
-        self.at += 8 + length as u64;
+        self.at += (size_of::<PieceHead>() + length) as u64;
         self.over = length == 0;
         Ok(())
     }

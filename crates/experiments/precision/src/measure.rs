@@ -14,6 +14,7 @@ use anyhow::{bail, ensure, Context, Result};
 use serde::Serialize;
 use stasis_block::clock::Nanos;
 use stasis_experiment::{DriveSpec, Engine, Experiment};
+use stasis_layout::{u16_at, u64_at};
 use stasis_results::{Ios, Summary};
 use stasis_run_events::{Overshoot, Stage};
 use stasis_runner::self_check::{Answer, Keeper};
@@ -271,12 +272,8 @@ fn loadable_part(from: &Path, to: &Path) -> Result<()> {
 
 /// End of the last segment of an ELF-64 file (bytes; ELF-64 object file format, figures 2 and 6).
 fn end_of_segments(elf: &[u8]) -> Option<usize> {
-    let word = |at: usize| {
-        let bytes = elf.get(at..at.checked_add(8)?)?.first_chunk()?;
-        usize::try_from(u64::from_le_bytes(*bytes)).ok()
-    };
-    let half =
-        |at: usize| Some(usize::from(u16::from_le_bytes(*elf.get(at..at + 2)?.first_chunk()?)));
+    let word = |at: usize| usize::try_from(u64_at(elf, at)?).ok();
+    let half = |at: usize| u16_at(elf, at).map(usize::from);
     let (table, size, count) = (word(0x20)?, half(0x36)?, half(0x38)?);
     let ends = (0..count).map(|index| {
         let segment = table.checked_add(index * size)?;

@@ -2,7 +2,9 @@
 
 use std::io::{self, Read, Write};
 
-use crate::message::{kind, take_u32};
+use stasis_layout::{FromBytes, Immutable, IntoBytes, U32, U64};
+
+use crate::message::{kind, Head, RawCall};
 use crate::{
     Call, Job, Orders, Refusal, Stream, Typed, HEADER_SIZE, MAILBOX_SIZE, MAX_PAYLOAD, VERSION,
 };
@@ -75,8 +77,8 @@ impl<T: Transport> Client<T> {
     /// # Errors
     /// The machine refuses (another version, for one), or the job is not one.
     pub fn hello(&mut self) -> Result<Job, ClientError> {
-        self.payload()[..4].copy_from_slice(&VERSION.to_le_bytes());
-        self.job(kind::HELLO, 4)
+        let length = self.put(&U32::new(VERSION));
+        self.job(kind::HELLO, length)
     }
 
     /// The guest is set up; receives the job with what is to run in it.
@@ -104,9 +106,9 @@ impl<T: Transport> Client<T> {
     /// The machine refuses, or its answer makes no sense.
     pub fn ready(&mut self) -> Result<bool, ClientError> {
         let kind = kind::READY;
-        match take_u32(self.call(kind, 0)?) {
-            Some((go, [])) => Ok(go != 0),
-            _ => Err(ClientError::Malformed { kind, cause: "it is no number".into() }),
+        match U32::read_from_bytes(self.call(kind, 0)?) {
+            Ok(go) => Ok(go != 0),
+            Err(_) => Err(ClientError::Malformed { kind, cause: "it is no number".into() }),
         }
     }
 
@@ -115,8 +117,7 @@ impl<T: Transport> Client<T> {
     /// # Errors
     /// The machine refuses: it has no such memory.
     pub fn help_page(&mut self, address: u64) -> Result<(), ClientError> {
-        self.payload()[..8].copy_from_slice(&address.to_le_bytes());
-        self.call(kind::HELP_PAGE, 8).map(drop)
+        self.send(kind::HELP_PAGE, &U64::new(address)).map(drop)
     }
 
     /// The guest begins or ends to need help: for those without a page.
@@ -124,8 +125,7 @@ impl<T: Transport> Client<T> {
     /// # Errors
     /// The machine refuses.
     pub fn help(&mut self, on: bool) -> Result<(), ClientError> {
-        self.payload()[..4].copy_from_slice(&u32::from(on).to_le_bytes());
-        self.call(kind::HELP, 4).map(drop)
+        self.send(kind::HELP, &U32::new(on.into())).map(drop)
     }
 
     /// The command begins now.
@@ -147,12 +147,11 @@ impl<T: Transport> Client<T> {
         stream: Stream,
         fill: impl FnOnce(&mut [u8]) -> io::Result<usize>,
     ) -> Result<usize, ClientError> {
-        let payload = self.payload();
-        payload[..4].copy_from_slice(&(stream as u32).to_le_bytes());
-        let length = fill(&mut payload[4..])
+        let before = self.put(&U32::new(stream as u32));
+        let length = fill(&mut self.payload()[before..])
             .map_err(|source| ClientError::Source { kind: kind::OUTPUT, source })?;
         if length > 0 {
-            self.call(kind::OUTPUT, 4 + length)?;
+            self.call(kind::OUTPUT, before + length)?;
         }
         Ok(length)
     }
@@ -193,8 +192,7 @@ impl<T: Transport> Client<T> {
     /// # Errors
     /// The machine refuses.
     pub fn ordered(&mut self, number: u16) -> Result<(), ClientError> {
-        self.payload()[..4].copy_from_slice(&u32::from(number).to_le_bytes());
-        self.call(kind::ORDERED, 4).map(drop)
+        self.send(kind::ORDERED, &U32::new(number.into())).map(drop)
     }
 
     /// Tells the machine the way to call the agent when there are orders for it.
@@ -202,10 +200,9 @@ impl<T: Transport> Client<T> {
     /// # Errors
     /// The machine refuses.
     pub fn callable(&mut self, call: Call) -> Result<(), ClientError> {
-        let payload = self.payload();
-        payload[..8].copy_from_slice(&call.callback.to_le_bytes());
-        payload[8..16].copy_from_slice(&call.function.to_le_bytes());
-        self.call(kind::CALLABLE, 16).map(drop)
+        let Call { callback, function } = call;
+        let call = RawCall { callback: callback.into(), function: function.into() };
+        self.send(kind::CALLABLE, &call).map(drop)
     }
 
     /// The agent was called: asks for what is to run beside the command.
@@ -227,8 +224,7 @@ impl<T: Transport> Client<T> {
     /// # Errors
     /// The machine refuses.
     pub fn exited(&mut self, status: u8) -> Result<bool, ClientError> {
-        self.payload()[..4].copy_from_slice(&u32::from(status).to_le_bytes());
-        self.call(kind::EXITED, 4).map(|answer| !answer.is_empty())
+        self.send(kind::EXITED, &U32::new(status.into())).map(|answer| !answer.is_empty())
     }
 
     /// The command could not be started; `status` is 126 or 127.
@@ -236,10 +232,9 @@ impl<T: Transport> Client<T> {
     /// # Errors
     /// The machine refuses.
     pub fn not_started(&mut self, status: u8, message: &str) -> Result<(), ClientError> {
-        let payload = self.payload();
-        payload[..4].copy_from_slice(&u32::from(status).to_le_bytes());
-        let length = copy(&mut payload[4..], message.as_bytes());
-        self.call(kind::NOT_STARTED, 4 + length).map(drop)
+        let before = self.put(&U32::new(status.into()));
+        let length = copy(&mut self.payload()[before..], message.as_bytes());
+        self.call(kind::NOT_STARTED, before + length).map(drop)
     }
 
     /// A writer for the tar stream of the results. [`ResultsWriter::finish`]
@@ -270,22 +265,37 @@ impl<T: Transport> Client<T> {
         &mut self.transport.mailbox()[HEADER_SIZE..MAILBOX_SIZE]
     }
 
+    /// Puts a payload in place, or its beginning; gives the number of its bytes.
+    fn put(&mut self, payload: &(impl IntoBytes + Immutable)) -> usize {
+        copy(self.payload(), payload.as_bytes())
+    }
+
+    /// Sends a request with this payload; gives the answer's payload.
+    fn send(
+        &mut self,
+        kind: u32,
+        payload: &(impl IntoBytes + Immutable),
+    ) -> Result<&[u8], ClientError> {
+        let length = self.put(payload);
+        self.call(kind, length)
+    }
+
     /// Sends the request whose payload is in place; gives the answer's payload.
     fn call(&mut self, kind: u32, length: usize) -> Result<&[u8], ClientError> {
         let mailbox = self.transport.mailbox();
-        mailbox[..4].copy_from_slice(&kind.to_le_bytes());
         // At most MAX_PAYLOAD, which is far below 4 GiB.
-        mailbox[4..HEADER_SIZE].copy_from_slice(&(length as u32).to_le_bytes());
+        let head = Head { kind: kind.into(), length: (length as u32).into() };
+        copy(mailbox, head.as_bytes());
         self.transport.ring();
         let mailbox = &*self.transport.mailbox();
         let malformed = |cause: &str| ClientError::Malformed { kind, cause: cause.into() };
-        let (status, rest) = take_u32(mailbox).ok_or_else(|| malformed("no header"))?;
-        let (length, rest) = take_u32(rest).ok_or_else(|| malformed("no header"))?;
-        let payload = rest.get(..length as usize).ok_or_else(|| malformed("it is too long"))?;
-        match Refusal::from_number(status) {
+        let (head, rest) = Head::ref_from_prefix(mailbox).map_err(|_| malformed("no header"))?;
+        let length = head.length.get() as usize;
+        let payload = rest.get(..length).ok_or_else(|| malformed("it is too long"))?;
+        match Refusal::from_number(head.kind.get()) {
             None => Ok(payload),
             Some(Refusal::Version) => {
-                let machine = take_u32(payload).map_or(0, |(version, _)| version);
+                let machine = stasis_layout::u32_at(payload, 0).unwrap_or(0);
                 Err(ClientError::Version { machine })
             }
             Some(refusal) => Err(ClientError::Refused { kind, refusal }),
@@ -314,8 +324,7 @@ impl<T: Transport> Read for InputReader<'_, T> {
             return Ok(0);
         }
         if self.at == self.length {
-            self.client.payload()[..4].copy_from_slice(&(MAX_PAYLOAD as u32).to_le_bytes());
-            self.length = self.client.call(kind::READ_INPUT, 4)?.len();
+            self.length = self.client.send(kind::READ_INPUT, &U32::new(MAX_PAYLOAD as u32))?.len();
             self.at = 0;
             self.ended = self.length == 0;
         }

@@ -1,6 +1,8 @@
 //! The machine's side: takes requests out of the mailbox and puts responses in.
 
-use crate::message::{kind, take_u32};
+use stasis_layout::{FromBytes, IntoBytes, U32, U64};
+
+use crate::message::{kind, Head, RawCall};
 use crate::{Refusal, Request, Response, Stream, HEADER_SIZE, MAILBOX_SIZE, MAX_PAYLOAD, VERSION};
 
 /// The memory behind the mailbox's BAR, [`MAILBOX_SIZE`] bytes. Offsets and
@@ -150,11 +152,9 @@ impl Host {
         &mut self,
         mailbox: &mut M,
     ) -> Result<Request<'_>, ProtocolError> {
-        let mut header = [0; HEADER_SIZE];
-        mailbox.read(0, &mut header);
-        let [k0, k1, k2, k3, l0, l1, l2, l3] = header;
-        let kind = u32::from_le_bytes([k0, k1, k2, k3]);
-        let length = u32::from_le_bytes([l0, l1, l2, l3]);
+        let mut head = Head::default();
+        mailbox.read(0, head.as_mut_bytes());
+        let (kind, length) = (head.kind.get(), head.length.get());
         let checked = self.check(mailbox, kind, length);
         if let Err(error) = checked {
             let version = VERSION.to_le_bytes();
@@ -243,10 +243,10 @@ impl Host {
         let payload = &mut self.payload[..size];
         mailbox.read(HEADER_SIZE, payload);
         if kind == kind::HELLO {
-            match take_u32(payload) {
-                Some((VERSION, [])) => {}
-                Some((agent, [])) => return Err(ProtocolError::Version { agent }),
-                _ => return Err(ProtocolError::Malformed { kind, length }),
+            match U32::read_from_bytes(payload).map(U32::get) {
+                Ok(VERSION) => {}
+                Ok(agent) => return Err(ProtocolError::Version { agent }),
+                Err(_) => return Err(ProtocolError::Malformed { kind, length }),
             }
         }
         let request =
@@ -286,48 +286,38 @@ impl Host {
 
 /// Understands a payload; `None` if it does not fit the kind.
 fn parse(kind: u32, payload: &[u8]) -> Option<Request<'_>> {
+    let number = || U32::read_from_bytes(payload).ok().map(U32::get);
+    let numbered =
+        || U32::read_from_prefix(payload).ok().map(|(number, rest)| (number.get(), rest));
     let request = match kind {
-        kind::HELLO => take_u32(payload).map(|_| Request::Hello)?,
-        kind::READ_INPUT => match take_u32(payload)? {
-            (max, []) if max > 0 => Request::ReadInput { max: (max as usize).min(MAX_PAYLOAD) },
-            _ => return None,
-        },
-        kind::HELP_PAGE => {
-            let address = u64::from_le_bytes(payload.try_into().ok()?);
-            Request::HelpPage { address }
+        kind::HELLO => numbered().map(|_| Request::Hello)?,
+        kind::READ_INPUT => {
+            let max = number().filter(|max| *max > 0)? as usize;
+            Request::ReadInput { max: max.min(MAX_PAYLOAD) }
         }
+        kind::HELP_PAGE => Request::HelpPage { address: U64::read_from_bytes(payload).ok()?.get() },
         kind::CALLABLE => {
-            let (callback, function) = payload.split_first_chunk::<8>()?;
-            let callback = u64::from_le_bytes(*callback);
-            let function = u64::from_le_bytes(function.try_into().ok()?);
+            let call = RawCall::read_from_bytes(payload).ok()?;
+            let (callback, function) = (call.callback.get(), call.function.get());
             Request::Callable { call: crate::Call { callback, function } }
         }
-        kind::HELP => match take_u32(payload)? {
-            (on @ (0 | 1), []) => Request::Help { on: on == 1 },
-            _ => return None,
-        },
+        kind::HELP => Request::Help { on: number().filter(|on| *on <= 1)? == 1 },
         kind::READY if payload.is_empty() => Request::Ready,
         kind::COMMAND if payload.is_empty() => Request::Command,
         kind::STARTED if payload.is_empty() => Request::Started,
         kind::TYPED if payload.is_empty() => Request::Typed,
         kind::ORDERS if payload.is_empty() => Request::Orders,
         kind::BRANCH if payload.is_empty() => Request::Branch,
-        kind::ORDERED => match take_u32(payload)? {
-            (number, []) => Request::Ordered { number: u16::try_from(number).ok()? },
-            _ => return None,
-        },
+        kind::ORDERED => Request::Ordered { number: u16::try_from(number()?).ok()? },
         kind::OUTPUT => {
-            let (stream, bytes) = take_u32(payload)?;
+            let (stream, bytes) = numbered()?;
             let stream =
                 [Stream::Output, Stream::Error].into_iter().find(|s| *s as u32 == stream)?;
             Request::Output { stream, bytes }
         }
-        kind::EXITED => match take_u32(payload)? {
-            (status, []) => Request::Exited { status: u8::try_from(status).ok()? },
-            _ => return None,
-        },
+        kind::EXITED => Request::Exited { status: u8::try_from(number()?).ok()? },
         kind::NOT_STARTED => {
-            let (status, message) = take_u32(payload)?;
+            let (status, message) = numbered()?;
             let status = u8::try_from(status).ok().filter(|s| matches!(s, 126 | 127))?;
             Request::NotStarted { status, message: String::from_utf8_lossy(message) }
         }
@@ -343,10 +333,8 @@ fn parse(kind: u32, payload: &[u8]) -> Option<Request<'_>> {
 fn put<M: Mailbox + ?Sized>(mailbox: &mut M, status: u32, payload: &[u8]) {
     let payload = &payload[..payload.len().min(MAX_PAYLOAD)];
     debug_assert!(HEADER_SIZE + payload.len() <= MAILBOX_SIZE);
-    let mut header = [0; HEADER_SIZE];
-    header[..4].copy_from_slice(&status.to_le_bytes());
     // At most MAX_PAYLOAD, which is far below 4 GiB.
-    header[4..].copy_from_slice(&(payload.len() as u32).to_le_bytes());
-    mailbox.write(0, &header);
+    let head = Head { kind: status.into(), length: (payload.len() as u32).into() };
+    mailbox.write(0, head.as_bytes());
     mailbox.write(HEADER_SIZE, payload);
 }

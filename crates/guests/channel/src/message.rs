@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use stasis_layout::{layout, U32, U64};
+
 /// Numbers of the requests on the wire.
 pub(crate) mod kind {
     pub const HELLO: u32 = 1;
@@ -170,8 +172,21 @@ impl Refusal {
     }
 }
 
-/// Splits a `u32` off the front of `bytes`.
-pub(crate) fn take_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
-    let (word, rest) = bytes.split_first_chunk::<4>()?;
-    Some((u32::from_le_bytes(*word), rest))
+layout! {
+    /// Before each payload.
+    pub(crate) struct Head: 8 {
+        /// Number of the request; in an answer 0, or that of the refusal.
+        [0] kind: U32,
+        /// Bytes of the payload.
+        [4] length: U32,
+    }
+}
+const _: () = assert!(size_of::<Head>() == crate::HEADER_SIZE);
+
+layout! {
+    /// The payload of [`kind::CALLABLE`].
+    pub(crate) struct RawCall: 16 {
+        [0] callback: U64,
+        [8] function: U64,
+    }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use stasis_layout::{layout, FromBytes, IntoBytes, U16};
 
 /// Size of a terminal's window in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,28 +38,34 @@ pub struct Typed {
 
 /// Limit on the bytes that are taken at once: pasted text comes in pieces.
 pub const MAX_TYPED: usize = 4096;
-/// Bytes before what was typed.
-const HEAD: usize = 7;
+
+layout! {
+    /// Before the bytes typed.
+    struct Head: 7 {
+        [0] rows: U16,
+        [2] columns: U16,
+        /// Not 0 if the terminal is gone.
+        [4] hung_up: u8,
+        [5] pause: U16,
+    }
+}
 
 impl Typed {
-    /// Appends its form on the wire: rows and columns (`u16` each), 1 if the terminal is gone
-    /// (`u8`), the pause (`u16`), and the bytes typed.
+    /// Appends its form on the wire.
     pub fn encode(&self, into: &mut Vec<u8>) {
-        into.extend_from_slice(&self.window.rows.to_le_bytes());
-        into.extend_from_slice(&self.window.columns.to_le_bytes());
-        into.push(u8::from(self.hung_up));
-        into.extend_from_slice(&self.pause.to_le_bytes());
+        let WindowSize { rows, columns } = self.window;
+        let (rows, columns, pause) = (rows.into(), columns.into(), self.pause.into());
+        let head = Head { rows, columns, hung_up: self.hung_up.into(), pause };
+        into.extend_from_slice(head.as_bytes());
         into.extend_from_slice(&self.bytes);
     }
 
     /// Reads that form; `None` if it is shorter than any.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (head, typed) = bytes.split_first_chunk::<HEAD>()?;
-        let [a, b, c, d, gone, low, high] = *head;
-        let window =
-            WindowSize { rows: u16::from_le_bytes([a, b]), columns: u16::from_le_bytes([c, d]) };
-        let pause = u16::from_le_bytes([low, high]);
-        Some(Self { window, hung_up: gone != 0, pause, bytes: typed.to_vec() })
+        let (head, typed) = Head::read_from_prefix(bytes).ok()?;
+        let window = WindowSize { rows: head.rows.get(), columns: head.columns.get() };
+        let (hung_up, pause) = (head.hung_up != 0, head.pause.get());
+        Some(Self { window, hung_up, pause, bytes: typed.to_vec() })
     }
 
     /// Adds what came later.
@@ -101,6 +108,7 @@ mod tests {
         let mut bytes = Vec::new();
         typed.encode(&mut bytes);
         assert_eq!(Typed::decode(&bytes).as_ref(), Some(&typed));
+        assert_eq!(bytes, [50, 0, 44, 1, 1, 188, 2, 3, b'\n']);
         assert_eq!(Typed::decode(&bytes[..6]), None);
         let mut all = first;
         all.add(std::mem::take(&mut typed));

@@ -2,9 +2,7 @@
 //! on this machine: read when a guest reads them, and never copied.
 //!
 //! A map beside the image holds the place of each file's bytes. The map begins with [`MARK`]; then
-//! come the places, in the order of where they are: first byte and length, the time of the file's
-//! last change (seconds and nanoseconds since 1970), the length of its path, the path. Numbers are
-//! little endian.
+//! come the places ([`Head`]) with their paths, in the order of where they are.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -14,14 +12,29 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use stasis_layout::{layout, take, IntoBytes, I64, U16, U32, U64};
+
 use crate::content::{ReadAt, Span};
 use crate::RootError;
 
 const MARK: &[u8; 16] = b"stasis root map1";
-/// Length of a place's fields before the path.
-const HEAD: usize = 8 + 8 + 8 + 4 + 2;
 /// Files that are kept open.
 const OPEN: usize = 64;
+
+layout! {
+    /// A place, before its file's path.
+    struct Head: 30 {
+        /// First byte.
+        [0] start: U64,
+        [8] length: U64,
+        /// The file's last change (seconds since 1970).
+        [16] seconds: I64,
+        /// And nanoseconds.
+        [24] nanos: U32,
+        /// Bytes of the path.
+        [28] path: U16,
+    }
+}
 
 /// Place in the image of a file's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,12 +79,15 @@ pub(crate) fn write(places: &[FileExtent], path: &Path) -> Result<(), RootError>
         out.write_all(MARK)?;
         for place in places {
             let name = place.path.as_os_str().as_bytes();
-            let length = u16::try_from(name.len()).map_err(io::Error::other)?;
-            out.write_all(&place.start.to_le_bytes())?;
-            out.write_all(&place.length.to_le_bytes())?;
-            out.write_all(&place.modified.0.to_le_bytes())?;
-            out.write_all(&(place.modified.1 as u32).to_le_bytes())?;
-            out.write_all(&length.to_le_bytes())?;
+            let (seconds, nanos) = place.modified;
+            let head = Head {
+                start: place.start.into(),
+                length: place.length.into(),
+                seconds: seconds.into(),
+                nanos: u32::try_from(nanos).map_err(io::Error::other)?.into(),
+                path: u16::try_from(name.len()).map_err(io::Error::other)?.into(),
+            };
+            out.write_all(head.as_bytes())?;
             out.write_all(name)?;
         }
         out.flush()
@@ -84,17 +100,12 @@ fn read(mut bytes: &[u8]) -> Option<Vec<FileExtent>> {
     bytes = bytes.strip_prefix(MARK)?;
     let mut places: Vec<FileExtent> = Vec::new();
     while !bytes.is_empty() {
-        let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
-        let long = |at: usize| {
-            let number: [u8; 8] = head[at..at + 8].try_into().unwrap_or_default();
-            u64::from_le_bytes(number)
-        };
-        let nanos = u32::from_le_bytes([head[24], head[25], head[26], head[27]]);
-        let length = usize::from(u16::from_le_bytes([head[28], head[29]]));
-        let (name, rest) = rest.split_at_checked(length)?;
+        let head: Head = take(&mut bytes)?;
+        let (name, rest) = bytes.split_at_checked(head.path.get().into())?;
         let path = PathBuf::from(std::ffi::OsString::from_vec(name.to_vec()));
-        let modified = (long(16) as i64, i64::from(nanos));
-        let place = FileExtent { start: long(0), length: long(8), path, modified };
+        let modified = (head.seconds.get(), head.nanos.get().into());
+        let (start, length) = (head.start.get(), head.length.get());
+        let place = FileExtent { start, length, path, modified };
         let before = places.last().map_or(0, FileExtent::end);
         if place.start < before || place.start.checked_add(place.length).is_none() {
             return None;
@@ -189,6 +200,18 @@ mod tests {
             path: format!("/a/{start}").into(),
             modified: (-1, 999_999_999),
         }
+    }
+
+    /// A kept root is read by later versions.
+    #[test]
+    fn the_bytes_are_as_ever() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        write(&[place(0x102, 0x304)], file.path()).unwrap();
+        let bytes = fs::read(file.path()).unwrap().escape_ascii().to_string();
+        let expected: [&str; 1] = [
+            r"stasis root map1\x02\x01\x00\x00\x00\x00\x00\x00\x04\x03\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xc9\x9a;\x06\x00/a/258",
+        ];
+        assert_eq!([bytes], expected);
     }
 
     proptest! {

@@ -2,11 +2,12 @@
 //! starts, with everything that an operating system would have given it.
 
 use crate::layout::{
-    FIRMWARE_LENGTH, PAGE_TABLES, PARAMETERS, PROGRAM, STACK, WORDS, WORDS_LENGTH,
+    Parameters, FIRMWARE_LENGTH, PAGE_TABLES, PARAMETERS, PROGRAM, STACK, WORDS, WORDS_LENGTH,
 };
 use object::elf::{FileHeader64, EM_X86_64, ET_DYN, PT_INTERP, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::LittleEndian;
+use stasis_layout::{FromBytes, IntoBytes, I32};
 
 /// Set in the program's environment on the bare machine.
 pub const MARK: &str = "STASIS_BARE";
@@ -83,9 +84,8 @@ pub fn image(elf: &[u8], memory: u64) -> Result<Image<'_>, ImageError> {
         .data(endian, elf)?
         .split_at_checked(FIRMWARE_LENGTH as usize)
         .ok_or(ImageError::NotThis)?;
-    let handler = rest.first_chunk().ok_or(ImageError::NotThis)?;
-    let handler = i64::from(i32::from_le_bytes(*handler));
-    let handler = section.sh_addr(endian).wrapping_add_signed(handler);
+    let (handler, _) = I32::read_from_prefix(rest).map_err(|_| ImageError::NotThis)?;
+    let handler = section.sh_addr(endian).wrapping_add_signed(handler.get().into());
 
     let entry = PROGRAM + header.e_entry(endian);
     let headers = Headers {
@@ -95,10 +95,14 @@ pub fn image(elf: &[u8], memory: u64) -> Result<Image<'_>, ImageError> {
     };
     let stack = words(&mut image, entry, &headers)?;
     tables(&mut image);
-    // As `layout::Parameters` has them.
-    for (index, word) in [entry, stack, PROGRAM + handler, end, memory].iter().enumerate() {
-        put(&mut image, PARAMETERS + 8 * index as u64, *word);
-    }
+    let parameters = Parameters {
+        entry: entry.into(),
+        stack: stack.into(),
+        system_call: (PROGRAM + handler).into(),
+        program_end: end.into(),
+        memory: memory.into(),
+    };
+    put(&mut image, PARAMETERS, parameters.as_bytes());
     Ok(Image { memory: image, firmware })
 }
 
@@ -152,7 +156,7 @@ fn words(image: &mut [u8], entry: u64, headers: &Headers) -> Result<u64, ImageEr
     let all =
         words.into_iter().chain(auxiliary.into_iter().flat_map(|(kind, value)| [kind, value]));
     for (index, word) in all.enumerate() {
-        put(image, WORDS + 8 * index as u64, word);
+        put(image, WORDS + 8 * index as u64, &word.to_le_bytes());
     }
     const { assert!(STACK < WORDS && WORDS.is_multiple_of(16)) };
     Ok(WORDS)
@@ -164,14 +168,15 @@ fn tables(image: &mut [u8]) {
     const ACCESSED_DIRTY: u64 = 3 << 5;
     const BIG: u64 = 1 << 7;
     let below = PAGE_TABLES + 0x1000;
-    put(image, PAGE_TABLES, below | PRESENT_WRITABLE | ACCESSED_DIRTY);
+    let entry = below | PRESENT_WRITABLE | ACCESSED_DIRTY;
+    put(image, PAGE_TABLES, &entry.to_le_bytes());
     for gibibyte in 0..512 {
         let entry = gibibyte << 30 | PRESENT_WRITABLE | ACCESSED_DIRTY | BIG;
-        put(image, below + 8 * gibibyte, entry);
+        put(image, below + 8 * gibibyte, &entry.to_le_bytes());
     }
 }
 
-fn put(image: &mut [u8], address: u64, value: u64) {
+fn put(image: &mut [u8], address: u64, bytes: &[u8]) {
     let at = (address - IMAGE) as usize;
-    image[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    image[at..at + bytes.len()].copy_from_slice(bytes);
 }

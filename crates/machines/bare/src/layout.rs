@@ -1,5 +1,7 @@
 //! Layout of the bare machine's memory, which is mapped one to one.
 
+use stasis_layout::U64;
+
 /// Start of the stack, which grows down to it.
 pub const STACK: u64 = 0x20_0000;
 /// The beginning of the image: the words that the program starts with, at the top of its stack.
@@ -24,18 +26,18 @@ pub const FIRMWARE: u64 = HIGH - FIRMWARE_LENGTH;
 /// QEMU takes firmware in multiples of so many bytes.
 pub const FIRMWARE_LENGTH: u64 = 0x1_0000;
 
-/// The structure at [`PARAMETERS`].
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct Parameters {
-    /// The program's first instruction.
-    pub entry: u64,
-    /// Its stack then.
-    pub stack: u64,
-    /// Target of SYSCALL.
-    pub system_call: u64,
-    /// End of the program's memory, its uninitialized part included.
-    pub program_end: u64,
-    /// Bytes of memory that the machine has.
-    pub memory: u64,
+stasis_layout::layout! {
+    /// The structure at [`PARAMETERS`].
+    pub struct Parameters: 40 {
+        /// The program's first instruction.
+        [0] entry: U64,
+        /// Its stack then.
+        [8] stack: U64,
+        /// Target of SYSCALL.
+        [16] system_call: U64,
+        /// End of the program's memory, its uninitialized part included.
+        [24] program_end: U64,
+        /// Bytes of memory that the machine has.
+        [32] memory: U64,
+    }
 }

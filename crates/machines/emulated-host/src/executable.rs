@@ -1,6 +1,7 @@
 //! The check of an executable that is to run as `/init`.
 
 use crate::Error;
+use stasis_layout::{u16_at, u32_at, u64_at};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -22,15 +23,14 @@ pub(crate) fn check_static(path: &Path) -> Result<(), Error> {
 fn asks_for_linker(elf: &[u8]) -> bool {
     const PT_INTERP: u32 = 3;
     // ELF-64: e_phoff at 32, e_phentsize at 54, e_phnum at 56.
-    let short = |at: usize| Some(u16::from_le_bytes(elf.get(at..at + 2)?.try_into().ok()?));
     let table = || -> Option<(usize, usize, usize)> {
-        let offset = u64::from_le_bytes(elf.get(32..40)?.try_into().ok()?);
-        Some((usize::try_from(offset).ok()?, short(54)?.into(), short(56)?.into()))
+        let (size, count) = (u16_at(elf, 54)?, u16_at(elf, 56)?);
+        Some((usize::try_from(u64_at(elf, 32)?).ok()?, size.into(), count.into()))
     };
     let Some((offset, size, count)) = table() else { return false };
     (0..count).any(|index| {
-        let kind = offset.checked_add(index * size).and_then(|at| elf.get(at..at.checked_add(4)?));
-        kind.is_some_and(|kind| kind == PT_INTERP.to_le_bytes())
+        let kind = offset.checked_add(index * size).and_then(|at| u32_at(elf, at));
+        kind == Some(PT_INTERP)
     })
 }
 

@@ -33,6 +33,7 @@
 //! the outer side reads as many after it has taken the buffer. To the inner
 //! side these writes take no longer than others.
 
+use stasis_layout::{layout, take, transmute, U16, U32, U64};
 use stasis_run_events::Instant;
 
 /// Longest short packet, in bytes: about what a bulk packet costs (0.2 ms).
@@ -44,16 +45,69 @@ pub(crate) const BULK: usize = 2 << 20;
 /// on Linux 6.18, never less than the 256 of a `struct sk_buff`).
 pub(crate) const HANDSHAKE: usize = 64;
 
-const SHORT_HEAD: usize = 3;
-const BULK_HEAD: usize = 5;
-const PLACE_HEAD: usize = 13;
-const WAIT_HEAD: usize = 9;
-const READ_HEAD: usize = 13;
-const DEBUG_HEAD: usize = 6;
-const AGAIN_HEAD: usize = 13;
-const CROSS_HEAD: usize = 13;
-const SNAPSHOT_HEAD: usize = 25;
-const PROGRAM_HEAD: usize = 13;
+/// Kinds of packets.
+mod kind {
+    pub const SHORT: u8 = 0;
+    pub const BULK: u8 = 1;
+    pub const PLACE: u8 = 2;
+    pub const PAUSE: u8 = 3;
+    pub const WAIT: u8 = 4;
+    pub const READ: u8 = 5;
+    pub const DEBUG: u8 = 6;
+    pub const AGAIN: u8 = 7;
+    pub const CROSS: u8 = 8;
+    pub const SNAPSHOT: u8 = 9;
+    pub const PROGRAM: u8 = 10;
+}
+
+layout! {
+    /// A short packet; its bytes follow.
+    struct Short: 3 {
+        [0] kind: u8,
+        [1] length: U16,
+    }
+}
+layout! {
+    /// A bulk packet.
+    struct Bulk: 5 {
+        [0] kind: u8,
+        [1] length: U32,
+    }
+}
+layout! {
+    /// A wait packet.
+    struct Wait: 9 {
+        [0] kind: u8,
+        [1] limit: U64,
+    }
+}
+layout! {
+    /// A place, read, again, cross or program packet.
+    struct Piece: 13 {
+        [0] kind: u8,
+        /// An address, an offset, a turn or a time.
+        [1] number: U64,
+        [9] length: U32,
+    }
+}
+layout! {
+    /// A debug packet.
+    struct Debug: 6 {
+        [0] kind: u8,
+        /// 1 or 0.
+        [1] wait: u8,
+        [2] length: U32,
+    }
+}
+layout! {
+    /// A snapshot packet: an [`Instant`].
+    struct Snapshot: 25 {
+        [0] kind: u8,
+        [1] at: U64,
+        [9] ahead: U64,
+        [17] turn: U64,
+    }
+}
 
 /// The length of the answer to a debug packet where the debugger has gone.
 pub(crate) const GONE: u32 = u32::MAX;
@@ -93,87 +147,65 @@ pub(crate) enum Packet {
 }
 
 /// A pause packet.
-pub(crate) const PAUSE: [u8; 1] = [3];
+pub(crate) const PAUSE: [u8; 1] = [kind::PAUSE];
 
 /// A wait packet.
-pub(crate) fn wait(limit: u64) -> [u8; WAIT_HEAD] {
-    let mut packet = [4; WAIT_HEAD];
-    packet[1..].copy_from_slice(&limit.to_le_bytes());
-    packet
+pub(crate) fn wait(limit: u64) -> [u8; size_of::<Wait>()] {
+    transmute!(Wait { kind: kind::WAIT, limit: limit.into() })
+}
+
+fn piece(kind: u8, number: u64, length: usize) -> [u8; size_of::<Piece>()] {
+    debug_assert!(length <= BULK);
+    transmute!(Piece { kind, number: number.into(), length: (length as u32).into() })
 }
 
 /// A read packet.
-pub(crate) fn read(offset: u64, length: usize) -> [u8; READ_HEAD] {
-    debug_assert!(length <= ANSWER);
-    let mut packet = [5; READ_HEAD];
-    packet[1..9].copy_from_slice(&offset.to_le_bytes());
-    packet[9..].copy_from_slice(&(length as u32).to_le_bytes());
-    packet
+pub(crate) fn read(offset: u64, length: usize) -> [u8; size_of::<Piece>()] {
+    piece(kind::READ, offset, length)
 }
 
 /// A debug packet.
-pub(crate) fn debug(length: usize, wait: bool) -> [u8; DEBUG_HEAD] {
+pub(crate) fn debug(length: usize, wait: bool) -> [u8; size_of::<Debug>()] {
     debug_assert!(length <= BULK);
-    let [a, b, c, d] = (length as u32).to_le_bytes();
-    [6, wait.into(), a, b, c, d]
+    transmute!(Debug { kind: kind::DEBUG, wait: wait.into(), length: (length as u32).into() })
 }
 
 /// An again packet.
-pub(crate) fn again(turn: u64, length: usize) -> [u8; AGAIN_HEAD] {
-    debug_assert!(length <= BULK);
-    let mut packet = [7; AGAIN_HEAD];
-    packet[1..9].copy_from_slice(&turn.to_le_bytes());
-    packet[9..].copy_from_slice(&(length as u32).to_le_bytes());
-    packet
+pub(crate) fn again(turn: u64, length: usize) -> [u8; size_of::<Piece>()] {
+    piece(kind::AGAIN, turn, length)
 }
 
 /// A snapshot packet.
-pub(crate) fn snapshot(instant: &Instant) -> [u8; SNAPSHOT_HEAD] {
-    let mut packet = [9; SNAPSHOT_HEAD];
-    packet[1..9].copy_from_slice(&instant.at.to_le_bytes());
-    packet[9..17].copy_from_slice(&instant.ahead.to_le_bytes());
-    packet[17..].copy_from_slice(&instant.turn.to_le_bytes());
-    packet
+pub(crate) fn snapshot(instant: &Instant) -> [u8; size_of::<Snapshot>()] {
+    let (at, ahead, turn) = (instant.at.into(), instant.ahead.into(), instant.turn.into());
+    transmute!(Snapshot { kind: kind::SNAPSHOT, at, ahead, turn })
 }
 
 /// A cross packet.
-pub(crate) fn cross(length: usize, limit: u64) -> [u8; CROSS_HEAD] {
-    debug_assert!(length <= ANSWER);
-    let mut packet = [8; CROSS_HEAD];
-    packet[1..9].copy_from_slice(&limit.to_le_bytes());
-    packet[9..].copy_from_slice(&(length as u32).to_le_bytes());
-    packet
+pub(crate) fn cross(length: usize, limit: u64) -> [u8; size_of::<Piece>()] {
+    piece(kind::CROSS, limit, length)
 }
 
 /// A program packet.
-pub(crate) fn program(offset: u64, length: usize) -> [u8; PROGRAM_HEAD] {
-    debug_assert!(length <= BULK);
-    let mut packet = [10; PROGRAM_HEAD];
-    packet[1..9].copy_from_slice(&offset.to_le_bytes());
-    packet[9..].copy_from_slice(&(length as u32).to_le_bytes());
-    packet
+pub(crate) fn program(offset: u64, length: usize) -> [u8; size_of::<Piece>()] {
+    piece(kind::PROGRAM, offset, length)
 }
 
 /// The head of a short packet.
-pub(crate) fn short_head(length: usize) -> [u8; SHORT_HEAD] {
+pub(crate) fn short_head(length: usize) -> [u8; size_of::<Short>()] {
     debug_assert!(length <= SHORT);
-    let [low, high] = (length as u16).to_le_bytes();
-    [0, low, high]
+    transmute!(Short { kind: kind::SHORT, length: (length as u16).into() })
 }
 
 /// A bulk packet.
-pub(crate) fn bulk(length: usize) -> [u8; BULK_HEAD] {
+pub(crate) fn bulk(length: usize) -> [u8; size_of::<Bulk>()] {
     debug_assert!(length <= BULK);
-    let [a, b, c, d] = (length as u32).to_le_bytes();
-    [1, a, b, c, d]
+    transmute!(Bulk { kind: kind::BULK, length: (length as u32).into() })
 }
 
 /// A place packet.
-pub(crate) fn place(address: u64, length: usize) -> [u8; PLACE_HEAD] {
-    let mut packet = [2; PLACE_HEAD];
-    packet[1..9].copy_from_slice(&address.to_le_bytes());
-    packet[9..].copy_from_slice(&(length as u32).to_le_bytes());
-    packet
+pub(crate) fn place(address: u64, length: usize) -> [u8; size_of::<Piece>()] {
+    piece(kind::PLACE, address, length)
 }
 
 /// Reads packets back, however the stream was cut into pieces.
@@ -190,93 +222,89 @@ impl Packets {
 
     /// The next whole packet; an error is the kind of an unknown packet.
     pub(crate) fn next(&mut self) -> Result<Option<Packet>, u8> {
-        match self.buffer.first() {
-            None => Ok(None),
-            Some(0) => {
-                let Some(head) = self.buffer.first_chunk::<SHORT_HEAD>() else { return Ok(None) };
-                let length = usize::from(u16::from_le_bytes([head[1], head[2]]));
-                if self.buffer.len() < SHORT_HEAD + length {
-                    return Ok(None);
-                }
-                let rest = self.buffer.split_off(SHORT_HEAD + length);
-                let mut bytes = std::mem::replace(&mut self.buffer, rest);
-                bytes.drain(..SHORT_HEAD);
-                Ok(Some(Packet::Short(bytes)))
-            }
-            Some(1) => {
-                let Some(head) = self.buffer.first_chunk::<BULK_HEAD>() else { return Ok(None) };
-                let length = number(&head[1..]) as usize;
-                self.buffer.drain(..BULK_HEAD);
-                Ok(Some(Packet::Bulk { length }))
-            }
-            Some(2) => {
-                let Some(head) = self.buffer.first_chunk::<PLACE_HEAD>() else { return Ok(None) };
-                let (address, length) = (number(&head[1..9]), number(&head[9..]) as usize);
-                self.buffer.drain(..PLACE_HEAD);
-                Ok(Some(Packet::Place { address, length }))
-            }
-            Some(3) => {
-                self.buffer.drain(..1);
-                Ok(Some(Packet::Pause))
-            }
-            Some(4) => {
-                let Some(head) = self.buffer.first_chunk::<WAIT_HEAD>() else { return Ok(None) };
-                let limit = number(&head[1..]);
-                self.buffer.drain(..WAIT_HEAD);
-                Ok(Some(Packet::Wait { limit }))
-            }
-            Some(5) => {
-                let Some(head) = self.buffer.first_chunk::<READ_HEAD>() else { return Ok(None) };
-                let (offset, length) = (number(&head[1..9]), number(&head[9..]) as usize);
-                self.buffer.drain(..READ_HEAD);
-                Ok(Some(Packet::Read { offset, length }))
-            }
-            Some(6) => {
-                let Some(head) = self.buffer.first_chunk::<DEBUG_HEAD>() else { return Ok(None) };
-                let (wait, length) = (head[1] != 0, number(&head[2..]) as usize);
-                self.buffer.drain(..DEBUG_HEAD);
-                Ok(Some(Packet::Debug { length, wait }))
-            }
-            Some(7) => {
-                let Some(head) = self.buffer.first_chunk::<AGAIN_HEAD>() else { return Ok(None) };
-                let (turn, length) = (number(&head[1..9]), number(&head[9..]) as usize);
-                self.buffer.drain(..AGAIN_HEAD);
-                Ok(Some(Packet::Again { turn, length }))
-            }
-            Some(8) => {
-                let Some(head) = self.buffer.first_chunk::<CROSS_HEAD>() else { return Ok(None) };
-                let (limit, length) = (number(&head[1..9]), number(&head[9..]) as usize);
-                self.buffer.drain(..CROSS_HEAD);
-                Ok(Some(Packet::Cross { length, limit }))
-            }
-            Some(9) => {
-                let Some(head) = self.buffer.first_chunk::<SNAPSHOT_HEAD>() else {
-                    return Ok(None);
-                };
-                let (at, ahead) = (number(&head[1..9]), number(&head[9..17]));
-                let instant = Instant { at, ahead, turn: number(&head[17..]) };
-                self.buffer.drain(..SNAPSHOT_HEAD);
-                Ok(Some(Packet::Snapshot(instant)))
-            }
-            Some(10) => {
-                let Some(head) = self.buffer.first_chunk::<PROGRAM_HEAD>() else { return Ok(None) };
-                let (offset, length) = (number(&head[1..9]), number(&head[9..]) as usize);
-                self.buffer.drain(..PROGRAM_HEAD);
-                Ok(Some(Packet::Program { offset, length }))
-            }
-            Some(other) => Err(*other),
-        }
+        let mut rest = &self.buffer[..];
+        let Some(packet) = packet(&mut rest).transpose()? else { return Ok(None) };
+        let length = self.buffer.len() - rest.len();
+        self.buffer.drain(..length);
+        Ok(Some(packet))
     }
 }
 
-fn number(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+/// Takes the next packet off a stream; None if it is not whole.
+fn packet(stream: &mut &[u8]) -> Option<Result<Packet, u8>> {
+    let piece = |stream: &mut &[u8]| {
+        let piece: Piece = take(stream)?;
+        Some((piece.number.get(), piece.length.get() as usize))
+    };
+    Some(Ok(match *stream.first()? {
+        kind::SHORT => {
+            let head: Short = take(stream)?;
+            let (bytes, rest) = stream.split_at_checked(head.length.get().into())?;
+            *stream = rest;
+            Packet::Short(bytes.to_vec())
+        }
+        kind::BULK => Packet::Bulk { length: take::<Bulk>(stream)?.length.get() as usize },
+        kind::PLACE => piece(stream).map(|(address, length)| Packet::Place { address, length })?,
+        kind::PAUSE => take::<u8>(stream).map(|_| Packet::Pause)?,
+        kind::WAIT => Packet::Wait { limit: take::<Wait>(stream)?.limit.get() },
+        kind::READ => piece(stream).map(|(offset, length)| Packet::Read { offset, length })?,
+        kind::DEBUG => {
+            let Debug { wait, length, .. } = take(stream)?;
+            Packet::Debug { length: length.get() as usize, wait: wait != 0 }
+        }
+        kind::AGAIN => piece(stream).map(|(turn, length)| Packet::Again { turn, length })?,
+        kind::CROSS => piece(stream).map(|(limit, length)| Packet::Cross { length, limit })?,
+        kind::SNAPSHOT => {
+            let Snapshot { at, ahead, turn, .. } = take(stream)?;
+            let (at, ahead, turn) = (at.get(), ahead.get(), turn.get());
+            Packet::Snapshot(Instant { at, ahead, turn })
+        }
+        kind::PROGRAM => {
+            piece(stream).map(|(offset, length)| Packet::Program { offset, length })?
+        }
+        unknown => return Some(Err(unknown)),
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// The outer side may be of another build.
+    #[test]
+    fn the_bytes_are_as_ever() {
+        let (number, length) = (0x0807_0605_0403_0201, 0xc_0b0a);
+        let instant = Instant { at: 1, ahead: 2, turn: 3 };
+        let packets = [
+            short_head(0x102).to_vec(),
+            bulk(length).to_vec(),
+            place(number, length).to_vec(),
+            PAUSE.to_vec(),
+            wait(number).to_vec(),
+            read(number, length).to_vec(),
+            debug(length, true).to_vec(),
+            again(number, length).to_vec(),
+            cross(length, number).to_vec(),
+            snapshot(&instant).to_vec(),
+            program(number, length).to_vec(),
+        ];
+        let packets = packets.iter().map(|packet| packet.escape_ascii().to_string());
+        let expected: [&str; 11] = [
+            r"\x00\x02\x01",
+            r"\x01\n\x0b\x0c\x00",
+            r"\x02\x01\x02\x03\x04\x05\x06\x07\x08\n\x0b\x0c\x00",
+            r"\x03",
+            r"\x04\x01\x02\x03\x04\x05\x06\x07\x08",
+            r"\x05\x01\x02\x03\x04\x05\x06\x07\x08\n\x0b\x0c\x00",
+            r"\x06\x01\n\x0b\x0c\x00",
+            r"\x07\x01\x02\x03\x04\x05\x06\x07\x08\n\x0b\x0c\x00",
+            r"\x08\x01\x02\x03\x04\x05\x06\x07\x08\n\x0b\x0c\x00",
+            r"\t\x01\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00",
+            r"\n\x01\x02\x03\x04\x05\x06\x07\x08\n\x0b\x0c\x00",
+        ];
+        assert_eq!(packets.collect::<Vec<_>>(), expected);
+    }
 
     proptest! {
         #[test]

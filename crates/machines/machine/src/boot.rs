@@ -4,6 +4,7 @@
 //! zero-page.rst, for every offset below.
 
 use kvm_bindings::{kvm_regs, kvm_segment, kvm_sregs};
+use stasis_layout::{u16_at, u64_at};
 
 use crate::layout;
 use crate::memory::{GuestMemory, OutOfMemoryRange, Purpose, HOLE_END, HOLE_START};
@@ -67,13 +68,10 @@ fn load_elf(memory: &GuestMemory, file: &[u8]) -> Result<u64, BootError> {
     // System V ABI, ELF-64 header and program header.
     const LOAD: u32 = 1;
     let short = |at: usize| -> Result<u16, BootError> {
-        let bytes = file.get(at..at + 2).ok_or(BootError::NotAKernel("it is cut off"))?;
-        Ok(u16::from_le_bytes(bytes.try_into().expect("two bytes")))
+        u16_at(file, at).ok_or(BootError::NotAKernel("it is cut off"))
     };
     let long = |at: usize| -> Result<u64, BootError> {
-        let end = at.checked_add(8).ok_or(BootError::NotAKernel("it is damaged"))?;
-        let bytes = file.get(at..end).ok_or(BootError::NotAKernel("it is cut off"))?;
-        Ok(u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
+        u64_at(file, at).ok_or(BootError::NotAKernel("it is cut off"))
     };
     if !file.starts_with(b"\x7fELF\x02\x01") || short(18)? != 62 {
         return Err(BootError::NotAKernel("its header is another"));

@@ -8,6 +8,8 @@
 //! Source: Linux, Documentation/virt/kvm/x86/msr.rst (MSR_KVM_PV_EOI_EN) and
 //! cpuid.rst (KVM_FEATURE_PV_EOI).
 
+use stasis_layout::{IntoBytes, U32};
+
 use crate::apic::Apic;
 use crate::memory::GuestMemory;
 
@@ -49,9 +51,9 @@ impl PvEoi {
     /// After an exit: ends the interrupt in service if the guest has.
     pub fn take(&mut self, apic: &mut Apic, memory: &GuestMemory) {
         let (Some(word), true) = (self.word, self.offered) else { return };
-        let mut value = [0; 4];
-        let read = memory.read(word, &mut value);
-        if read.is_ok() && u32::from_le_bytes(value) & MAY_SKIP == 0 {
+        let mut value = U32::ZERO;
+        let read = memory.read(word, value.as_mut_bytes());
+        if read.is_ok() && value & MAY_SKIP == 0 {
             self.offered = false;
             apic.end_of_interrupt();
         }

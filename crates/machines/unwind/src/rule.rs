@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use stasis_layout::{layout, I32};
+
 /// The registers that a step starts from, and those that it finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registers {
@@ -51,8 +53,75 @@ pub struct Rule {
     pub(crate) is_signal: bool,
 }
 
-/// Bytes of a rule in a stream: three addresses and two flags.
-pub(crate) const RULE: usize = 3 * 5 + 2;
+layout! {
+    /// An address in a stream.
+    pub(crate) struct RawAddress: 5 {
+        /// 0 for no address, 1 RSP, 2 RBP, 3 the frame.
+        [0] base: u8,
+        [1] offset: I32,
+    }
+}
+layout! {
+    /// A rule in a stream; flags are 0 or not.
+    pub(crate) struct RawRule: 17 {
+        [0] frame: RawAddress,
+        [5] returns: RawAddress,
+        [10] rbp: RawAddress,
+        [15] indirect: u8,
+        [16] is_signal: u8,
+    }
+}
+
+impl From<Option<Address>> for RawAddress {
+    fn from(address: Option<Address>) -> Self {
+        let Some(Address { base, offset }) = address else { return Self::default() };
+        let base = match base {
+            Base::Rsp => 1,
+            Base::Rbp => 2,
+            Base::Frame => 3,
+        };
+        Self { base, offset: offset.into() }
+    }
+}
+
+impl RawAddress {
+    /// The address, or none; the outer None where there is no such base.
+    fn address(self) -> Option<Option<Address>> {
+        let base = match self.base {
+            0 => return Some(None),
+            1 => Base::Rsp,
+            2 => Base::Rbp,
+            3 => Base::Frame,
+            _ => return None,
+        };
+        Some(Some(Address { base, offset: self.offset.into() }))
+    }
+}
+
+impl From<&Rule> for RawRule {
+    fn from(rule: &Rule) -> Self {
+        Self {
+            frame: Some(rule.frame).into(),
+            returns: rule.returns.into(),
+            rbp: rule.rbp.into(),
+            indirect: rule.indirect.into(),
+            is_signal: rule.is_signal.into(),
+        }
+    }
+}
+
+impl RawRule {
+    /// The rule, if it is one.
+    pub(crate) fn rule(&self) -> Option<Rule> {
+        Some(Rule {
+            frame: self.frame.address()??,
+            indirect: self.indirect != 0,
+            returns: self.returns.address()?,
+            rbp: self.rbp.address()?,
+            is_signal: self.is_signal != 0,
+        })
+    }
+}
 
 impl Rule {
     /// The caller of the function that has `registers`; `read` reads eight bytes of its memory. None
@@ -86,40 +155,6 @@ impl Rule {
         let rip = read(at(returns, frame)).filter(|rip| *rip != 0)?;
         let registers = Registers { rip, rsp: frame, rbp };
         Some(Caller { registers, is_interrupted: self.is_signal })
-    }
-
-    /// Appends the rule to a stream.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        for address in [Some(self.frame), self.returns, self.rbp] {
-            out.push(match address.map(|address| address.base) {
-                None => 0,
-                Some(Base::Rsp) => 1,
-                Some(Base::Rbp) => 2,
-                Some(Base::Frame) => 3,
-            });
-            let offset = address.map_or(0, |address| address.offset);
-            out.extend_from_slice(&offset.to_le_bytes());
-        }
-        out.extend_from_slice(&[self.indirect.into(), self.is_signal.into()]);
-    }
-
-    /// The rule of so many bytes of a stream.
-    pub(crate) fn decode(bytes: &[u8; RULE]) -> Option<Self> {
-        let mut addresses = [None; 3];
-        for (address, bytes) in addresses.iter_mut().zip(bytes.chunks_exact(5)) {
-            let offset = i32::from_le_bytes(*bytes[1..].first_chunk()?);
-            let base = match bytes[0] {
-                0 => continue,
-                1 => Base::Rsp,
-                2 => Base::Rbp,
-                3 => Base::Frame,
-                _ => return None,
-            };
-            *address = Some(Address { base, offset });
-        }
-        let [frame, returns, rbp] = addresses;
-        let [.., indirect, is_signal] = bytes.map(|byte| byte != 0);
-        Some(Self { frame: frame?, indirect, returns, rbp, is_signal })
     }
 }
 

@@ -2,14 +2,24 @@
 
 use std::collections::HashMap;
 
-use crate::rule::{Rule, RULE};
+use stasis_layout::{layout, take, FromBytes, IntoBytes, U16, U32};
+
+use crate::rule::{RawRule, Rule};
 
 /// Limit on the places of a table at which the rule changes: LLVM's library, of 110 MiB, has a million.
 pub(crate) const MAX_PLACES: usize = 1 << 21;
 /// For places that have no rule.
 const NONE: u16 = u16::MAX;
-/// Bytes of a place in a stream.
-const PLACE: usize = 4 + 2;
+
+layout! {
+    /// The head of a stream; rules, places and their numbers follow.
+    struct Head: 8 {
+        /// Number of the rules.
+        [0] rules: U32,
+        /// Number of the places, and of their numbers.
+        [4] places: U32,
+    }
+}
 
 /// The rules of a file's instructions, by their places in the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,7 +55,7 @@ impl Table {
             if begin > end {
                 table.push(end, NONE);
             }
-            let next = table.rules.len() as u16;
+            let next = u16::try_from(table.rules.len()).unwrap_or(NONE);
             let number = match known.get(&rule) {
                 Some(&number) => number,
                 None if next == NONE => NONE,
@@ -81,40 +91,37 @@ impl Table {
 
     /// Bytes that the table takes in memory, about.
     pub fn size(&self) -> usize {
-        self.places.len() * PLACE + self.rules.len() * RULE
+        self.places.len() * size_of::<(U32, U16)>() + self.rules.len() * size_of::<RawRule>()
     }
 
     /// The table as a stream of bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(8 + self.size());
-        out.extend_from_slice(&(self.rules.len() as u32).to_le_bytes());
-        out.extend_from_slice(&(self.places.len() as u32).to_le_bytes());
-        self.rules.iter().for_each(|rule| rule.encode(&mut out));
+        let mut out = Vec::with_capacity(size_of::<Head>() + self.size());
+        let [rules, places] = [self.rules.len(), self.places.len()].map(|count| count as u32);
+        out.extend_from_slice(Head { rules: rules.into(), places: places.into() }.as_bytes());
+        self.rules.iter().for_each(|rule| out.extend_from_slice(RawRule::from(rule).as_bytes()));
         self.places.iter().for_each(|place| out.extend_from_slice(&place.to_le_bytes()));
         self.numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
         out
     }
 
     /// The table of such a stream; None where it is none.
-    pub fn decode(stream: &[u8]) -> Option<Self> {
-        let (rules, stream) = stream.split_first_chunk()?;
-        let (places, stream) = stream.split_first_chunk()?;
-        let [rules, places] = [rules, places].map(|count| u32::from_le_bytes(*count) as usize);
+    pub fn decode(mut stream: &[u8]) -> Option<Self> {
+        let head: Head = take(&mut stream)?;
+        let [rules, places] = [head.rules, head.places].map(|count| count.get() as usize);
         if rules > usize::from(NONE) || places > 2 * MAX_PLACES {
             return None;
         }
-        let (rules, stream) = stream.split_at_checked(rules * RULE)?;
-        let (places, numbers) = stream.split_at_checked(places * 4)?;
-        if numbers.len() * 2 != places.len() {
+        let (rules, stream) = <[RawRule]>::ref_from_prefix_with_elems(stream, rules).ok()?;
+        let (places, stream) = <[U32]>::ref_from_prefix_with_elems(stream, places).ok()?;
+        let numbers = <[U16]>::ref_from_bytes(stream).ok()?;
+        if numbers.len() != places.len() {
             return None;
         }
-        let rules = rules.chunks_exact(RULE).map(|rule| Rule::decode(rule.first_chunk()?));
-        let places = places.chunks_exact(4).filter_map(|place| place.first_chunk());
-        let numbers = numbers.chunks_exact(2).filter_map(|number| number.first_chunk());
         let table = Self {
-            rules: rules.collect::<Option<_>>()?,
-            places: places.map(|place| u32::from_le_bytes(*place)).collect(),
-            numbers: numbers.map(|number| u16::from_le_bytes(*number)).collect(),
+            rules: rules.iter().map(RawRule::rule).collect::<Option<_>>()?,
+            places: places.iter().map(|place| place.get()).collect(),
+            numbers: numbers.iter().map(|number| number.get()).collect(),
         };
         table.places.is_sorted().then_some(table)
     }
@@ -135,6 +142,18 @@ mod tests {
             rbp: None,
             is_signal: false,
         }
+    }
+
+    /// A stream may be read by another build.
+    #[test]
+    fn the_bytes_are_as_ever() {
+        let other = Rule { returns: None, rbp: Some(rule(-16).frame), is_signal: true, ..rule(2) };
+        let rows = vec![(0x100, 0x200, rule(8)), (0x300, 0x10400, other)];
+        let stream = Table::from_rows(rows).encode().escape_ascii().to_string();
+        let expected: [&str; 1] = [
+            r"\x02\x00\x00\x00\x05\x00\x00\x00\x01\x08\x00\x00\x00\x03\xf8\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00\x01\x02\x00\x00\x00\x00\x00\x00\x00\x00\x01\xf0\xff\xff\xff\x00\x01\x00\x00\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x04\x01\x00\xff\xff\x00\x00\xff\xff\x01\x00\xff\xff",
+        ];
+        assert_eq!([stream], expected);
     }
 
     proptest! {

@@ -5,14 +5,35 @@
 
 use stasis_block::clock::{Nanos, MILLISECOND};
 use stasis_channel::application_hint::MAGIC;
-use stasis_layout::{u16_at, u32_at};
+use stasis_layout::{layout, transmute, FromBytes, U16, U32};
 
 /// The format's version.
 pub const VERSION: u16 = 1;
 /// Bytes of a message of this version.
-pub const LENGTH: usize = 24;
+pub const LENGTH: usize = size_of::<RawMessage>();
 /// Limit on the length of a message: later versions may have more fields at the end.
 pub const MAX_LENGTH: usize = 256;
+
+layout! {
+    /// Before the state, in every version.
+    struct Head: 8 {
+        /// [`MAGIC`].
+        [0] magic: U32,
+        [4] version: U16,
+        /// Bytes of the message, this included.
+        [6] length: U16,
+    }
+}
+layout! {
+    struct RawMessage: 24 {
+        [0] head: Head,
+        [8] sequence: U32,
+        [12] raised: U32,
+        /// Milliseconds.
+        [16] valid: U32,
+        [20] reserved20: [u8; 4],
+    }
+}
 
 /// State of a guest's BFQ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,14 +50,10 @@ impl Message {
     /// The message's bytes.
     pub fn encode(&self) -> [u8; LENGTH] {
         let valid = u32::try_from(self.valid / MILLISECOND).unwrap_or(u32::MAX);
-        let mut bytes = [0; LENGTH];
-        bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
-        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[6..8].copy_from_slice(&(LENGTH as u16).to_le_bytes());
-        for (at, word) in [(8, self.sequence), (12, self.raised), (16, valid)] {
-            bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
-        }
-        bytes
+        let (magic, version) = (MAGIC.into(), VERSION.into());
+        let (sequence, raised, valid) = (self.sequence.into(), self.raised.into(), valid.into());
+        let head = Head { magic, version, length: (LENGTH as u16).into() };
+        transmute!(RawMessage { head, sequence, raised, valid, reserved20: [0; 4] })
     }
 }
 
@@ -92,7 +109,8 @@ fn next(bytes: &[u8]) -> Option<(Parsed, usize)> {
     if bytes[..known] != magic[..known] {
         return Some((Parsed::Garbage, 1));
     }
-    let (version, length) = (u16_at(bytes, 4)?, usize::from(u16_at(bytes, 6)?));
+    let (head, _) = Head::ref_from_prefix(bytes).ok()?;
+    let (version, length) = (head.version.get(), usize::from(head.length.get()));
     if !(LENGTH..=MAX_LENGTH).contains(&length) {
         return Some((Parsed::Garbage, 1));
     }
@@ -102,8 +120,9 @@ fn next(bytes: &[u8]) -> Option<(Parsed, usize)> {
     if version != VERSION {
         return Some((Parsed::Version(version), length));
     }
-    let (sequence, raised, valid) = (u32_at(bytes, 8)?, u32_at(bytes, 12)?, u32_at(bytes, 16)?);
-    let valid = Nanos::from(valid) * MILLISECOND;
+    let (message, _) = RawMessage::ref_from_prefix(bytes).ok()?;
+    let (sequence, raised) = (message.sequence.get(), message.raised.get());
+    let valid = Nanos::from(message.valid.get()) * MILLISECOND;
     Some((Parsed::Message(Message { sequence, raised, valid }), length))
 }
 

@@ -133,7 +133,7 @@ impl Rack {
         Command {
             fua: self.draw(8) == 0,
             stream: match self.draw(4) as u16 {
-                end @ 2.. if self.pairs => LOG_STREAM + end - 2,
+                end @ 2.. if self.pairs => LOG_STREAM + (end - 2),
                 stream => stream,
             },
             source,

@@ -1,7 +1,7 @@
 //! Abort (NVMe 1.4 section 5.1). The drive may still complete requests that it has begun, but they
 //! no longer access the guest's memory.
 
-use crate::command::{CommandId, SubmissionEntry};
+use crate::command::{CommandId, Dword, SubmissionEntry};
 use crate::context::ControllerMut;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
@@ -17,8 +17,8 @@ fn abort(
 ) -> Result<Outcome, Failure> {
     let wanted = CommandId {
         controller: command.controller,
-        sq: command.cdw10 as u16,
-        cid: (command.cdw10 >> 16) as u16,
+        sq: command.cdw10.low(),
+        cid: command.cdw10.high(),
     };
     let mut found = wanted.sq == 0
         && (controller.host.events.withdraw(wanted.cid) || controller.vendor.withdraw(wanted));

@@ -7,7 +7,7 @@ use stasis_nvme_layout::command_sets::{
 use stasis_nvme_layout::identify::{CommandSets, IndependentNamespace};
 use stasis_nvme_layout::transmute_mut;
 
-use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
+use crate::command::{location, Dword, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::{Config, Namespace, MAX_NAMESPACES, NVM_COMMAND_SET as NVM};
 use crate::context::ControllerMut;
 use crate::status::{Failure, StatusCode};
@@ -35,7 +35,7 @@ pub fn identify_by_command_set(
     command: &SubmissionEntry,
     page: &mut Page,
 ) -> Result<(), Failure> {
-    let set = (command.cdw11 >> 24) as u8;
+    let set = command.cdw11.byte(3);
     let known = controller.io.config.has_command_set(set);
     let wrong_set = StatusCode::InvalidField.at(location::CDW11 + 3);
     let nsid = command.nsid;
@@ -44,7 +44,7 @@ pub fn identify_by_command_set(
         controller.io.check_attached(controller.host.id, nsid).map_err(|_| unknown)?;
         controller.io.namespaces.get(nsid).ok_or(unknown)
     };
-    match command.cdw10 as u8 {
+    match command.cdw10.byte(0) {
         structure::SET_NAMESPACE => {
             fill_namespace(page, controller, (nsid, namespace()?), (set, known))?;
         }

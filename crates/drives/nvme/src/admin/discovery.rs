@@ -5,7 +5,7 @@ use stasis_nvme_layout::identify::IdentifyController;
 use stasis_nvme_layout::IntoBytes;
 
 use crate::capsules::{DiscoveryEntry, ANY_CONTROLLER, DISCOVERY_NQN};
-use crate::command::{location, SubmissionEntry};
+use crate::command::{location, Dword, SubmissionEntry};
 use crate::context::{AdminCommand, ControllerMut};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{log_page, Memory};
@@ -22,7 +22,7 @@ fn get_log_page(
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
-    if command.cdw10 as u8 != log_page::DISCOVERY {
+    if command.cdw10.byte(0) != log_page::DISCOVERY {
         return Err(StatusCode::InvalidLogPage.at(location::CDW10));
     }
     let part = Part::of(controller, command)?;
@@ -73,7 +73,7 @@ fn identify(
     const CNTRLTYPE_DISCOVERY: u8 = 2;
     // Get Log Page with offsets.
     const LPA: u8 = 1 << 2;
-    if command.cdw10 as u8 != CONTROLLER {
+    if command.cdw10.byte(0) != CONTROLLER {
         return Err(StatusCode::InvalidField.at(location::CDW10));
     }
     let mut page = IdentifyController::default();

@@ -4,7 +4,7 @@ use stasis_block::clock::MILLISECOND;
 use stasis_nvme_layout::features::HostBehavior;
 use stasis_nvme_layout::IntoBytes;
 
-use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
+use crate::command::{location, Dword, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::{Config, MAX_NAMESPACES};
 use crate::context::ControllerMut;
 use crate::endurance::GROUP_WARNINGS;
@@ -140,7 +140,7 @@ fn get_features(
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
-    let identifier = command.cdw10 as u8;
+    let identifier = command.cdw10.byte(0);
     let known = find(controller, identifier)?;
     if is_of_placement(identifier) {
         return match command.cdw10 >> 8 & 7 {
@@ -239,7 +239,7 @@ fn feature(
         feature::NUMBER_OF_QUEUES => queues << 16 | queues,
         feature::INTERRUPT_COALESCING => features.coalescing,
         feature::INTERRUPT_VECTOR_CONFIGURATION => {
-            let vector = command.cdw11 as u16;
+            let vector = command.cdw11.low();
             let disabled = controller.host.interrupts.coalescing_disabled(vector);
             let disabled = disabled.ok_or(StatusCode::InvalidField.at(location::CDW11))?;
             u32::from(vector) | u32::from(disabled) << 16
@@ -272,7 +272,7 @@ fn set_features(
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
-    let identifier = command.cdw10 as u8;
+    let identifier = command.cdw10.byte(0);
     // The first question is that the feature exists.
     let known = find(controller, identifier)?;
     if is_of_placement(identifier) {
@@ -345,8 +345,8 @@ fn set_feature(
         }
         feature::TEMPERATURE_THRESHOLD => {
             match threshold(value)? {
-                Threshold::Over => controller.features_mut().over_temperature = value as u16,
-                Threshold::Under => controller.features_mut().under_temperature = value as u16,
+                Threshold::Over => controller.features_mut().over_temperature = value.low(),
+                Threshold::Under => controller.features_mut().under_temperature = value.low(),
             }
             controller.check_warnings(memory);
         }
@@ -367,7 +367,7 @@ fn set_feature(
             controller.host.interrupts.set_coalescing(value & 0xffff);
         }
         feature::INTERRUPT_VECTOR_CONFIGURATION => {
-            controller.host.interrupts.disable_coalescing(value as u16, value & 1 << 16 != 0);
+            controller.host.interrupts.disable_coalescing(value.low(), value & 1 << 16 != 0);
         }
         feature::WRITE_ATOMICITY => controller.features_mut().write_atomicity = value & 1,
         feature::ASYNCHRONOUS_EVENTS => {
@@ -436,7 +436,7 @@ fn namespace_index(
 
 /// Returns the existing endurance group whose events are meant.
 fn event_group(controller: &ControllerMut, command: &SubmissionEntry) -> Result<u16, Failure> {
-    let group = controller.io.endurance.group(command.cdw11 as u16);
+    let group = controller.io.endurance.group(command.cdw11.low());
     group.map(|group| group.id).ok_or(StatusCode::InvalidField.at(location::CDW11))
 }
 
@@ -447,7 +447,7 @@ fn set_group_events(
     command: &SubmissionEntry,
 ) -> Result<(), Failure> {
     let group = event_group(controller, command)?;
-    let warnings = (command.cdw11 >> 16) as u8;
+    let warnings = command.cdw11.byte(2);
     if warnings & !GROUP_WARNINGS != 0 {
         return Err(StatusCode::InvalidField.at(location::CDW11 + 2));
     }
@@ -515,7 +515,7 @@ fn set_error_recovery(
         return Err(StatusCode::InvalidField.at(location::CDW11 + 2));
     }
     let index = namespace_index(controller, command)?;
-    let limit = command.cdw11 as u16;
+    let limit = command.cdw11.low();
     let namespaces = match command.nsid {
         0 | ALL_NAMESPACES => 0..MAX_NAMESPACES,
         _ => index..index + 1,

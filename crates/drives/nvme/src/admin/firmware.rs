@@ -1,7 +1,7 @@
 //! Firmware Image Download and Firmware Commit (NVMe 2.0 sections 5.13 and 5.12).
 
 use crate::changes::Change;
-use crate::command::{location, SubmissionEntry};
+use crate::command::{location, Dword, SubmissionEntry};
 use crate::context::{AdminCommand, ControllerMut};
 use crate::event_log::Occurrence;
 use crate::firmware::{Action, SLOTS};
@@ -62,7 +62,7 @@ fn commit(
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
-    let (slot, number) = ((command.cdw10 & 7) as u8, command.cdw10 >> 3 & 7);
+    let (slot, number) = (command.cdw10.byte(0) & 7, command.cdw10 >> 3 & 7);
     let action = Action::of(number).ok_or(StatusCode::InvalidField.at(location::CDW10))?;
     let ControllerMut { io, host, .. } = &mut *controller;
     let before = io.firmware.active();

@@ -3,7 +3,7 @@
 
 use stasis_block::Operation;
 
-use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
+use crate::command::{location, Dword, SubmissionEntry, ALL_NAMESPACES};
 use crate::context::ControllerMut;
 use crate::event_log::Occurrence;
 use crate::formatting::Then;
@@ -44,7 +44,7 @@ fn format(
     // MSET: metadata behind the data. PIL: protection information first.
     let (extended, first) = (command.cdw10 >> 4 & 1 == 1, command.cdw10 >> 8 & 1 == 1);
     let number = command.cdw10 & 0xf | (command.cdw10 >> 12 & 3) << 4;
-    let protection = (command.cdw10 >> 5 & 7) as u8;
+    let protection = command.cdw10.byte(0) >> 5;
     let format = controller.format_of(number, extended, protection, first);
     let format = format.ok_or(invalid_format)?;
     let erase = match command.cdw10 >> 9 & 7 {

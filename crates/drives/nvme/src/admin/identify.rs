@@ -6,7 +6,7 @@ use stasis_nvme_layout::identify::{
 use stasis_nvme_layout::{transmute_mut, IntoBytes};
 
 use crate::atomicity::Atomicity;
-use crate::command::{location, of_any_namespace, SubmissionEntry, ALL_NAMESPACES};
+use crate::command::{location, of_any_namespace, Dword, SubmissionEntry, ALL_NAMESPACES};
 use crate::commands::{most_blocks, most_blocks_of_source, MAX_SOURCES};
 use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::config::{Config, Namespace, MAX_NAMESPACES};
@@ -55,7 +55,7 @@ fn identify(
     let nsid = command.nsid;
     let unknown = StatusCode::InvalidNamespace.at(location::NSID);
     let mut page = [0; PAGE_SIZE];
-    match command.cdw10 as u8 {
+    match command.cdw10.byte(0) {
         which @ (structure::NAMESPACE | structure::ALLOCATED_NAMESPACE) => {
             if !(1..=MAX_NAMESPACES as u32).contains(&nsid) {
                 return Err(unknown);
@@ -107,7 +107,7 @@ fn identify(
                 return Err(unknown);
             }
             let attachments = &controller.io.attachments;
-            let first = (command.cdw10 >> 16) as u16;
+            let first = command.cdw10.high();
             let listed = attachments
                 .controllers()
                 .filter(|id| id.0 >= first && (!of_one || attachments.has(*id, nsid)));
@@ -123,12 +123,12 @@ fn identify(
         }
         structure::ENDURANCE_GROUPS if controller.io.config.has_groups() => {
             // Those of an identifier not less than the one asked from.
-            let asked = command.cdw11 as u16;
+            let asked = command.cdw11.low();
             let listed = controller.io.endurance.ids().filter(|&id| id >= asked);
             fill_ids(transmute_mut!(&mut page), listed);
         }
         structure::NVM_SETS if controller.io.config.has_sets() => {
-            fill_sets(transmute_mut!(&mut page), controller, command.cdw11 as u16);
+            fill_sets(transmute_mut!(&mut page), controller, command.cdw11.low());
         }
         _ if controller.io.config.has_set_structures() => {
             identify_by_command_set(controller, command, &mut page)?

@@ -3,7 +3,7 @@
 use stasis_nvme_layout::logs::{CommandEffects, SupportedAndEffects};
 use stasis_nvme_layout::{IntoBytes, U32};
 
-use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
+use crate::command::{location, Dword, SubmissionEntry, ALL_NAMESPACES};
 use crate::context::ControllerMut;
 use crate::event_log::Occurrence;
 use crate::events::EventType;
@@ -82,7 +82,7 @@ fn get_log_page(
     if !matches!(command.nsid, 0 | ALL_NAMESPACES) {
         controller.io.namespaces.existing(command.nsid)?;
     }
-    let identifier = command.cdw10 as u8;
+    let identifier = command.cdw10.byte(0);
     let transport = controller.host.transport;
     if !page::offered(&controller.io.config, transport).any(|offered| offered == identifier) {
         return Err(StatusCode::InvalidLogPage.at(location::CDW10));
@@ -116,7 +116,7 @@ fn get_log_page(
         }
         page::RESERVATIONS => controller.host.reservations.take_page().as_bytes().to_vec(),
         page::SANITIZE => controller.io.sanitize.to_page().as_bytes().to_vec(),
-        page::COMMANDS_AND_EFFECTS => commands_page(controller, (command.cdw14 >> 24) as u8)?,
+        page::COMMANDS_AND_EFFECTS => commands_page(controller, command.cdw14.byte(3))?,
         page::CHANGED_ZONES => {
             let zoned = controller.io.namespaces.zones(command.nsid);
             zoned.ok_or(unknown_namespace)?.changed.to_page().as_bytes().to_vec()
@@ -156,7 +156,7 @@ fn get_log_page(
             }
             // The group's entry in the other log goes with its own.
             page::ENDURANCE_GROUP => {
-                controller.host.events.clear_group((command.cdw11 >> 16) as u16);
+                controller.host.events.clear_group(command.cdw11.high());
             }
             page::GROUP_EVENTS => {
                 controller.host.events.forget(identifier, 0);
@@ -205,7 +205,7 @@ fn telemetry_page(
     if length % BLOCK != 0 {
         return Err(StatusCode::InvalidField.at(location::CDW10 + 2));
     }
-    let identifier = command.cdw10 as u8;
+    let identifier = command.cdw10.byte(0);
     let by_host = identifier == page::TELEMETRY;
     let ControllerMut { io, host, .. } = controller;
     if by_host && command.cdw10 & CREATE != 0 {

@@ -8,7 +8,7 @@ use stasis_nvme_layout::identify::NamespaceCreation;
 use stasis_nvme_layout::IntoBytes;
 
 use crate::capsules::ConnectedHost;
-use crate::command::{location, of_any_namespace, SubmissionEntry, ALL_NAMESPACES};
+use crate::command::{location, of_any_namespace, Dword, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::NVM_COMMAND_SET;
 use crate::context::{AdminCommand, ControllerMut};
 use crate::formatting::{Then, MANAGEMENT_DELETE};
@@ -98,7 +98,7 @@ fn create(
     if command.nsid != 0 {
         return Err(StatusCode::InvalidField.at(location::NSID));
     }
-    if (command.cdw11 >> 24) as u8 != NVM_COMMAND_SET {
+    if command.cdw11.byte(3) != NVM_COMMAND_SET {
         return Err(StatusCode::CommandSetNotSupported.at(location::CDW11 + 3));
     }
     let mut page = NamespaceCreation::default();

@@ -1,6 +1,6 @@
 //! Creating and deleting I/O queues (NVMe 1.4 sections 5.3 to 5.6).
 
-use crate::command::{location, SubmissionEntry, CQE_SIZE, SQE_SIZE};
+use crate::command::{location, Dword, SubmissionEntry, CQE_SIZE, SQE_SIZE};
 use crate::context::ControllerMut;
 use crate::queue::{CompletionQueue, SubmissionQueue};
 use crate::status::{Failure, Outcome, StatusCode};
@@ -37,11 +37,11 @@ fn new_queue(
     if !controller.host.registers.entry_sizes_are_set() {
         return Err(StatusCode::InvalidQueueSize.at(location::CDW10));
     }
-    let id = command.cdw10 as u16;
+    let id = command.cdw10.low();
     if id == 0 || id > controller.io.config.queue_pairs || in_use(id) {
         return Err(StatusCode::InvalidQueueIdentifier.at(location::CDW10));
     }
-    let last = (command.cdw10 >> 16) as u16;
+    let last = command.cdw10.high();
     if last == 0 || last >= controller.io.config.queue_entries {
         return Err(StatusCode::InvalidQueueSize.at(location::CDW10 + 2));
     }
@@ -67,7 +67,7 @@ fn create_completion_queue(
 ) -> Result<Outcome, Failure> {
     let in_use = |id| controller.host.queues.completion(id).is_some();
     let (id, size) = new_queue(controller, memory, command, CQE_SIZE, in_use)?;
-    let vector = (command.cdw11 >> 16) as u16;
+    let vector = command.cdw11.high();
     if vector >= controller.io.config.vectors() {
         return Err(StatusCode::InvalidInterruptVector.at(location::CDW11 + 2));
     }
@@ -89,7 +89,7 @@ fn create_submission_queue(
 ) -> Result<Outcome, Failure> {
     let in_use = |id| controller.host.queues.submission(id).is_some();
     let (id, size) = new_queue(controller, memory, command, SQE_SIZE, in_use)?;
-    let cq_id = (command.cdw11 >> 16) as u16;
+    let cq_id = command.cdw11.high();
     let policy = controller.io.config.shadow;
     // The admin completion queue serves no I/O queue.
     if cq_id == 0 || controller.host.queues.completion(cq_id).is_none() {
@@ -109,7 +109,7 @@ fn delete_submission_queue(
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
-    let id = command.cdw10 as u16;
+    let id = command.cdw10.low();
     if id == 0 || controller.host.queues.submission(id).is_none() {
         return Err(StatusCode::InvalidQueueIdentifier.at(location::CDW10));
     }
@@ -130,6 +130,6 @@ fn delete_completion_queue(
     _memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
-    let deleted = controller.host.queues.delete_completion(command.cdw10 as u16);
+    let deleted = controller.host.queues.delete_completion(command.cdw10.low());
     deleted.map(|()| Outcome::Done(0)).map_err(|status| status.at(location::CDW10))
 }

@@ -1,6 +1,6 @@
 //! Device Self-test (NVMe 2.0 section 5.9): begins a test, or aborts the one under way.
 
-use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
+use crate::command::{location, Dword, SubmissionEntry, ALL_NAMESPACES};
 use crate::context::{AdminCommand, ControllerMut};
 use crate::registered::{always, OF_CONTROLLER, OF_NAMESPACE, SUPPORTED};
 use crate::self_test::code;
@@ -32,7 +32,7 @@ fn self_test(
             vec![nsid]
         }
     };
-    match (command.cdw10 & 0xf) as u8 {
+    match command.cdw10.byte(0) & 0xf {
         code::SHORT | code::EXTENDED if io.self_test.is_under_way() => {
             return Err(StatusCode::SelfTestInProgress.into());
         }

@@ -3,7 +3,7 @@
 use stasis_nvme_layout::command_sets::MemoryRange;
 use stasis_nvme_layout::IntoBytes;
 
-use crate::command::{location, SubmissionEntry};
+use crate::command::{location, Dword, SubmissionEntry};
 use crate::config::Config;
 use crate::context::{AdminCommand, AdminExecute, ControllerMut};
 use crate::registered::{OF_NAMESPACE, SUPPORTED};
@@ -52,14 +52,14 @@ fn load_program(
 ) -> Result<Outcome, Failure> {
     check_namespace(controller, command.nsid)?;
     let io = &mut *controller.io;
-    let index = command.cdw10 as u16;
+    let index = command.cdw10.low();
     let at = |status: StatusCode| status.at(location::CDW10);
     if command.cdw10 >> 24 & 1 == 1 {
         let busy = io.slots.work.uses(|program, _| program == index);
         io.device()?.unload(index, busy).map_err(at)?;
         return Ok(Outcome::Done(0));
     }
-    if (command.cdw10 >> 16) as u8 != EBPF {
+    if command.cdw10.byte(2) != EBPF {
         return Err(StatusCode::InvalidProgramType.at(location::CDW10 + 2));
     }
     let (size, bytes, offset) = (command.cdw11, command.cdw14, command.cdw15);
@@ -86,7 +86,7 @@ fn manage_activation(
 ) -> Result<Outcome, Failure> {
     check_namespace(controller, command.nsid)?;
     let io = &mut *controller.io;
-    let index = command.cdw10 as u16;
+    let index = command.cdw10.low();
     let active = match command.cdw10 >> 16 & 0xf {
         0 => false,
         1 => true,
@@ -109,7 +109,7 @@ fn manage_sets(
     let memory_nsid = controller.io.namespaces.memory_nsid();
     let io = &mut *controller.io;
     let at = |status: StatusCode| status.at(location::CDW10);
-    let id = (command.cdw10 >> 16) as u16;
+    let id = command.cdw10.high();
     match command.cdw10 & 0xf {
         0 => {}
         1 => {
@@ -119,7 +119,7 @@ fn manage_sets(
         }
         _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
     }
-    let count = command.cdw11 as u8;
+    let count = command.cdw11.byte(0);
     if count == 0 {
         return Err(StatusCode::InvalidField.at(location::CDW11));
     }

@@ -1,6 +1,6 @@
 //! Memory Read, Write and Fill (SLM section 3.2), and Execute Program (CP section 3.2.1).
 
-use crate::command::{location, SubmissionEntry};
+use crate::command::{location, Dword, SubmissionEntry};
 use crate::config::Config;
 use crate::io::{Io, IoCommand, IoExecute};
 use crate::registered::{CHANGES_CONTENTS, SUPPORTED};
@@ -127,7 +127,7 @@ fn execute(
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
-    let (program, set) = (command.cdw2 as u16, (command.cdw2 >> 16) as u16);
+    let (program, set) = (command.cdw2.low(), command.cdw2.high());
     // Ranges come in sets only.
     if command.cdw3 != 0 {
         return Err(StatusCode::InvalidField.at(location::CDW2 + 4));

@@ -1,7 +1,7 @@
 //! Registers by capsules (NVMe-oF 1.1 sections 3.4 and 3.5).
 
 use crate::capsules::{kind, refuse};
-use crate::command::{location, SubmissionEntry};
+use crate::command::{location, Dword, SubmissionEntry};
 use crate::context::ControllerMut;
 use crate::registers as reg;
 use crate::status::{Failure, Outcome, StatusCode};
@@ -15,7 +15,7 @@ impl ControllerMut<'_> {
         command: &SubmissionEntry,
     ) -> Result<Outcome, Failure> {
         // The type lies where other commands have their namespace.
-        match command.nsid as u8 {
+        match command.nsid.byte(0) {
             kind::PROPERTY_GET => get_property(self, command),
             kind::PROPERTY_SET => set_property(self, memory, command),
             _ => refuse(command),

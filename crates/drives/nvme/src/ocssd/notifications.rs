@@ -33,7 +33,10 @@ impl Notifications {
     pub fn add(&mut self, nsid: u32, lba: u64, about: About) {
         self.count += 1;
         let (mask, last) = match about {
-            About::Sectors(count) => (1, count.saturating_sub(1) as u16),
+            // More than the field has are its largest number.
+            About::Sectors(count) => {
+                (1, u16::try_from(count.saturating_sub(1)).unwrap_or(u16::MAX))
+            }
             About::Chunk => (1 << 1, 0),
         };
         let entry = ChunkNotification {

@@ -3,7 +3,7 @@
 use stasis_nvme_layout::directives::{DirectiveParameters, StreamParameters};
 use stasis_nvme_layout::IntoBytes;
 
-use crate::command::{location, SubmissionEntry, ALL_NAMESPACES};
+use crate::command::{location, Dword, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::Config;
 use crate::context::AdminCommand;
 use crate::context::ControllerMut;
@@ -33,7 +33,7 @@ fn has_directives(config: &Config, _set: u8) -> bool {
 
 /// A directive command's fields: type, operation, and the specific field.
 fn fields(command: &SubmissionEntry) -> (u8, u8, u16) {
-    ((command.cdw11 >> 8) as u8, command.cdw11 as u8, (command.cdw11 >> 16) as u16)
+    (command.cdw11.byte(1), command.cdw11.byte(0), command.cdw11.high())
 }
 
 pub const DIRECTIVE_SEND: AdminCommand = AdminCommand {
@@ -107,7 +107,7 @@ fn directive_receive(
             if !own.enabled || own.allocated > 0 {
                 return Err(invalid);
             }
-            let granted = streams.allocate(command.nsid, command.cdw12 as u16);
+            let granted = streams.allocate(command.nsid, command.cdw12.low());
             let granted = granted.ok_or(StatusCode::StreamAllocationFailed)?;
             return Ok(Outcome::Done(granted.into()));
         }
@@ -145,7 +145,7 @@ fn directive_send(
     for (_, own) in all.filter(|(nsid, _)| concerned(*nsid)) {
         match (kind, operation) {
             (directive::IDENTIFY, ENABLE) => {
-                if (command.cdw12 >> 8) as u8 != directive::STREAMS {
+                if command.cdw12.byte(1) != directive::STREAMS {
                     return Err(StatusCode::InvalidField.at(location::CDW12 + 1));
                 }
                 let enabled = command.cdw12 & 1 != 0;

@@ -2,7 +2,7 @@
 
 use stasis_nvme_layout::{IntoBytes, U16};
 
-use crate::command::{location, SubmissionEntry};
+use crate::command::{location, Dword, SubmissionEntry};
 use crate::io::{Io, IoCommand};
 use crate::registered::SUPPORTED;
 use crate::status::{Failure, Outcome, StatusCode};
@@ -46,7 +46,7 @@ fn io_management_receive(
         return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
     };
     let fdp = groups.enabled_mut(group)?;
-    let data = match command.cdw10 as u8 {
+    let data = match command.cdw10.byte(0) {
         NO_ACTION => return Ok(Outcome::Done(0)),
         RECLAIM_UNITS => fdp.status(block_size),
         _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
@@ -69,7 +69,7 @@ fn io_management_send(
         return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
     };
     let places = groups.enabled(group)?.places();
-    match command.cdw10 as u8 {
+    match command.cdw10.byte(0) {
         NO_ACTION => return Ok(Outcome::Done(0)),
         RECLAIM_UNITS => {}
         _ => return Err(StatusCode::InvalidField.at(location::CDW10)),

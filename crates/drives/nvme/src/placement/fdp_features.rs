@@ -1,6 +1,6 @@
 //! Features of Flexible Data Placement (NVMe TP4146).
 
-use crate::command::{location, SubmissionEntry};
+use crate::command::{location, Dword, SubmissionEntry};
 use crate::io::Io;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
@@ -83,7 +83,7 @@ fn set_enabled(io: &mut Io, group: u16, command: &SubmissionEntry) -> Result<Out
         return Err(StatusCode::CommandSequenceError.into());
     }
     let enables = command.cdw12 & 1 != 0;
-    if enables && (command.cdw12 >> 8) as u8 != 0 {
+    if enables && command.cdw12.byte(1) != 0 {
         return Err(StatusCode::InvalidField.at(location::CDW12 + 1));
     }
     let PlacementState::Fdp(groups) = &mut io.placement else {
@@ -103,8 +103,8 @@ fn subject(io: &Io, command: &SubmissionEntry) -> Result<Of, Failure> {
     let PlacementState::Fdp(groups) = &io.placement else {
         return Err(StatusCode::InvalidField.at(location::CDW10));
     };
-    let number = command.cdw11 as u16;
-    if command.cdw10 as u8 == feature::PLACEMENT {
+    let number = command.cdw11.low();
+    if command.cdw10.byte(0) == feature::PLACEMENT {
         return io.endurance.group(number).map(|group| Of::Group(group.id)).ok_or(invalid);
     }
     io.namespace(command.nsid)?;

@@ -8,7 +8,7 @@ use stasis_nvme_layout::placement::{
 };
 use stasis_nvme_layout::IntoBytes;
 
-use crate::command::{location, SubmissionEntry};
+use crate::command::{location, Dword, SubmissionEntry};
 use crate::condition::SPARE_THRESHOLD;
 use crate::endurance::GroupState;
 use crate::error_log::ErrorLog;
@@ -23,7 +23,7 @@ use super::state::PlacementState;
 
 /// The endurance group of a log page: in Dword 11.
 fn group_of<'a>(io: &'a Io, command: &SubmissionEntry) -> Result<&'a GroupState, Failure> {
-    let group = io.endurance.group((command.cdw11 >> 16) as u16);
+    let group = io.endurance.group(command.cdw11.high());
     group.ok_or(StatusCode::InvalidField.at(location::CDW11 + 2))
 }
 
@@ -32,7 +32,7 @@ pub fn placement_page(io: &Io, command: &SubmissionEntry) -> Result<Vec<u8>, Fai
     let PlacementState::Fdp(groups) = &io.placement else {
         return Err(StatusCode::InvalidLogPage.at(location::CDW10));
     };
-    let identifier = command.cdw10 as u8;
+    let identifier = command.cdw10.byte(0);
     let group = group_of(io, command)?;
     if identifier == page::FDP_CONFIGURATIONS {
         // A group that has none cannot be named: they are counted from one on.

@@ -1,6 +1,6 @@
 //! The controller's state of data placement, and the placement of each write.
 
-use crate::command::{location, SubmissionEntry};
+use crate::command::{location, Dword, SubmissionEntry};
 use crate::config::{Config, MAX_NAMESPACES};
 use crate::endurance::EnduranceGroup;
 use crate::status::{Failure, StatusCode};
@@ -111,8 +111,8 @@ impl PlacementState {
         length: u64,
         timestamp: impl FnOnce() -> u64,
     ) -> Result<u16, Failure> {
-        let kind = (command.cdw12 >> 20 & 0xf) as u8;
-        let specific = (command.cdw13 >> 16) as u16;
+        let kind = command.cdw12.byte(2) >> 4;
+        let specific = command.cdw13.high();
         let unknown = StatusCode::InvalidField.at(location::CDW12 + 2);
         match self {
             Self::None if kind == 0 => Ok(0),

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use stasis_block::SECTOR;
 
-use crate::command::{location, SubmissionEntry};
+use crate::command::{location, Dword, SubmissionEntry};
 use crate::metadata::{BlockFormat, Metadata, Protection};
 use crate::status::{Failure, StatusCode};
 use tuple::{guard_of, Tuple, ESCAPE};
@@ -82,9 +82,9 @@ impl Passage {
             size,
             metadata,
             prinfo: command.cdw12,
-            application: command.cdw15 as u16,
-            application_mask: (command.cdw15 >> 16) as u16,
-            storage: command.cdw2 as u16,
+            application: command.cdw15.low(),
+            application_mask: command.cdw15.high(),
+            storage: command.cdw2.low(),
             reference: (upper << 32 | lower) & guard.reference_mask(),
         };
         if metadata.protection == Protection::None {

@@ -4,7 +4,7 @@ use stasis_nvme_layout::reservations::{RegisteredController, ReservationStatus};
 use stasis_nvme_layout::{IntoBytes, U64};
 
 use crate::changes::Change;
-use crate::command::{location, SubmissionEntry};
+use crate::command::{location, Dword, SubmissionEntry};
 use crate::io::{Io, IoCommand};
 use crate::registered::SUPPORTED;
 use crate::status::{Failure, Outcome, StatusCode};
@@ -100,7 +100,7 @@ fn acquire(
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
     let host = host(io, command)?;
-    let kind = Kind::parse((command.cdw10 >> 8) as u8);
+    let kind = Kind::parse(command.cdw10.byte(1));
     let (Some(kind), 0) = (kind, command.cdw10 & IGNORE_KEY) else {
         return Err(StatusCode::InvalidField.at(location::CDW10));
     };
@@ -134,7 +134,7 @@ fn release(
         return Err(StatusCode::InvalidField.at(location::CDW10));
     }
     let [key] = keys::<1>(io, memory, command)?;
-    let kind = Kind::parse((command.cdw10 >> 8) as u8);
+    let kind = Kind::parse(command.cdw10.byte(1));
     let reservation = io.reservations.namespace_mut(command.nsid);
     let mut notices = Vec::new();
     let changed = match command.cdw10 & 7 {

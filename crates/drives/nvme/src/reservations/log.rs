@@ -1,4 +1,4 @@
-//! Notices of reservations to a host (NVMe 1.4 section 5.14.1.9.1).
+//! Notices of reservations to a host (NVMe 1.4 section 5.14.1.16.1).
 
 use std::collections::VecDeque;
 

@@ -2,7 +2,7 @@
 
 use stasis_block::{Command, Operation};
 
-use crate::command::{location, SubmissionEntry};
+use crate::command::{location, Dword, SubmissionEntry};
 use crate::io::{Io, IoCommand};
 use crate::registered::{CHANGES_CONTENTS, SUPPORTED};
 use crate::slots::{Owner, Slot};
@@ -47,7 +47,7 @@ fn zone_management_send(
     let set = &io.namespaces.zoned(command.nsid)?.set;
     let lba = command.starting_lba();
     let all = command.cdw13 & SELECT_ALL != 0;
-    let code = command.cdw13 as u8;
+    let code = command.cdw13.byte(0);
     let wrong_action = StatusCode::InvalidField.at(location::CDW13);
     if !all {
         if lba >= blocks {

@@ -2,6 +2,7 @@
 
 use stasis_block::memory::{gather, scatter};
 use stasis_block::{Command, Operation, Refused, Request};
+use stasis_layout::{layout, IntoBytes, U16, U32, U64};
 
 use crate::block::completions::RequestStatus;
 use crate::block::device::{Device, MAX_REFUSED};
@@ -13,9 +14,7 @@ use crate::ring::Fault;
 use crate::{Memory, OutOfMemoryRange, SECTOR};
 
 /// Size of a request's header in bytes.
-const HEADER: usize = 16;
-/// Size of a range to discard or to write zeroes to.
-const RANGE: usize = 16;
+const HEADER: usize = size_of::<Header>();
 /// In a range: the device may deallocate.
 const UNMAP: u32 = 1;
 /// Length of the device's identifier.
@@ -31,24 +30,23 @@ mod kind {
     pub const WRITE_ZEROES: u32 = 13;
 }
 
-/// Header of every request.
-#[derive(Debug, Clone, Copy)]
-struct Header {
-    kind: u32,
-    /// I/O priority, which Linux puts in place of four bytes that the specification reserves
-    /// (linux/virtio_blk.h, `ioprio`): 16 bits.
-    priority: u16,
-    sector: u64,
+layout! {
+    /// Header of every request.
+    struct Header: 16 {
+        [0] kind: U32,
+        /// I/O priority, which Linux puts in place of four bytes that the specification reserves
+        /// (linux/virtio_blk.h, `ioprio`): 16 bits.
+        [4] priority: U16,
+        [6] reserved6: [u8; 2],
+        [8] sector: U64,
+    }
 }
-
-impl Header {
-    fn parse(raw: [u8; HEADER]) -> Self {
-        let [a, b, c, d, e, f, _, _, sector @ ..] = raw;
-        Self {
-            kind: u32::from_le_bytes([a, b, c, d]),
-            priority: u16::from_le_bytes([e, f]),
-            sector: u64::from_le_bytes(sector),
-        }
+layout! {
+    /// A range to discard or to write zeroes to.
+    struct Range: 16 {
+        [0] sector: U64,
+        [8] sectors: U32,
+        [12] flags: U32,
     }
 }
 
@@ -108,10 +106,9 @@ impl Device {
         id: ChainId,
         chain: &mut Chain,
     ) -> Result<Outcome, RequestStatus> {
-        let mut raw = [0; HEADER];
-        gather(memory, &chain.readable, &mut raw)?;
+        let mut header = Header::default();
+        gather(memory, &chain.readable, header.as_mut_bytes())?;
         skip(&mut chain.readable, HEADER);
-        let header = Header::parse(raw);
         let bytes = if header.kind == kind::IN { id.writable } else { total(&chain.readable) };
         let outcome = self.start(memory, id, header, chain);
         if let Err(status) = outcome {
@@ -123,7 +120,7 @@ impl Device {
     /// Notes that a request was refused, if it is one for the drive.
     fn log_refused(&mut self, queue: u16, header: Header, bytes: usize, status: RequestStatus) {
         // The ranges of discards and of writes of zeroes are in their data.
-        let (operation, ranged) = match header.kind {
+        let (operation, ranged) = match header.kind.get() {
             kind::IN => (Operation::Read, true),
             kind::OUT => (Operation::Write, true),
             kind::FLUSH => (Operation::Flush, false),
@@ -136,10 +133,10 @@ impl Device {
         }
         let mut command = Command::new(operation, 0, 0);
         if ranged {
-            command.offset = header.sector.saturating_mul(SECTOR);
+            command.offset = header.sector.get().saturating_mul(SECTOR);
             command.length = bytes as u64;
         }
-        let command = Command { priority: header.priority, ..command };
+        let command = Command { priority: header.priority.get(), ..command };
         self.refused.push_back(Refused { queue, command, code: status as u16 });
     }
 
@@ -150,11 +147,11 @@ impl Device {
         header: Header,
         chain: &mut Chain,
     ) -> Result<Outcome, RequestStatus> {
-        let writes = matches!(header.kind, kind::OUT | kind::DISCARD | kind::WRITE_ZEROES);
+        let writes = matches!(header.kind.get(), kind::OUT | kind::DISCARD | kind::WRITE_ZEROES);
         if writes && self.config.read_only {
             return Err(RequestStatus::IoError);
         }
-        match header.kind {
+        match header.kind.get() {
             kind::IN => self.read(id, header, chain),
             kind::OUT => self.write(memory, id, header, chain),
             kind::FLUSH => {
@@ -201,7 +198,7 @@ impl Device {
 
     fn read(&mut self, id: ChainId, header: Header, chain: &mut Chain) -> Begun {
         let bytes = id.writable;
-        let offset = self.extent(header.sector, bytes)?;
+        let offset = self.extent(header.sector.get(), bytes)?;
         let segments = std::mem::replace(&mut chain.writable, self.pool.take_segments());
         let operation = Operation::Read;
         let slot = Slot { owner: Owner::Chain(id), operation, bytes, segments };
@@ -213,7 +210,7 @@ impl Device {
 
     fn write(&mut self, memory: &dyn Memory, id: ChainId, header: Header, chain: &Chain) -> Begun {
         let bytes = total(&chain.readable);
-        let offset = self.extent(header.sector, bytes)?;
+        let offset = self.extent(header.sector.get(), bytes)?;
         let mut data = self.pool.take(bytes);
         if let Err(error) = gather(memory, &chain.readable, &mut data) {
             self.pool.give(data);
@@ -230,14 +227,14 @@ impl Device {
     /// Discard and write zeroes: each range is a request.
     fn ranges(&mut self, memory: &dyn Memory, id: ChainId, header: Header, chain: &Chain) -> Begun {
         let length = total(&chain.readable);
-        let mut raw = [0; MAX_RANGES * RANGE];
-        if !length.is_multiple_of(RANGE) || length > raw.len() {
+        let mut ranges = [Range::default(); MAX_RANGES];
+        if !length.is_multiple_of(size_of::<Range>()) || length > size_of_val(&ranges) {
             return Err(RequestStatus::IoError);
         }
-        let raw = &mut raw[..length];
-        gather(memory, &chain.readable, raw)?;
+        let ranges = &mut ranges[..length / size_of::<Range>()];
+        gather(memory, &chain.readable, ranges.as_mut_bytes())?;
         let mut count = 0;
-        for range in raw.as_chunks().0 {
+        for range in &*ranges {
             count += u32::from(self.range(header, range)?.length > 0);
         }
         let owner = match count {
@@ -245,7 +242,7 @@ impl Device {
             1 => Owner::Chain(id),
             _ => Owner::Part(self.slots.insert_group(id, count)),
         };
-        for range in raw.as_chunks().0 {
+        for range in &*ranges {
             let command = self.range(header, range)?;
             if command.length > 0 {
                 self.request(owner, id, header, command);
@@ -254,12 +251,9 @@ impl Device {
         Ok(Outcome::Pending)
     }
 
-    fn range(&self, header: Header, raw: &[u8; RANGE]) -> Result<Command, RequestStatus> {
-        let [a, b, c, d, e, f, g, h, i, j, k, l, flags @ ..] = *raw;
-        let sector = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-        let sectors = u32::from_le_bytes([i, j, k, l]);
-        let flags = u32::from_le_bytes(flags);
-        let (known, most) = match header.kind {
+    fn range(&self, header: Header, range: &Range) -> Result<Command, RequestStatus> {
+        let (sectors, flags) = (range.sectors.get(), range.flags.get());
+        let (known, most) = match header.kind.get() {
             kind::DISCARD => (0, MAX_DISCARD),
             _ => (UNMAP, MAX_ZEROES),
         };
@@ -270,7 +264,7 @@ impl Device {
             return Err(RequestStatus::IoError);
         }
         let length = u64::from(sectors) * SECTOR;
-        let offset = self.inside(sector, length)?;
+        let offset = self.inside(range.sector.get(), length)?;
         // Ranges that may be deallocated are, where they then read as zeroes.
         let zeroes = header.kind == kind::WRITE_ZEROES;
         let keeps = zeroes && (flags & UNMAP == 0 || !self.config.discard_zeroes);
@@ -293,7 +287,7 @@ impl Device {
     }
 
     fn send(&mut self, slot: Slot, id: ChainId, header: Header, command: Command, data: Vec<u8>) {
-        let command = Command { priority: header.priority, ..command };
+        let command = Command { priority: header.priority.get(), ..command };
         let tag = self.slots.requests.insert(slot);
         let request = Request { queue: id.queue, ..Request::new(tag, command, data) };
         self.outbox.push_back(request);

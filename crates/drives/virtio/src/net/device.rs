@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use stasis_block::clock::Nanos;
 use stasis_block::memory::{gather, scatter, Segment};
+use stasis_layout::{layout, IntoBytes, U16};
 
 use super::checksum;
 use super::config::{feature, Config, SPACE};
@@ -17,12 +18,25 @@ use crate::Memory;
 const RECEIVE: u16 = 0;
 /// Queue of the frames from the machine.
 const TRANSMIT: u16 = 1;
-/// Length of the header before each frame in bytes (section 5.1.6).
-const HEADER: usize = 12;
+/// Length of the header before each frame in bytes.
+const HEADER: usize = size_of::<Header>();
 /// `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the driver has begun a sum.
 const NEEDS_CSUM: u8 = 1;
 /// Bytes of an Ethernet header, with a tag of a virtual LAN (IEEE 802.1Q-2018, clause 9.6).
 const ETHERNET: usize = 18;
+
+layout! {
+    /// `struct virtio_net_hdr` (section 5.1.6).
+    struct Header: 12 {
+        [0] flags: u8,
+        [1] gso_type: u8,
+        [2] hdr_len: U16,
+        [4] gso_size: U16,
+        [6] csum_start: U16,
+        [8] csum_offset: U16,
+        [10] num_buffers: U16,
+    }
+}
 
 /// Time for which buffers of sent frames are gathered before they are given back (ns), as adapters
 /// do it to interrupt less often (ethtool(8), `tx-usecs`).
@@ -167,10 +181,8 @@ impl Device {
             self.buffers.push((head, bytes));
             room += bytes;
         }
-        let mut data = vec![0; HEADER];
-        // `num_buffers`, the header's last field.
-        data[HEADER - 2..].copy_from_slice(&(self.buffers.len() as u16).to_le_bytes());
-        data.extend_from_slice(frame);
+        let num_buffers = (self.buffers.len() as u16).into();
+        let data = [Header { num_buffers, ..Default::default() }.as_bytes(), frame].concat();
         scatter(memory, &self.segments, &data)?;
         let mut rest = needed;
         for index in 0..self.buffers.len() {
@@ -202,16 +214,15 @@ impl Device {
             let length = total(&self.chain.readable);
             let allowed = HEADER + ETHERNET - 4..=HEADER + ETHERNET + usize::from(self.config.mtu);
             let mut sent = Sent { head, frame: Vec::new() };
-            let mut header = [0; HEADER];
+            let mut header = Header::default();
             if allowed.contains(&length) {
                 let mut data = vec![0; length];
                 gather(memory, &self.chain.readable, &mut data)?;
                 sent.frame = data.split_off(HEADER);
-                header.copy_from_slice(&data);
+                header.as_mut_bytes().copy_from_slice(&data);
             }
-            let [flags, _, _, _, _, _, s0, s1, o0, o1, _, _] = header;
-            let (start, offset) = (u16::from_le_bytes([s0, s1]), u16::from_le_bytes([o0, o1]));
-            if flags & NEEDS_CSUM != 0
+            let (start, offset) = (header.csum_start.get(), header.csum_offset.get());
+            if header.flags & NEEDS_CSUM != 0
                 && !checksum::complete(&mut sent.frame, start.into(), offset.into())
             {
                 sent.frame.clear();

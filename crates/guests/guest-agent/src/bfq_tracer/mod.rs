@@ -8,17 +8,17 @@
 //! rings only when raising begins or ends.
 
 mod bpf;
-mod btf;
 mod program;
 mod shared;
 
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use stasis_channel::application_hint;
+use stasis_btf::Btf;
+use stasis_channel::application_hint::{self, Page};
 
-use self::btf::Btf;
-use self::program::{First, Offsets};
+use self::program::{First, Offsets, SLOTS_OFFSET};
 use self::shared::Shared;
 
 const KERNEL: &str = "/sys/kernel/btf/vmlinux";
@@ -93,13 +93,13 @@ impl BfqTracer {
     /// See [`TraceError`].
     pub fn start() -> Result<Self, TraceError> {
         let kernel = std::fs::read(KERNEL).map_err(TraceError::NoTypes)?;
-        let kernel = Btf::parse(&kernel, None).ok_or_else(|| unknown("anything"))?;
+        let kernel = Btf::parse(&kernel).ok_or_else(|| unknown("anything"))?;
         // BFQ is a module, or part of the kernel.
         let module = match std::fs::read(BFQ) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             bytes => Some(bytes.map_err(failed("read the types of bfq"))?),
         };
-        let module = module.as_deref().map(|bytes| Btf::parse(bytes, Some(&kernel)));
+        let module = module.as_deref().map(|bytes| Btf::of_module(bytes, &kernel));
         let (btf, types) = match module {
             Some(btf) => {
                 let types = bpf::types_of("bfq").map_err(failed("open the types of bfq"))?;
@@ -112,7 +112,7 @@ impl BfqTracer {
         let map =
             bpf::page(application_hint::PAGE as u32).map_err(failed("make a map of bpf's"))?;
         let mut page = Shared::new(&map, 0, true).map_err(failed("map a page of bpf's"))?;
-        page.write(&application_hint::header());
+        page.write(&Page::new());
         let doorbell = Doorbell::new().map_err(failed("make a ring buffer of bpf's"))?;
         let mut held = Vec::new();
         for name in FUNCTIONS.into_iter().chain([LEAVES]) {
@@ -145,19 +145,17 @@ impl BfqTracer {
 
     /// Returns the number of queues of each drive that are raised and have something to do.
     pub fn raised(&self) -> [u32; application_hint::SLOTS] {
-        std::array::from_fn(|slot| self.page.word(application_hint::SLOTS_OFFSET + 4 * slot))
+        std::array::from_fn(|slot| self.page.word(SLOTS_OFFSET + 4 * slot))
     }
 
     /// Returns whether the machine is asked for help though nothing is raised.
     pub fn hold(&mut self, on: bool) {
-        self.page.set_double_word(application_hint::HOLD_OFFSET, on.into());
+        self.page.set_double_word(offset_of!(Page, hold), on.into());
     }
 
     /// Returns the number of times that each of these numbers has been written so far.
     pub fn written(&self) -> [u32; application_hint::SLOTS] {
-        std::array::from_fn(|slot| {
-            self.page.word(application_hint::SLOTS_OFFSET + program::WRITTEN + 4 * slot)
-        })
+        std::array::from_fn(|slot| self.page.word(SLOTS_OFFSET + program::WRITTEN + 4 * slot))
     }
 
     /// Returns the time at which raising last began or ended anywhere (ns of `CLOCK_MONOTONIC`).
@@ -210,7 +208,7 @@ fn unknown(name: &str) -> TraceError {
 
 fn offsets(btf: &Btf<'_>) -> Result<Offsets, TraceError> {
     let offset = |structure: &str, member: &str| {
-        let found = btf.offset(structure, member);
+        let found = btf.offset(structure, member).and_then(|offset| i16::try_from(offset).ok());
         found.ok_or_else(|| TraceError::Unknown(format!("{structure}.{member}")))
     };
     Ok(Offsets {

@@ -9,7 +9,12 @@
 //! One more runs after BFQ handed a request out, and writes down where that is on
 //! the drive if its queue is raised as an interactive one.
 
-use stasis_channel::application_hint;
+use std::mem::offset_of;
+
+use stasis_channel::application_hint::{self, Page};
+
+/// Place of the slots in the page.
+pub const SLOTS_OFFSET: usize = offset_of!(Page, slots);
 
 /// From a slot to the number of times it was written, behind the slots and so
 /// beyond what a machine reads.
@@ -183,7 +188,7 @@ pub fn assemble(first: First, page: i32, ring: i32, offsets: &Offsets) -> Vec<u8
         }
     }
     // r6 = the slot.
-    code.double_word(6, MAP_VALUE, page, application_hint::SLOTS_OFFSET as i32);
+    code.double_word(6, MAP_VALUE, page, SLOTS_OFFSET as i32);
     code.add(AND_VALUE, 9, 0, 0, application_hint::SLOTS as i32 - 1);
     code.add(SHIFT_LEFT_VALUE, 9, 0, 0, 2);
     code.add(ADD, 6, 9, 0, 0);
@@ -213,7 +218,7 @@ pub fn assemble_urgent(page: i32, offsets: &Offsets) -> Vec<u8> {
     });
     code.add(LOAD_64, 8, 6, offsets.sector, 0);
     // r1 = where the number is; r5 = the place in the ring.
-    code.double_word(1, MAP_VALUE, page, application_hint::COUNT_OFFSET as i32);
+    code.double_word(1, MAP_VALUE, page, offset_of!(Page, count) as i32);
     code.add(LOAD_32, 3, 1, 0, 0);
     code.add(MOVE, 4, 3, 0, 0);
     code.add(AND_VALUE, 4, 0, 0, application_hint::RING as i32 - 1);
@@ -296,6 +301,6 @@ mod tests {
             (1, 1)
         );
         // Memory behind the slots is not read as a slot.
-        const { assert!(application_hint::SLOTS_OFFSET + WRITTEN >= application_hint::LENGTH) };
+        const { assert!(SLOTS_OFFSET + WRITTEN >= size_of::<Page>()) };
     }
 }

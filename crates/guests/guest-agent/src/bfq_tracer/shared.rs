@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
-use stasis_channel::application_hint;
+use stasis_channel::application_hint::{self, Page};
 
 /// A page of a map of bpf's.
 #[derive(Debug)]
@@ -32,9 +32,9 @@ impl Shared {
         Ok(Self { start: start.cast(), writable })
     }
 
-    /// Writes the page's beginning.
-    pub(super) fn write(&mut self, bytes: &[u8; 8]) {
-        self.set_double_word(0, u64::from_le_bytes(*bytes));
+    /// Writes the beginning of a page that is zeroes.
+    pub(super) fn write(&mut self, page: &Page) {
+        self.set_double_word(0, u64::from(page.version.get()) << 32 | u64::from(page.magic.get()));
     }
 
     pub(super) fn word(&self, offset: usize) -> u32 {

@@ -54,7 +54,8 @@ fn serve(script: Vec<Step>) -> Server {
                     assert_eq!(text(&bytes), text(&expected));
                 }
                 Step::Writes(size, bytes) => {
-                    bytes.chunks(size).for_each(|piece| open.write_all(piece).unwrap());
+                    // A client hangs up within an answer that it does not understand.
+                    let _ = bytes.chunks(size).try_for_each(|piece| open.write_all(piece));
                 }
                 Step::Ends => stream = None,
             }

@@ -98,6 +98,10 @@ impl Layout {
         };
         let data = layout.place(tree)?;
         layout.arrange(data, inodes);
+        // Numbers of blocks have 32 bits in what follows.
+        if u32::try_from(layout.blocks).is_err() {
+            return Err(tree.fail("its files have more than 16 TiB together"));
+        }
         let first = layout.data;
         for placed in &mut layout.placed {
             placed.start += first;

@@ -61,10 +61,9 @@ mod incompat {
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    bytes.get(at..at + 2).map_or(0, |bytes| u16::from_le_bytes([bytes[0], bytes[1]]))
+    stasis_layout::u16_at(bytes, at).unwrap_or(0)
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let four = bytes.get(at..at + 4);
-    four.map_or(0, |bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    stasis_layout::u32_at(bytes, at).unwrap_or(0)
 }

@@ -313,6 +313,21 @@ fn hole(length: u64) -> Kind {
     })
 }
 
+/// Numbers of blocks have 32 bits: a folder of sparse files may need more.
+#[test]
+fn files_of_more_than_16_tib_together_are_refused() {
+    let limits = crate::tree::Limits { bytes: u64::MAX, ..Default::default() };
+    let mut tree = crate::Tree::new(Path::new("root"), limits);
+    for number in 0..410 {
+        let name = format!("{number}");
+        let meta = crate::tree::Meta::of_root(0o644);
+        tree.put(ROOT, name.as_bytes(), meta, hole(40 << 30), 0).unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let error = crate::ext4::write::write(&mut tree, &folder.path().join("image")).unwrap_err();
+    assert!(error.to_string().contains("16 TiB"), "{error}");
+}
+
 /// More inodes than a group of a small image counts, a folder of many blocks, and a file whose
 /// extents an inode has no room for.
 #[test]

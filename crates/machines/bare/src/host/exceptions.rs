@@ -3,6 +3,7 @@
 
 use super::timer;
 use crate::console;
+use stasis_layout::{layout, U16, U64};
 use std::arch::{asm, global_asm};
 
 /// Those up to the timer's.
@@ -48,19 +49,43 @@ extern "C" {
     fn stubs();
 }
 
+layout! {
+    /// The operand of LIDT (AMD64 APM vol. 2, 4.6.2).
+    struct TableRegister: 10 {
+        /// Place of the last byte.
+        [0] limit: U16,
+        [2] base: U64,
+    }
+}
+
 #[repr(C, align(16))]
 struct Gates([[u64; 2]; VECTORS]);
 
 static mut GATES: Gates = Gates([[0; 2]; VECTORS]);
 
-extern "C" fn report(frame: &[u64; 7]) -> ! {
-    let [vector, code, rip, _, rflags, rsp, _] = *frame;
+layout! {
+    /// The stack after an exception (AMD64 APM vol. 2, 8.9.3), and what the stubs have pushed.
+    struct Frame: 56 {
+        [0] vector: U64,
+        /// 0 for those without one.
+        [8] error_code: U64,
+        [16] rip: U64,
+        [24] cs: U64,
+        [32] rflags: U64,
+        [40] rsp: U64,
+        [48] ss: U64,
+    }
+}
+
+extern "C" fn report(frame: &Frame) -> ! {
     let cr2: u64;
     // SAFETY: reads a register.
     unsafe { asm!("mov {}, cr2", out(reg) cr2, options(nomem, nostack, preserves_flags)) };
     let name = ["exception ", " code ", " at ", " of the file, flags ", " stack ", " address "];
-    let rip = rip.wrapping_sub(crate::layout::PROGRAM);
-    for (name, value) in name.iter().zip([vector, code, rip, rflags, rsp, cr2]) {
+    let rip = frame.rip.get().wrapping_sub(crate::layout::PROGRAM);
+    let Frame { vector, error_code, rflags, rsp, .. } = frame;
+    let values = [vector.get(), error_code.get(), rip, rflags.get(), rsp.get(), cr2];
+    for (name, value) in name.iter().zip(values) {
         console::say(name);
         console::say_number(value);
     }
@@ -81,9 +106,8 @@ pub(crate) fn name_exceptions() {
             let low = at & 0xffff | CODE | INTERRUPT_GATE | (at >> 16 & 0xffff) << 48;
             (*gates).0[vector] = [low, at >> 32];
         }
-        let mut register = [0u8; 10];
-        register[..2].copy_from_slice(&(16 * VECTORS as u16 - 1).to_le_bytes());
-        register[2..].copy_from_slice(&(gates as u64).to_le_bytes());
-        asm!("lidt [{}]", in(reg) register.as_ptr(), options(readonly, nostack, preserves_flags));
+        let limit = (size_of::<Gates>() as u16 - 1).into();
+        let register = TableRegister { limit, base: (gates as u64).into() };
+        asm!("lidt [{}]", in(reg) &raw const register, options(readonly, nostack, preserves_flags));
     }
 }

@@ -61,7 +61,7 @@ impl Pages {
         }
         // SAFETY: the image has put it there, and nobody writes to it.
         let parameters = unsafe { (PARAMETERS as *const Parameters).read_volatile() };
-        self.lay_out(parameters.program_end, parameters.memory);
+        self.lay_out(parameters.program_end.get(), parameters.memory.get());
     }
 
     fn lay_out(&mut self, program_end: u64, memory: u64) {

@@ -3,6 +3,8 @@
 
 use super::memory::PageMap;
 use super::{port, InsideError};
+use stasis_layout::big_endian::{U16, U32};
+use stasis_layout::{layout, IntoBytes};
 use std::collections::HashMap;
 use std::io;
 
@@ -17,9 +19,19 @@ const READ: u32 = 2;
 const SKIP: u32 = 4;
 const SELECT: u32 = 8;
 /// Longest directory read: QEMU has at most 32 + 16 items by default
-/// (FW_CFG_FILE_SLOTS_DFLT and traditional ones); 64 bytes each.
-const ENTRY: usize = 64;
+/// (FW_CFG_FILE_SLOTS_DFLT and traditional ones).
 const MAX_ITEMS: usize = 1024;
+
+layout! {
+    /// An entry of the directory.
+    struct Entry: 64 {
+        [0] size: U32,
+        [4] selector: U16,
+        [6] reserved6: [u8; 2],
+        /// Ends with its first 0.
+        [8] name: [u8; 56],
+    }
+}
 
 /// A transfer's description, all big endian.
 #[repr(C, align(16))]
@@ -52,19 +64,16 @@ impl FwCfg {
         let transfer = Box::new(Transfer { control: 0, length: 0, address: 0 });
         let pages = PageMap::open().map_err(start)?;
         let mut device = Self { items: HashMap::new(), pages, transfer, position: None };
-        let mut count = [0; 4];
-        device.transfer(DIRECTORY, 0, &mut count).map_err(start)?;
-        let count = (u32::from_be_bytes(count) as usize).min(MAX_ITEMS);
-        let mut entries = vec![0; count * ENTRY];
-        device.transfer(DIRECTORY, 4, &mut entries).map_err(start)?;
-        // size (4), select (2), reserved (2), name (56)
+        let mut count = U32::ZERO;
+        device.transfer(DIRECTORY, 0, count.as_mut_bytes()).map_err(start)?;
+        let mut entries = vec![Entry::default(); (count.get() as usize).min(MAX_ITEMS)];
+        device.transfer(DIRECTORY, 4, entries.as_mut_bytes()).map_err(start)?;
         device.items = entries
-            .chunks_exact(ENTRY)
+            .iter()
             .map(|entry| {
-                let name = entry[8..].split(|byte| *byte == 0).next().unwrap_or_default();
-                let length = u32::from_be_bytes([entry[0], entry[1], entry[2], entry[3]]).into();
-                let selector = u16::from_be_bytes([entry[4], entry[5]]);
-                (String::from_utf8_lossy(name).into_owned(), Item { selector, length })
+                let name = entry.name.split(|byte| *byte == 0).next().unwrap_or_default();
+                let item = Item { selector: entry.selector.get(), length: entry.size.get().into() };
+                (String::from_utf8_lossy(name).into_owned(), item)
             })
             .collect();
         Ok(device)

@@ -53,7 +53,7 @@ impl PageMap {
             let entries = &mut entries[..count * ENTRY];
             file.read_exact_at(entries, (first * ENTRY) as u64)?;
             for (page, entry) in entries.chunks_exact(ENTRY).enumerate() {
-                let physical = physical(u64::from_le_bytes(entry.try_into().expect("8 bytes")))?;
+                let physical = physical(stasis_layout::number(entry))?;
                 let page_start = ((first + page) * PAGE).max(start);
                 let page_end = ((first + page + 1) * PAGE).min(end);
                 let address = physical + (page_start % PAGE) as u64;

@@ -6,6 +6,7 @@ use crate::packet::{
     again, bulk, cross, debug, place, program, read, short_head, wait, ANSWER, BULK, GONE, SHORT,
 };
 use stasis_channel::{Keyboard, Typed};
+use stasis_layout::{number, take, u32_at, U64};
 use stasis_run_events::{encode, Debugger, EventSink, RunEvent};
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -63,7 +64,7 @@ impl Keyboard for Outside {
         // SAFETY: within `memory`, which the outer side has written behind the compiler's back
         // and does not write again before the next packet.
         let byte = |at: usize| unsafe { std::ptr::read_volatile(&raw const memory[at]) };
-        let length = u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)]) as usize;
+        let length = number(&[0, 1, 2, 3].map(byte)) as usize;
         let bytes: Vec<u8> = (4..memory.len().min(4 + length)).map(byte).collect();
         Ok(Typed::decode(&bytes).unwrap_or_default())
     }
@@ -82,8 +83,8 @@ impl Debugger for Outside {
             bytes = rest;
             port::write_events(&debug(piece.len(), wait && rest.is_empty()));
             port::shake_hands();
-            let (head, answer) = port::written(memory).split_at(HEAD);
-            match u32::from_le_bytes([head[0], head[1], head[2], head[3]]) {
+            let (length, answer) = answer(memory);
+            match length {
                 GONE => return Ok(None),
                 length => came.extend_from_slice(&answer[..answer.len().min(length as usize)]),
             }
@@ -104,10 +105,8 @@ impl Debugger for Outside {
         place.copy_from_slice(plan);
         port::write_events(&again(turn, plan.len()));
         port::shake_hands();
-        let (head, text) = port::written(memory).split_at(HEAD);
-        let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
-        let text = &text[..length.min(text.len())];
-        io::Error::other(String::from_utf8_lossy(text).into_owned())
+        let (length, text) = answer(memory);
+        failure(length, text)
     }
 }
 
@@ -122,22 +121,31 @@ impl stasis_network::Outside for Outside {
         port::write_events(&cross(frames.len(), limit));
         port::shake_hands();
         let bytes = answered(memory)?;
-        let Some((length, came)) = bytes.split_first_chunk() else { return Ok(Vec::new()) };
-        Ok(came[..came.len().min(u32::from_le_bytes(*length) as usize)].to_vec())
+        let Some(length) = u32_at(bytes, 0) else { return Ok(Vec::new()) };
+        let came = &bytes[HEAD..];
+        Ok(came[..came.len().min(length as usize)].to_vec())
     }
 }
 
 /// The bytes of an answer that begins with a length that is 0, or that of a text that says why
 /// there are none.
 fn answered(memory: &mut [u8]) -> io::Result<&[u8]> {
-    let (head, bytes) = port::written(memory).split_at(HEAD);
-    match u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize {
-        0 => Ok(bytes),
-        length => {
-            let text = &bytes[..length.min(bytes.len())];
-            Err(io::Error::other(String::from_utf8_lossy(text).into_owned()))
-        }
+    match answer(memory) {
+        (0, bytes) => Ok(bytes),
+        (length, text) => Err(failure(length, text)),
     }
+}
+
+/// The number at the beginning of an answer, and what follows.
+fn answer(memory: &mut [u8]) -> (u32, &[u8]) {
+    let (head, bytes) = port::written(memory).split_at(HEAD);
+    (u32_at(head, 0).unwrap_or(0), bytes)
+}
+
+/// The error that says the first `length` bytes.
+fn failure(length: u32, bytes: &[u8]) -> io::Error {
+    let text = &bytes[..bytes.len().min(length as usize)];
+    io::Error::other(String::from_utf8_lossy(text).into_owned())
 }
 
 /// Fills `into` with bytes of the outer side's source from `offset` on.
@@ -167,8 +175,8 @@ pub(super) fn read_program(path: &str) -> Option<Vec<u8>> {
         memory.get_mut(..path.len())?.copy_from_slice(path.as_bytes());
         port::write_events(&program(all.len() as u64, path.len()));
         port::shake_hands();
-        let (length, bytes) = answered(memory).ok()?.split_first_chunk()?;
-        let length = u64::from_le_bytes(*length);
+        let mut bytes = answered(memory).ok()?;
+        let length = take::<U64>(&mut bytes)?.get();
         if length == 0 || length > MAX_BYTES {
             return None;
         }

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use rustix::fs::{seek, SeekFrom};
 use rustix::io::Errno;
+use stasis_layout::{FromBytes, U64};
 use twox_hash::XxHash3_128;
 
 /// Bytes of a page, as the processor has it.
@@ -141,24 +142,21 @@ pub(crate) fn read_all<'a>(
         let numbers = std::fs::read(folder.join(NUMBERS))?;
         let pages = File::open(folder.join(BYTES))?;
         let mut piece = vec![0; PIECE];
-        let (numbers, rest) = numbers.as_chunks::<{ size_of::<u64>() }>();
-        if !rest.is_empty() {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
+        let numbers = <[U64]>::ref_from_bytes(&numbers).map_err(|_| io::ErrorKind::InvalidData)?;
         for (place, numbers) in numbers.chunks(PIECE / PAGE).enumerate() {
             // Pages that have changed again since are not read: of a long chain most are such.
-            let is_new = |number: &[u8; 8]| !newer.contains(&u64::from_le_bytes(*number));
+            let is_new = |number: &U64| !newer.contains(&number.get());
             let Some(first) = numbers.iter().position(is_new) else { continue };
             let end = numbers.iter().rposition(is_new).map_or(first, |last| last + 1);
             let piece = &mut piece[..(end - first) * PAGE];
             pages.read_exact_at(piece, (place * PIECE + first * PAGE) as u64)?;
             let mut at = first;
             while at < end {
-                let begin = u64::from_le_bytes(numbers[at]);
+                let begin = numbers[at].get();
                 let mut next = at;
                 // Pages that follow one another are put at once.
                 while next < end {
-                    let number = u64::from_le_bytes(numbers[next]);
+                    let number = numbers[next].get();
                     if number != begin.wrapping_add((next - at) as u64) || !newer.insert(number) {
                         break;
                     }

@@ -8,6 +8,7 @@
 
 use kvm_bindings::{kvm_cpuid_entry2, CpuId};
 use stasis_bare::svm::Leaf;
+use stasis_layout::u32_at;
 
 use crate::cpuid::filter;
 use crate::pvclock::Reads;
@@ -79,9 +80,8 @@ fn base() -> Vec<kvm_cpuid_entry2> {
     let text = b"Stasis";
     name[..text.len()].copy_from_slice(text);
     for (index, part) in name.chunks_exact(16).enumerate() {
-        let word =
-            |at: usize| u32::from_le_bytes([part[at], part[at + 1], part[at + 2], part[at + 3]]);
-        all.push(entry(0x8000_0002 + index as u32, None, [word(0), word(4), word(8), word(12)]));
+        let words = [0, 4, 8, 12].map(|at| u32_at(part, at).unwrap_or(0));
+        all.push(entry(0x8000_0002 + index as u32, None, words));
     }
     // Caches, as on the processor of this signature: 32 KiB for data, 64 KiB for
     // instructions, 512 KiB, and 8 MiB (leaves 8000_0005 and 8000_0006).

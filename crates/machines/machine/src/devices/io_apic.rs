@@ -45,10 +45,7 @@ impl IoApic {
 
     /// Writes at `offset`.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
-        let mut bytes = [0; 4];
-        let length = data.len().min(4);
-        bytes[..length].copy_from_slice(&data[..length]);
-        let value = u32::from_le_bytes(bytes);
+        let value = stasis_layout::number(&data[..data.len().min(4)]) as u32;
         match offset {
             SELECT => self.select = value & 0xff,
             WINDOW => match self.select {

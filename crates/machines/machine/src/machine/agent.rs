@@ -1,6 +1,7 @@
 //! Messages of a guest's agent, and its page by which it asks for help.
 
 use stasis_channel::application_hint;
+use stasis_layout::{IntoBytes, U64};
 use stasis_run_events::{FaultRecord, RunEvent};
 
 use super::timeline::Timeline;
@@ -103,9 +104,9 @@ impl Machine {
     /// Looks into the page by which the guest asks for help.
     pub(super) fn read_help_page(&mut self, timeline: &mut Timeline) {
         let Some(address) = self.help_page else { return };
-        let mut page = [0; application_hint::LENGTH];
-        let read = self.memory.read(address, &mut page).is_ok();
-        let Some(on) = application_hint::wants_help(&page).filter(|_| read) else {
+        let mut page = application_hint::Page::default();
+        let read = self.memory.read(address, page.as_mut_bytes()).is_ok();
+        let Some(on) = page.wants_help().filter(|_| read) else {
             // The guest has written something else than it announced: its help page is no longer
             // read.
             self.help_page = None;
@@ -114,14 +115,14 @@ impl Machine {
             return;
         };
         self.help(timeline, on);
-        self.read_urgent(address, application_hint::count(&page));
+        self.read_urgent(address, page.count.get());
     }
 
     /// Passes on the requests that the guest's bfq has handed out for interactive queues since the
     /// last look, and that are on their way to one of the guest's drives.
     fn read_urgent(&mut self, page: u64, count: u32) {
-        let mut ring = [0; 8 * application_hint::RING];
-        if count == self.urgent || self.memory.read(page + RING, &mut ring).is_err() {
+        let mut ring = [U64::ZERO; application_hint::RING];
+        if count == self.urgent || self.memory.read(page + RING, ring.as_mut_bytes()).is_err() {
             return;
         }
         let previous = std::mem::replace(&mut self.urgent, count);

@@ -1,5 +1,6 @@
 //! Handling of a processor's exits: accesses of the guest to MSRs, ports and devices' memory.
 
+use stasis_layout::number;
 use stasis_run_events::RunEvent;
 
 use super::kept_boot::{Access, Bytes};
@@ -163,7 +164,7 @@ impl Machine {
         data: &[u8],
     ) -> Result<After, Error> {
         if let Some(offset) = within(address, layout::LOCAL_APIC, APIC_SIZE) {
-            self.write_apic(timeline, index, apic::register_at(offset), word(data))?;
+            self.write_apic(timeline, index, apic::register_at(offset), number(data))?;
             return Ok(After::Continue);
         }
         if let Some(offset) = within(address, layout::IO_APIC, APIC_SIZE) {
@@ -327,10 +328,4 @@ fn within(address: u64, base: u64, length: u64) -> Option<u64> {
 fn put(into: &mut [u8], value: u64) {
     let length = into.len().min(8);
     into[..length].copy_from_slice(&value.to_le_bytes()[..length]);
-}
-
-fn word(data: &[u8]) -> u64 {
-    let mut bytes = [0; 8];
-    bytes[..data.len()].copy_from_slice(data);
-    u64::from_le_bytes(bytes)
 }

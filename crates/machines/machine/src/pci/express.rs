@@ -1,6 +1,7 @@
 //! The PCI Express capability (PCI Express Base Specification 6.0, 7.5.3).
 
 use stasis_block::Link;
+use stasis_layout::u16_at;
 
 use super::function::CONFIG;
 
@@ -157,7 +158,7 @@ impl Express {
     pub(super) fn settle(&self, config: &mut [u8; CONFIG]) -> bool {
         let mut change = |offset: usize, change: &dyn Fn(u16) -> u16| {
             let at = self.at + offset;
-            let before = u16::from_le_bytes([config[at], config[at + 1]]);
+            let before = register(config, at);
             config[at..at + 2].copy_from_slice(&change(before).to_le_bytes());
             before
         };
@@ -220,5 +221,5 @@ impl Express {
 }
 
 fn register(config: &[u8; CONFIG], at: usize) -> u16 {
-    u16::from_le_bytes([config[at], config[at + 1]])
+    u16_at(config, at).unwrap_or(0)
 }

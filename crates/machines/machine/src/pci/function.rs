@@ -1,6 +1,7 @@
 //! One function's configuration space.
 
 use stasis_block::Link;
+use stasis_layout::{u16_at, u64_at};
 
 use super::express::{self, Express, PortType};
 use super::msix::{Msix, MAX_MSIX_VECTORS, MSIX_BAR, MSIX_BAR_SIZE, MSIX_PENDING};
@@ -248,7 +249,7 @@ impl Function {
 
     /// A 16-bit register.
     pub(super) fn word(&self, at: usize) -> u16 {
-        u16::from_le_bytes([self.config[at], self.config[at + 1]])
+        u16_at(&self.config, at).unwrap_or(0)
     }
 
     /// The 16-bit register at `offset` of its PCI Express capability.
@@ -268,9 +269,7 @@ impl Function {
         if self.sizes[bar / 2] == 0 {
             return None;
         }
-        let at = BAR0 + 4 * bar;
-        let bytes: [u8; 8] = self.config[at..at + 8].try_into().expect("eight bytes");
-        Some(u64::from_le_bytes(bytes) & !0xf)
+        Some(u64_at(&self.config, BAR0 + 4 * bar)? & !0xf)
     }
 
     /// Gives its BARs addresses from `next` on, which goes behind them: the largest first, as Linux

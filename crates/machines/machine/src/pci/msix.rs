@@ -82,7 +82,7 @@ impl Msix {
         }
         let mut released = None;
         for (index, word) in data.chunks(4).enumerate() {
-            let value = u32::from_le_bytes(word.try_into().expect("four bytes"));
+            let value = stasis_layout::number(word) as u32;
             let at = offset + 4 * index as u64;
             let number = at as usize / 16;
             let entry = self.entries.get_mut(number)?;

@@ -246,6 +246,8 @@ impl Blocks {
 
     /// Takes the next page of an open block.
     pub fn next_page(&mut self, block: u32) -> u32 {
+        debug_assert_eq!(self.state(block), BlockState::Open);
+        debug_assert!(self.begun(block) < self.pages_of(block));
         let entry = &mut self.blocks[block as usize];
         entry.next += 1;
         let (page, slc) = (entry.next - 1, entry.slc);
@@ -283,6 +285,7 @@ impl Blocks {
     pub fn page_ended(&mut self, block: u32, failed: bool) -> PageEnd {
         let entry = &mut self.blocks[block as usize];
         entry.ended += 1;
+        debug_assert!(entry.ended <= entry.next, "a program ends that did not begin");
         if failed && entry.state == BlockState::Open {
             entry.state = BlockState::Bad;
         }
@@ -494,6 +497,7 @@ impl Blocks {
         self.spares.retired();
         self.leave_cache(block);
         let plane = self.shape.plane_of(block);
+        debug_assert_eq!(self.blocks[block as usize].valid, 0);
         self.blocks[block as usize].state = BlockState::Retired;
         self.planes[plane as usize].retired += 1;
     }
@@ -518,6 +522,7 @@ impl Blocks {
 
     /// A full block that was to be collected is not.
     pub fn put_back(&mut self, block: u32) {
+        debug_assert_eq!(self.state(block), BlockState::Collected);
         self.blocks[block as usize].state = BlockState::Full;
         if self.is_slc(block) {
             return self.planes[self.shape.plane_of(block) as usize].cached.push_front(block);
@@ -527,6 +532,7 @@ impl Blocks {
 
     /// A full block is to be emptied.
     pub fn collect(&mut self, block: u32) {
+        debug_assert_eq!(self.state(block), BlockState::Full);
         if self.is_slc(block) {
             let cached = &mut self.planes[self.shape.plane_of(block) as usize].cached;
             let place = cached.iter().position(|&other| other == block);
@@ -540,6 +546,7 @@ impl Blocks {
     fn enlist(&mut self, block: u32) {
         let plane = self.shape.plane_of(block);
         let valid = self.blocks[block as usize].valid;
+        debug_assert!(self.state(block) == BlockState::Full && valid <= self.shape.block_slots);
         let level = self.level(plane, valid);
         let last = std::mem::replace(&mut self.last[level], block + 1);
         (self.blocks[block as usize].before, self.blocks[block as usize].after) = (last, 0);
@@ -552,7 +559,8 @@ impl Blocks {
     }
 
     fn delist(&mut self, block: u32) {
-        let Block { valid, before, after, .. } = self.blocks[block as usize];
+        let Block { state, valid, before, after, .. } = self.blocks[block as usize];
+        debug_assert_eq!(state, BlockState::Full, "only a full block is in a list");
         let level = self.level(self.shape.plane_of(block), valid);
         match before {
             0 => self.first[level] = after,

@@ -336,8 +336,12 @@ impl Cleaner {
         filler: Option<(u32, u32)>,
         moment: &mut Moment,
     ) {
+        let blocks = moment.placement.blocks_mut();
+        debug_assert!(self.collectors[plane as usize].job.is_none(), "one job at a time");
+        debug_assert_eq!(self.shape.plane_of(victim), plane);
+        debug_assert!(why != Why::Bad || blocks.state(victim) == BlockState::Bad);
         if why != Why::Bad {
-            moment.placement.blocks_mut().collect(victim);
+            blocks.collect(victim);
         }
         let held = self.blocking != Blocking::None;
         if held {
@@ -699,7 +703,9 @@ impl Cleaner {
                 OpStatus::Corrupted { seed } => moment.placement.corrupt(unit, seed),
                 _ => {}
             }
-            self.collectors[at.plane.0 as usize].gathered.push(slot);
+            let gathered = &mut self.collectors[at.plane.0 as usize].gathered;
+            debug_assert!(!gathered.contains(&slot), "a slot is gathered once");
+            gathered.push(slot);
         }
     }
 

@@ -1,4 +1,7 @@
 //! Place of each unit, and the unit of each slot.
+//!
+//! Invariants: a slot holds one unit at most, and a unit lies in one slot at most; the two name one
+//! another.
 
 use stasis_nand::prefetch;
 
@@ -121,6 +124,8 @@ impl Map {
     /// The unit lies there now; where it lay before.
     pub fn set(&mut self, unit: u32, slot: u32) -> Option<u32> {
         let old = self.slot(unit);
+        debug_assert_eq!(self.unit(slot), None, "a slot holds one unit at most");
+        debug_assert!(old.is_none_or(|old| self.unit(old) == Some(unit)));
         self.units[slot as usize] = unit + 1;
         self.slots[unit as usize] = slot + 1;
         self.units[old? as usize] = self.nothing();
@@ -130,6 +135,7 @@ impl Map {
     /// The unit lies nowhere now; where it lay before.
     pub fn clear(&mut self, unit: u32) -> Option<u32> {
         let old = self.slot(unit)?;
+        debug_assert_eq!(self.unit(old), Some(unit));
         self.slots[unit as usize] = self.nothing();
         self.units[old as usize] = self.nothing();
         Some(old)

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 
 use gdbstub::arch::{self, Arch};
 use stasis_bare::svm::DebugRegisters;
+use stasis_layout::u16_at;
 
 /// x86-64 with SSE, the bases of FS and GS, and the control registers.
 pub enum X86 {}
@@ -76,7 +77,7 @@ impl arch::Registers for Registers {
     fn gdb_serialize(&self, mut write_byte: impl FnMut(Option<u8>)) {
         let mut put = |bytes: &[u8]| bytes.iter().for_each(|&byte| write_byte(Some(byte)));
         let all = &self.0;
-        let word = |at: usize| u16::from_le_bytes([all.vectors[at], all.vectors[at + 1]]);
+        let word = |at: usize| u16_at(&all.vectors, at).unwrap_or(0);
         let long = |at: usize| u32::from(word(at)) | u32::from(word(at + 2)) << 16;
         GENERAL.iter().for_each(|&number| put(&all.general[number].to_le_bytes()));
         put(&all.rip.to_le_bytes());

@@ -275,7 +275,7 @@ impl Debuggee {
         let mut bytes = [0; 8];
         let part = bytes.get_mut(..usize::from(length))?;
         machine.memory.read(address, part).ok()?;
-        Some(u64::from_le_bytes(bytes))
+        Some(stasis_layout::number(part))
     }
 
     /// Waits for the instruction at `address` in place of gdb.

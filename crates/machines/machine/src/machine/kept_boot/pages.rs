@@ -112,10 +112,10 @@ impl Pages {
 
 /// The word that all of `page` consists of, if there is one.
 fn one_word(page: &[u8]) -> Option<u64> {
-    let word = page.first_chunk::<8>()?;
+    let word = stasis_layout::u64_at(page, 0)?;
     // Each word is the one before.
     let same = page.len().is_multiple_of(8) && page[8..] == page[..page.len() - 8];
-    same.then_some(u64::from_le_bytes(*word))
+    same.then_some(word)
 }
 
 /// Makes `page` consist of `word`, unless it does.

@@ -280,10 +280,7 @@ fn find(maps: &Maps, root: u64, index: u64, memory: &mut impl Words) -> Option<u
         if !memory.read(node & !(NODE as u64 - 1), &mut bytes) {
             return None;
         }
-        let word = |at: u64| {
-            let bytes = bytes.get(usize::try_from(at).ok()?..)?.first_chunk()?;
-            Some(u64::from_le_bytes(*bytes))
-        };
+        let word = |at: u64| stasis_layout::u64_at(&bytes, usize::try_from(at).ok()?);
         let count = slots.checked_sub(pivots)? / 8;
         let mut slot = 0;
         while slot < count {

@@ -1,6 +1,7 @@
 //! The modules of a guest's kernel: their functions and their tables for unwinding stacks, which are
 //! read from its memory when an address of theirs comes up.
 
+use stasis_layout::{layout, IntoBytes, U16, U32, U64};
 use stasis_run_events::{ModuleOrc, ModuleSymbols, Modules, Orc};
 
 use super::linear::Words;
@@ -15,9 +16,21 @@ const MODULE_NAME: usize = 56;
 const MAX_MODULES: usize = 1024;
 const MAX_SYMBOLS: u32 = 1 << 18;
 const SYMBOL_NAME: usize = 512;
-/// An entry of a table of symbols, and the kind of a function (System V ABI, chapter 4).
-const SYMBOL: usize = 24;
+/// The kind of a function (System V ABI, chapter 4).
 const FUNCTION: u8 = 2;
+
+layout! {
+    /// An entry of a table of symbols, `Elf64_Sym` (ibid.).
+    struct Symbol: 24 {
+        [0] name: U32,
+        /// The kind, in bits 3:0.
+        [4] info: u8,
+        [5] other: u8,
+        [6] section: U16,
+        [8] value: U64,
+        [16] size: U64,
+    }
+}
 
 /// A module that is loaded.
 #[derive(Debug)]
@@ -116,17 +129,16 @@ fn functions(
     let table = memory.quad(list.wrapping_add(places.table))?;
     let count = memory.long(list.wrapping_add(places.count))?.min(MAX_SYMBOLS);
     let strings = memory.quad(list.wrapping_add(places.strings))?;
-    let mut all = vec![0; count as usize * SYMBOL];
-    if !memory.read(table, &mut all) {
+    let mut all = vec![Symbol::default(); count as usize];
+    if !memory.read(table, all.as_mut_bytes()) {
         return None;
     }
-    let function = |symbol: &[u8]| {
-        let name = u32::from_le_bytes(*symbol.first_chunk()?);
-        let value = u64::from_le_bytes(*symbol.get(8..)?.first_chunk()?);
-        let is = symbol[4] & 0xf == FUNCTION && code.contains(&value) && name != 0;
+    let function = |symbol: &Symbol| {
+        let (name, value) = (symbol.name.get(), symbol.value.get());
+        let is = symbol.info & 0xf == FUNCTION && code.contains(&value) && name != 0;
         is.then(|| (value, strings.wrapping_add(name.into())))
     };
-    let mut functions: Vec<_> = all.chunks_exact(SYMBOL).filter_map(function).collect();
+    let mut functions: Vec<_> = all.iter().filter_map(function).collect();
     functions.sort_unstable();
     Some(functions)
 }

@@ -3,6 +3,7 @@
 //! Source: Linux, Documentation/arch/x86/orc-unwinder.rst; the entries' format and the meaning of
 //! their fields: arch/x86/include/asm/orc_types.h of 6.1 and 6.12.
 
+use stasis_layout::{layout, IntoBytes, I16, I32};
 use stasis_run_events::Orc;
 
 use super::modules::{Module, MODULES};
@@ -11,8 +12,6 @@ use super::modules::{Module, MODULES};
 pub(super) const MAX_FRAMES: usize = 64;
 /// Limit on the entries of a kernel's table; Debian's 6.1 has 370,000.
 const MAX_ENTRIES: u64 = 4 << 20;
-/// Bytes of an entry: two offsets, and 16 bits of fields.
-const ENTRY: usize = 6;
 /// From there on addresses are the kernel's.
 pub(super) const KERNEL: u64 = 1 << 63;
 
@@ -21,6 +20,18 @@ const REGS_BP: u64 = 32;
 const REGS_IP: u64 = 128;
 /// From the instruction pointer of an interrupted context to its stack pointer.
 const IP_TO_SP: u64 = 24;
+
+layout! {
+    /// `struct orc_entry`.
+    pub(super) struct Entry: 6 {
+        [0] sp_offset: I16,
+        [2] bp_offset: I16,
+        /// The register of SP in bits 3:0, that of BP in 7:4.
+        [4] registers: u8,
+        /// The type, in its lowest bits.
+        [5] fields: u8,
+    }
+}
 
 /// The registers that a stack is unwound from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +58,7 @@ enum Type {
 pub(super) struct Tables {
     /// First addresses of the entries, ascending.
     addresses: Vec<u64>,
-    entries: Vec<[u8; ENTRY]>,
+    entries: Vec<Entry>,
     from_6_4: bool,
 }
 
@@ -59,27 +70,21 @@ impl Tables {
         if count == 0 || count > MAX_ENTRIES {
             return None;
         }
-        let mut offsets = vec![0; count as usize * 4];
-        let mut fields = vec![0; count as usize * ENTRY];
-        if !read(orc.addresses, &mut offsets) || !read(orc.entries, &mut fields) {
-            return None;
-        }
+        let mut offsets = vec![I32::ZERO; count as usize];
+        let mut entries = vec![Entry::default(); count as usize];
+        let is_there = read(orc.addresses, offsets.as_mut_bytes())
+            && read(orc.entries, entries.as_mut_bytes());
         // Each is relative to its own place.
-        let address = |(number, bytes): (usize, &[u8])| {
-            let offset = i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-            (orc.addresses + 4 * number as u64).wrapping_add_signed(offset.into())
+        let address = |(number, offset): (usize, I32)| {
+            (orc.addresses + 4 * number as u64).wrapping_add_signed(offset.get().into())
         };
-        let addresses: Vec<u64> = offsets.chunks_exact(4).enumerate().map(address).collect();
-        let entries = fields.chunks_exact(ENTRY).filter_map(|entry| entry.first_chunk().copied());
-        addresses.is_sorted().then(|| Self {
-            addresses,
-            entries: entries.collect(),
-            from_6_4: orc.from_6_4,
-        })
+        let addresses: Vec<u64> = offsets.into_iter().enumerate().map(address).collect();
+        let is_one = is_there && addresses.is_sorted();
+        is_one.then_some(Self { addresses, entries, from_6_4: orc.from_6_4 })
     }
 
     /// The entry of an instruction.
-    pub(super) fn find(&self, address: u64) -> Option<&[u8; ENTRY]> {
+    pub(super) fn find(&self, address: u64) -> Option<&Entry> {
         let after = self.addresses.partition_point(|first| *first <= address);
         self.entries.get(after.checked_sub(1)?)
     }
@@ -113,16 +118,16 @@ impl Tables {
             true => modules.iter().find(|module| module.has(at))?.tables.find(at)?,
             false => self.find(at)?,
         };
-        let offset = |at: usize| i64::from(i16::from_le_bytes([entry[at], entry[at + 1]]));
-        let (sp_offset, bp_offset) = (offset(0), offset(2));
-        let sp = match entry[4] & 0xf {
+        let [sp_offset, bp_offset] =
+            [entry.sp_offset, entry.bp_offset].map(|offset| offset.get().into());
+        let sp = match entry.registers & 0xf {
             SP => context.rsp.wrapping_add_signed(sp_offset),
             BP => context.rbp.wrapping_add_signed(sp_offset),
             SP_INDIRECT => read(context.rsp)?.wrapping_add_signed(sp_offset),
             BP_INDIRECT => read(context.rbp.wrapping_add_signed(sp_offset))?,
             _ => return None,
         };
-        let (rip, rsp, saved, exact) = match self.kind(entry[5]) {
+        let (rip, rsp, saved, exact) = match self.kind(entry.fields) {
             Type::Call => (read(sp.wrapping_sub(8))?, sp, context.rbp, false),
             Type::Registers => {
                 let at = sp.wrapping_add(REGS_IP);
@@ -132,7 +137,7 @@ impl Tables {
             Type::Interrupt => (read(sp)?, read(sp.wrapping_add(IP_TO_SP))?, context.rbp, true),
             Type::End => return None,
         };
-        let rbp = match entry[4] >> 4 {
+        let rbp = match entry.registers >> 4 {
             UNDEFINED => saved,
             PREVIOUS_SP => read(sp.wrapping_add_signed(bp_offset))?,
             BP => read(context.rbp.wrapping_add_signed(bp_offset))?,
