@@ -4,13 +4,14 @@
 //! `STASIS_BARE_EXITS` gives the number of exits of each kind (3,000), `STASIS_QEMU` names another
 //! QEMU.
 
-use stasis_bare::svm::{calibrate, Costs, Leaf, LongMode, Nested, Vcpu};
+use stasis_bare::svm::{calibrate, Alike, Costs, Leaf, LongMode, Nested, Vcpu};
 use stasis_bare::Exit;
 use std::arch::global_asm;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 const MEMORY: u64 = 4 << 30;
 const SUCCESS: u8 = 0x10;
@@ -105,6 +106,7 @@ fn inside() {
     exits_take_no_time(&costs, exits);
     an_exit_takes_few_instructions(&costs, exits);
     each_interrupt_comes_once(&costs, exits);
+    memory_that_guests_have_alike_is_each_ones_own(&costs);
 }
 
 fn the_standard_library_works() {
@@ -272,6 +274,79 @@ fn guest(code: unsafe extern "C" fn(), turns: u64) -> (Nested, Vcpu) {
     registers[16] = code as *const () as u64;
     vcpu.set_registers(&registers);
     (nested, vcpu)
+}
+
+// Writes a word to each of RBX pages from RSI on, then some pages by one string instruction.
+global_asm!(
+    "test_writes:",
+    "mov rdi, rsi",
+    "2:",
+    "add [rsi], rbx",
+    "add rsi, 4096",
+    "dec rbx",
+    "jnz 2b",
+    "mov eax, 9",
+    "mov ecx, 10000",
+    "rep stosb",
+    "mov dx, 0x77",
+    "out dx, al",
+);
+
+extern "C" {
+    fn test_writes();
+}
+
+/// A guest that writes to memory which it shares with another writes to its own, in the time that it
+/// takes where nothing is shared.
+fn memory_that_guests_have_alike_is_each_ones_own(costs: &Costs) {
+    const PAGE: usize = 4096;
+    const PAGES: usize = 8;
+    const LENGTH: u64 = (PAGE * PAGES) as u64;
+    let run = |shares: bool, writer: usize, step: u64| {
+        let mut memory = vec![5u8; PAGE * (2 * PAGES + 1)];
+        let place = (memory.as_mut_ptr() as u64).next_multiple_of(PAGE as u64);
+        let alike = Arc::new(Alike::default());
+        let tables = [0, LENGTH].map(|offset| {
+            let mut nested = Nested::new();
+            nested.set_fine(&[place..place + LENGTH]);
+            nested.map(0, 0, place).unwrap();
+            nested.map(place, place + offset, LENGTH).unwrap();
+            let end = place + LENGTH;
+            nested.map(end, end, (3 << 30) - end).unwrap();
+            let nested = Arc::new(nested);
+            alike.add(&nested);
+            nested
+        });
+        if shares {
+            // SAFETY: on the bare machine; the memory is this function's own.
+            unsafe { alike.share(place..place + LENGTH, false) };
+        }
+        let (_, mut vcpu) = guest(test_writes, PAGES as u64);
+        let mut registers = vcpu.registers();
+        registers[6] = place;
+        vcpu.set_registers(&registers);
+        let mut now = 1_000_000;
+        loop {
+            // SAFETY: on the bare machine; the guest writes to the memory that is its own.
+            let (exit, then) = unsafe { vcpu.run(&tables[writer], costs, now, now + step) };
+            now = then;
+            match exit {
+                Exit::PortWrite { port: 0x77 } => break,
+                Exit::Interrupted => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        let skip = (place - memory.as_ptr() as u64) as usize;
+        (now, memory[skip..skip + 2 * PAGE * PAGES].to_vec())
+    };
+    for (writer, step) in [(0, 1 << 40), (1, 1 << 40), (0, 7), (1, 7), (1, 1)] {
+        let alone = run(false, writer, step);
+        let (time, memory) = run(true, writer, step);
+        assert!((time, &memory) == (alone.0, &alone.1), "until {time} and {}", alone.0);
+        let others = (1 - writer) * PAGE * PAGES;
+        assert!(memory[others..others + PAGE * PAGES].iter().all(|byte| *byte == 5));
+        println!("guest {writer} wrote by steps of {step} until {time}");
+    }
 }
 
 // R12 counts interrupts that came, R13 those that came while another was served.

@@ -3,6 +3,8 @@
 //! Source: Linux, Documentation/arch/x86/boot.rst ("64-bit boot protocol") and
 //! zero-page.rst, for every offset below.
 
+use std::ops::Range;
+
 use kvm_bindings::{kvm_regs, kvm_segment, kvm_sregs};
 use stasis_layout::{u16_at, u64_at};
 
@@ -64,7 +66,15 @@ pub fn load(memory: &GuestMemory, kernel: &Kernel) -> Result<u64, BootError> {
     Ok(entry)
 }
 
-fn load_elf(memory: &GuestMemory, file: &[u8]) -> Result<u64, BootError> {
+/// A part of an ELF file that is loaded.
+struct Segment<'a> {
+    /// PF_X, PF_W and PF_R (System V ABI, program header, p_flags).
+    flags: u32,
+    physical: u64,
+    bytes: &'a [u8],
+}
+
+fn segments(file: &[u8]) -> Result<(u64, Vec<Segment<'_>>), BootError> {
     // System V ABI, ELF-64 header and program header.
     const LOAD: u32 = 1;
     let short = |at: usize| -> Result<u16, BootError> {
@@ -79,11 +89,11 @@ fn load_elf(memory: &GuestMemory, file: &[u8]) -> Result<u64, BootError> {
     let entry = long(24)?;
     let headers = long(32)? as usize;
     let (size, count) = (usize::from(short(54)?), usize::from(short(56)?));
-    let mut loaded = false;
+    let mut segments = Vec::new();
     for index in 0..count {
         let at = headers.saturating_add(index * size);
-        let kind = long(at)? as u32;
-        if kind != LOAD {
+        let kind = long(at)?;
+        if kind as u32 != LOAD {
             continue;
         }
         let (offset, physical, length) = (long(at + 8)?, long(at + 24)?, long(at + 32)?);
@@ -91,14 +101,39 @@ fn load_elf(memory: &GuestMemory, file: &[u8]) -> Result<u64, BootError> {
         let bytes = file
             .get(offset as usize..end as usize)
             .ok_or(BootError::NotAKernel("it is cut off"))?;
-        memory.write(physical, bytes)?;
-        loaded = true;
+        segments.push(Segment { flags: (kind >> 32) as u32, physical, bytes });
     }
-    if loaded {
-        Ok(entry)
-    } else {
-        Err(BootError::NotAKernel("it loads nothing"))
+    match segments.is_empty() {
+        true => Err(BootError::NotAKernel("it loads nothing")),
+        false => Ok((entry, segments)),
     }
+}
+
+fn load_elf(memory: &GuestMemory, file: &[u8]) -> Result<u64, BootError> {
+    let (entry, segments) = segments(file)?;
+    for segment in segments {
+        memory.write(segment.physical, segment.bytes)?;
+    }
+    Ok(entry)
+}
+
+/// The guest-physical addresses of a kernel's code that it does not change or give away as it runs, in
+/// whole pages.
+///
+/// # Errors
+/// If it is no kernel.
+pub fn code(vmlinux: &[u8]) -> Result<Vec<Range<u64>>, BootError> {
+    const EXECUTABLE: u32 = 1;
+    const WRITABLE: u32 = 2;
+    const PAGE: u64 = 4096;
+    let (_, segments) = segments(vmlinux)?;
+    let code = segments.iter().filter(|one| one.flags & (EXECUTABLE | WRITABLE) == EXECUTABLE);
+    Ok(code
+        .filter_map(|one| {
+            let end = one.physical.saturating_add(one.bytes.len() as u64);
+            Some(one.physical.checked_next_multiple_of(PAGE)?..end & !(PAGE - 1))
+        })
+        .collect())
 }
 
 fn setup_data(memory: &GuestMemory, seed: &[u8; 32]) -> Result<(), OutOfMemoryRange> {
@@ -260,7 +295,7 @@ mod tests {
                 file[18] = 62;
                 file[19] = 0;
             }
-            assert!(load_elf(&memory, &file).is_err());
+            assert!(load_elf(&memory, &file).is_err() && code(&file).is_err());
         }
     }
 }

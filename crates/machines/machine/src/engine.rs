@@ -1,5 +1,7 @@
 //! The engines that run guests: KVM, or the bare machine where the program is on one.
 
+use std::ops::Range;
+
 use crate::bare::BareEngine;
 use crate::error::Error;
 use crate::freeze::Costs;
@@ -15,11 +17,24 @@ pub type Region = (u64, u64, u64);
 /// The processors of all machines, in the order in which these were added.
 pub type Processors = Vec<Vec<Box<dyn Vcpu>>>;
 
+/// The processors of a machine.
+#[derive(Debug, Clone, Copy)]
+pub struct MachineProcessors {
+    /// How many there are.
+    pub count: u32,
+    /// How they read the time.
+    pub reads: Reads,
+    /// True if their guest may draw random numbers from outside.
+    pub random: bool,
+    /// True if the engine is to tell which memory their guest writes.
+    pub notes_writes: bool,
+}
+
 /// An engine while machines are made.
 pub trait Engine {
-    /// Adds a machine with `count` processors, which read the time by `reads`; `random` lets it
-    /// draw random numbers from outside. With `notes_writes` the engine, if it can, tells which memory
-    /// the guest [has written](crate::vcpu::Vcpu::take_written).
+    /// Adds a machine. With `notes_writes` the engine, if it can, tells which memory
+    /// the guest [has written](crate::vcpu::Vcpu::take_written). `code`: where the guest's kernel has
+    /// its code, which machines may [share](crate::vcpu::Vcpu::share).
     ///
     /// # Safety
     /// The regions' host memory must live longer than the machine's processors,
@@ -27,10 +42,8 @@ pub trait Engine {
     unsafe fn add_machine(
         &mut self,
         regions: &[Region],
-        count: u32,
-        reads: Reads,
-        random: bool,
-        notes_writes: bool,
+        code: &[Range<u64>],
+        processors: MachineProcessors,
     ) -> Result<(), Error>;
 
     /// Ticks of the TSC in a millisecond of the host's.

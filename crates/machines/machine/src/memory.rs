@@ -8,6 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 /// First address of the hole below 4 GiB that devices and APICs live in.
 pub const HOLE_START: u64 = 0xc000_0000;
@@ -206,10 +207,37 @@ impl Drop for Mapping {
 #[error("the address range is not guest memory")]
 pub struct OutOfMemoryRange;
 
+/// Someone who is told before memory in some ranges of guest-physical addresses is written.
+#[derive(Clone, Default)]
+pub struct Guard {
+    /// The ranges.
+    pub ranges: Vec<Range<u64>>,
+    /// What tells; None where nobody is told.
+    pub tell: Option<Arc<dyn Fn(Range<u64>) + Send + Sync>>,
+}
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("Guard").field(&self.ranges).finish()
+    }
+}
+
+impl Guard {
+    /// These addresses are about to be written.
+    pub fn before_write(&self, address: u64, length: u64) {
+        let Some(tell) = &self.tell else { return };
+        let end = address.saturating_add(length);
+        for range in self.ranges.iter().filter(|range| range.start < end && address < range.end) {
+            tell(range.start.max(address)..range.end.min(end));
+        }
+    }
+}
+
 /// All memory of a guest.
 #[derive(Debug)]
 pub struct GuestMemory {
     regions: Vec<Region>,
+    guard: Guard,
 }
 
 impl GuestMemory {
@@ -227,13 +255,23 @@ impl GuestMemory {
             let base = end.next_multiple_of(1 << 30).max(PMEM_FLOOR);
             regions.push(Region::new(base, root.next_multiple_of(HUGE), Purpose::Root)?);
         }
-        Ok(Self { regions })
+        Ok(Self { regions, guard: Guard::default() })
     }
 
     /// Adds `length` bytes of a device's memory at its BAR's address `base`.
     pub fn add_device(&mut self, base: u64, length: u64) -> io::Result<()> {
         self.regions.push(Region::new(base, length, Purpose::Device)?);
         Ok(())
+    }
+
+    /// Tells this one before it is written.
+    pub fn set_guard(&mut self, guard: Guard) {
+        self.guard = guard;
+    }
+
+    /// The one that is told before it is written.
+    pub fn guard(&self) -> Guard {
+        self.guard.clone()
     }
 
     /// Every range: those of the guest's own memory first, in order of address.
@@ -252,6 +290,9 @@ impl GuestMemory {
     /// Forgets everything but the root file system, which is persistent; without `all`, only what is
     /// known to have been written.
     pub fn lose(&mut self, all: bool) {
+        for region in self.regions.iter().filter(|region| region.purpose != Purpose::Root) {
+            self.guard.before_write(region.base, region.length);
+        }
         self.volatile().for_each(|region| region.mapping.clear(all));
     }
 
@@ -274,6 +315,7 @@ impl GuestMemory {
     /// Copies into guest memory at `address`, or refuses.
     pub fn write(&self, address: u64, from: &[u8]) -> Result<(), OutOfMemoryRange> {
         let (region, offset) = self.find(address)?;
+        self.guard.before_write(address, from.len() as u64);
         region.mapping.write(offset, from)
     }
 
@@ -344,6 +386,23 @@ mod tests {
         memory.lose(false);
         memory.read(0, &mut bytes).unwrap();
         assert_eq!(bytes, [0, 0]);
+    }
+
+    #[test]
+    fn a_guard_hears_of_writes_to_its_ranges() {
+        let mut memory = GuestMemory::new(4 << 20, 4096).unwrap();
+        let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let hears = Arc::clone(&heard);
+        memory.set_guard(Guard {
+            ranges: vec![100..200, PMEM_FLOOR..PMEM_FLOOR + 4096],
+            tell: Some(Arc::new(move |range| hears.lock().unwrap().push(range))),
+        });
+        memory.write(0, &[1; 100]).unwrap();
+        memory.write(150, &[1; 100]).unwrap();
+        memory.write(PMEM_FLOOR + 8, &[1]).unwrap();
+        memory.lose(false);
+        let floor = PMEM_FLOOR;
+        assert_eq!(*heard.lock().unwrap(), [150..200, floor + 8..floor + 9, 100..200]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Virtual processors: their state, and an engine's functions for one.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
 
 use stasis_bare::svm::{Debug, DebugRegisters, KeptVcpu};
 
@@ -219,6 +220,19 @@ pub trait Vcpu: Send {
     /// written to since the last call, on any processor; false where the engine does not know.
     fn take_written(&mut self, _found: &mut dyn FnMut(u64, u64)) -> bool {
         false
+    }
+
+    /// Lets the machines of the run use one copy of what they have alike in this range of their memory
+    /// (guest-physical addresses), as far as the engine can; `equal`: all of it is known to be equal.
+    ///
+    /// # Safety
+    /// All machines are there, and their memory's [guards](Self::guard) are set.
+    unsafe fn share(&mut self, _range: Range<u64>, _equal: bool) {}
+
+    /// Returns what is to be told before the machine's memory is written by anyone but its guest, if
+    /// anything is.
+    fn guard(&self) -> Option<Arc<dyn Fn(Range<u64>) + Send + Sync>> {
+        None
     }
 
     /// Runs the guest from where `clock` stands until `until` (ticks) or an exit of the guest, and

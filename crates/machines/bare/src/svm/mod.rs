@@ -1,6 +1,7 @@
 //! Guests by SVM, AMD's secure virtual machine (AMD64 APM vol. 2, 15).
 
 mod access;
+mod alike;
 mod calibrate;
 mod cpuid;
 mod debug;
@@ -14,6 +15,7 @@ mod vcpu;
 mod vmcb;
 mod walk;
 
+pub use alike::Alike;
 pub use calibrate::{calibrate, NotExact};
 pub use cpuid::Leaf;
 pub use debug::{Debug, DebugRegisters, Watch, Watches, WATCHES};

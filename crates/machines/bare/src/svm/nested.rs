@@ -3,7 +3,12 @@
 //! The tables are filled before the guest runs, in the largest pages that fit, so that no access to
 //! memory leaves the guest; addresses that are left out are devices.
 
+use super::alike::Alike;
+use std::ops::Range as Span;
+use std::sync::{Arc, OnceLock, Weak};
+
 const PRESENT_WRITABLE_USER: u64 = 7;
+const WRITABLE: u64 = 1 << 1;
 const ACCESSED: u64 = 1 << 5;
 const DIRTY: u64 = 1 << 6;
 const ACCESSED_DIRTY: u64 = ACCESSED | DIRTY;
@@ -42,6 +47,10 @@ pub struct Nested {
     others: Vec<Range>,
     /// True if the processor notes in the tables which pages are written.
     notes_writes: bool,
+    // Ranges of guest memory in pages of 4 KiB.
+    fine: Vec<Span<u64>>,
+    // The guests with which this one may share memory.
+    alike: OnceLock<Weak<Alike>>,
 }
 
 /// Guest memory in one piece.
@@ -62,6 +71,8 @@ impl Nested {
             first: Range::default(),
             others: Vec::new(),
             notes_writes: false,
+            fine: Vec::new(),
+            alike: OnceLock::new(),
         }
     }
 
@@ -69,6 +80,12 @@ impl Nested {
     /// written](Self::take_written). Their pages have 2 MiB at most, so that a step more leads to each.
     pub fn noting_writes() -> Self {
         Self { notes_writes: true, ..Self::new() }
+    }
+
+    /// What is mapped in these ranges from now on has pages of 4 KiB, of which each can be shared by
+    /// itself ([`Alike::share`]).
+    pub fn set_fine(&mut self, ranges: &[Span<u64>]) {
+        self.fine = ranges.to_vec();
     }
 
     /// The top table's address.
@@ -94,7 +111,13 @@ impl Nested {
             let to = host + (at - guest);
             let sizes =
                 if self.notes_writes { &[TWO_MIB, PAGE][..] } else { &[GIB, TWO_MIB, PAGE] };
-            let fits = |size: &u64| (at | to).is_multiple_of(*size) && end - at >= *size;
+            let is_fine =
+                |size| self.fine.iter().any(|fine| fine.start < at + size && at < fine.end);
+            let fits = |size: &u64| {
+                (at | to).is_multiple_of(*size)
+                    && end - at >= *size
+                    && (*size == PAGE || !is_fine(*size))
+            };
             let size = sizes.iter().copied().find(fits);
             let Some(size) = size else { return refused };
             if !self.enter(at, to, size) {
@@ -187,6 +210,95 @@ impl Nested {
         }
     }
 
+    pub(super) fn be_among(&self, alike: &Arc<Alike>) {
+        // The first ones are those that it stays with.
+        let _ = self.alike.set(Arc::downgrade(alike));
+    }
+
+    /// The pages of this range that are there: the entry of each, its address and its length.
+    fn pages(&self, range: Span<u64>) -> impl Iterator<Item = (*mut u64, u64, u64)> + '_ {
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            while at < range.end {
+                let here = at;
+                match self.leaf(here) {
+                    Some((entry, size)) => {
+                        let start = here & !(size - 1);
+                        at = start + size;
+                        return Some((entry, start, size));
+                    }
+                    None => at = (here & !(PAGE - 1)) + PAGE,
+                }
+            }
+            None
+        })
+    }
+
+    /// The whole pages in which this range lies.
+    pub(super) fn whole_pages(&self, range: Span<u64>) -> Span<u64> {
+        let pages = self.pages(range.clone());
+        pages.fold(range, |all, (_, start, size)| all.start.min(start)..all.end.max(start + size))
+    }
+
+    /// Leads to the memory of `first` where both have a page of the same bytes, and neither guest can
+    /// write there any more.
+    ///
+    /// # Safety
+    /// As of [`Alike::share`].
+    pub(super) unsafe fn use_of(&self, first: &Self, range: &Span<u64>, equal: bool) {
+        for (entry, start, size) in self.pages(range.clone()) {
+            let end = start + size;
+            let (Some((own, room)), Some((other, others_room))) =
+                (self.find(start), first.find(start))
+            else {
+                continue;
+            };
+            let fits = room >= size && others_room >= size && other.is_multiple_of(size);
+            // SAFETY: memory that both map, which nobody writes to meanwhile.
+            let same = || unsafe {
+                let bytes = |host| std::slice::from_raw_parts(host as *const u8, size as usize);
+                bytes(own) == bytes(other)
+            };
+            if start < range.start || end > range.end || !fits || !(equal || same()) {
+                continue;
+            }
+            // SAFETY: entries of tables that live as long as these values; no guest runs.
+            unsafe {
+                for (theirs, ..) in first.pages(start..end) {
+                    theirs.write_volatile(theirs.read_volatile() & !WRITABLE);
+                }
+                let flags = entry.read_volatile() & !(ADDRESS | WRITABLE);
+                entry.write_volatile(flags | other);
+            }
+        }
+    }
+
+    /// Leads to the guest's own memory in this range, which it may write to.
+    pub(super) fn be_own(&self, range: Span<u64>) {
+        for (entry, start, _) in self.pages(range) {
+            // SAFETY: as in `use_of`.
+            unsafe {
+                let value = entry.read_volatile();
+                if let (0, Some((own, _))) = (value & WRITABLE, self.find(start)) {
+                    entry.write_volatile(value & !ADDRESS | own | WRITABLE);
+                }
+            }
+        }
+    }
+
+    /// Memory in this range is about to be written: where it was shared it is the guest's own from now on.
+    /// Returns whether any was.
+    pub fn own(&self, range: Span<u64>) -> bool {
+        let Some(alike) = self.alike.get().and_then(Weak::upgrade) else { return false };
+        // SAFETY: as in `take_written`.
+        let is_shared = |entry: *mut u64| unsafe { entry.read_volatile() & WRITABLE == 0 };
+        let shared = self.pages(range.clone()).any(|(entry, ..)| is_shared(entry));
+        if shared {
+            alike.end(self, range);
+        }
+        shared
+    }
+
     /// Notes that the page at `guest` is written.
     fn note(&self, guest: u64) {
         if let Some((entry, _)) = self.notes_writes.then(|| self.leaf(guest)).flatten() {
@@ -243,6 +355,7 @@ impl Nested {
             let Some((host, room)) = self.find(guest) else { return false };
             let length = from.len().min(room as usize);
             let (part, rest) = from.split_at(length);
+            self.own(guest..guest + length as u64);
             // SAFETY: as in `read`.
             unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), host as *mut u8, length) };
             self.note(guest);
@@ -289,6 +402,50 @@ mod tests {
         assert_eq!(written(), [(0, TWO_MIB), (TWO_MIB, TWO_MIB), (GIB + TWO_MIB, PAGE)]);
         assert_eq!(written(), []);
         assert!(!Nested::new().take_written(&mut |_, _| panic!("nothing is noted")));
+    }
+
+    #[test]
+    fn a_page_is_shared_until_one_guest_writes_to_it() {
+        let mut memory = vec![7u64; (12 * TWO_MIB / 8) as usize];
+        let start = (memory.as_mut_ptr() as u64).next_multiple_of(TWO_MIB);
+        let alike = Arc::new(Alike::default());
+        let guests = [0, 1, 2].map(|number| {
+            let mut nested = if number == 1 { Nested::noting_writes() } else { Nested::new() };
+            nested.set_fine(&[PAGE..4 * PAGE]);
+            nested.map(0, start + number * 2 * TWO_MIB, 2 * TWO_MIB).unwrap();
+            let nested = Arc::new(nested);
+            alike.add(&nested);
+            nested
+        });
+        let [first, second, third] = &guests;
+        let place = |nested: &Nested, at| {
+            let (entry, _) = nested.leaf(at).unwrap();
+            // SAFETY: an entry of tables that are there.
+            let value = unsafe { entry.read_volatile() };
+            (value & ADDRESS, value & WRITABLE != 0)
+        };
+        let own = |nested: &Nested, at| (nested.find(at).unwrap().0, true);
+        assert!(third.write(2 * PAGE, &[1]));
+        // SAFETY: memory of this test's own, which no guest runs in.
+        unsafe { alike.share(0..2 * TWO_MIB, false) };
+        let shared = |at| (start + at, false);
+        for at in [PAGE, 3 * PAGE, TWO_MIB] {
+            assert_eq!(guests.each_ref().map(|guest| place(guest, at)), [shared(at); 3]);
+        }
+        assert_eq!(place(third, 2 * PAGE), own(third, 2 * PAGE), "it is not equal");
+        // Others go on sharing it.
+        assert!(second.write(PAGE + 5, &[1]));
+        assert_eq!(place(second, PAGE), own(second, PAGE));
+        assert_eq!([first, third].map(|guest| place(guest, PAGE)), [shared(PAGE); 2]);
+        assert!(!second.own(PAGE..PAGE + 1));
+        // The first one's is everybody's.
+        assert!(first.own(TWO_MIB..TWO_MIB + 1));
+        for guest in &guests {
+            assert_eq!(place(guest, TWO_MIB), own(guest, TWO_MIB));
+        }
+        let mut found = Vec::new();
+        second.take_written(&mut |at, length| found.push((at, length)));
+        assert_eq!(found, [(PAGE, PAGE)]);
     }
 
     #[test]

@@ -92,8 +92,10 @@ impl Timer {
         const MAX_COUNT: u64 = u32::MAX as u64;
         let stay = until.saturating_sub(now);
         let due = self.due.load(Relaxed);
-        // An earlier time does no harm: the guest continues after it.
-        let in_time = due != 0 && due <= self.now.load(Relaxed).saturating_add(stay);
+        let remaining = due.saturating_sub(self.now.load(Relaxed));
+        // An earlier time does no harm, as the guest continues after it. But that is one exit more: a
+        // time that was meant for a much shorter stay, of another processor's maybe, is set anew.
+        let in_time = due != 0 && remaining <= stay && remaining >= stay.min(MAX_COUNT) / 2;
         if in_time || until == u64::MAX {
             0
         } else {
@@ -153,10 +155,12 @@ mod tests {
         assert_eq!(timer.set(1000, 1100, &costs), 130);
         timer.left(130, 5020, 5050, &costs);
         assert_eq!(timer.due.load(Relaxed), 5130);
-        // At the earliest 80 ticks from now on: in time for a stay of 80.
+        // At the earliest 80 ticks from now on: in time for a stay of 80, and of 160.
         assert_eq!(timer.set(1020, 1100, &costs), 0);
-        timer.left(0, 6000, 6001, &costs);
-        assert_eq!(timer.set(1021, 1100, &costs), 0); // its interrupt waits
+        assert_eq!(timer.set(1020, 1180, &costs), 0);
+        assert_eq!(timer.set(1020, 1182, &costs), 192);
+        timer.left(0, 5120, 5125, &costs);
+        assert_eq!(timer.set(1095, 1100, &costs), 0);
         timer.stopped();
         assert_eq!(timer.set(1021, 1100, &costs), 109);
         assert_eq!(timer.set(0, u64::MAX - 1, &costs), u32::MAX as u64);

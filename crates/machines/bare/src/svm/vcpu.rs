@@ -312,10 +312,13 @@ impl Vcpu {
             let code = self.vmcb.get(EXIT_CODE);
             let way = ExitPath::of(code);
             let exited = self.context.exit_tsc.wrapping_add(self.context.time);
+            let before = now;
             now = now.max(exited.wrapping_sub(costs.leave[way as usize] as u64));
             self.event_again();
             match self.serve(nested, code) {
                 Served::Inside => {}
+                // The instruction that has left the guest is not executed yet.
+                Served::Again => now = before.max(now - 1),
                 Served::Timer if now < until => {}
                 Served::Timer => return (Exit::Interrupted, now),
                 Served::Outside(exit) => return (exit, now),
@@ -521,8 +524,15 @@ impl Vcpu {
     }
 
     fn memory(&mut self, nested: &Nested) -> Served {
+        const PRESENT: u64 = 1;
         const WRITE: u64 = 2;
         let (info, address) = (self.vmcb.get(EXIT_INFO_1), self.vmcb.get(EXIT_INFO_2));
+        // There is memory, to which the guest may not write.
+        if info & (PRESENT | WRITE) == PRESENT | WRITE
+            && nested.own(address..address.saturating_add(1))
+        {
+            return Served::Again;
+        }
         let Self { context, vmcb, .. } = self;
         let rip = vmcb.get(RIP);
         let (code, writes) = (access::fetch(vmcb, nested), info & WRITE != 0);
@@ -630,6 +640,8 @@ impl Drop for Vcpu {
 pub(super) enum Served {
     /// The guest continues at once.
     Inside,
+    /// It does the same once more.
+    Again,
     /// The timer, or an earlier setting of it.
     Timer,
     /// Someone else serves it.

@@ -3,11 +3,12 @@
 
 mod cpuid;
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use stasis_bare::svm::{self, Debug, DebugRegisters, KeptVcpu, LongMode, Nested};
+use stasis_bare::svm::{self, Alike, Debug, DebugRegisters, KeptVcpu, LongMode, Nested};
 
-use crate::engine::{Engine, Processors, Region};
+use crate::engine::{Engine, MachineProcessors, Processors, Region};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::freeze::{Clock, Costs};
@@ -22,6 +23,7 @@ const KHZ: u64 = 1_000_000;
 pub struct BareEngine {
     costs: svm::Costs,
     machines: Vec<Vec<Box<dyn Vcpu>>>,
+    alike: Arc<Alike>,
 }
 
 impl BareEngine {
@@ -33,7 +35,8 @@ impl BareEngine {
             stasis_bare::start();
             svm::calibrate()
         };
-        Ok(Self { costs: costs.map_err(Error::NotExact)?, machines: Vec::new() })
+        let costs = costs.map_err(Error::NotExact)?;
+        Ok(Self { costs, machines: Vec::new(), alike: Arc::default() })
     }
 }
 
@@ -41,21 +44,23 @@ impl Engine for BareEngine {
     unsafe fn add_machine(
         &mut self,
         regions: &[Region],
-        count: u32,
-        reads: Reads,
-        _random: bool,
-        notes_writes: bool,
+        code: &[Range<u64>],
+        processors: MachineProcessors,
     ) -> Result<(), Error> {
+        let MachineProcessors { count, reads, notes_writes, .. } = processors;
         let mut nested = if notes_writes { Nested::noting_writes() } else { Nested::new() };
+        nested.set_fine(code);
         for &(base, length, host) in regions {
             nested.map(base, host, length).map_err(Error::NotMappable)?;
         }
         let nested = Arc::new(nested);
+        self.alike.add(&nested);
+        let alike = &self.alike;
         let costs = self.costs;
         let one = |index| {
             let place = (index, count, reads);
-            let (vcpu, nested) = (new(place), Arc::clone(&nested));
-            Box::new(Processor { vcpu, place, nested, costs, origin: 0 }) as Box<dyn Vcpu>
+            let (vcpu, nested, alike) = (new(place), Arc::clone(&nested), Arc::clone(alike));
+            Box::new(Processor { vcpu, place, nested, alike, costs, origin: 0 }) as Box<dyn Vcpu>
         };
         self.machines.push((0..count).map(one).collect());
         Ok(())
@@ -88,6 +93,7 @@ struct Processor {
     vcpu: svm::Vcpu,
     place: Place,
     nested: Arc<Nested>,
+    alike: Arc<Alike>,
     costs: svm::Costs,
     /// Time at which its TSC is zero (ticks).
     origin: u64,
@@ -187,6 +193,18 @@ impl Vcpu for Processor {
 
     fn take_written(&mut self, found: &mut dyn FnMut(u64, u64)) -> bool {
         self.nested.take_written(found)
+    }
+
+    unsafe fn share(&mut self, range: Range<u64>, equal: bool) {
+        // SAFETY: on the bare machine, and between two turns; the caller's promise.
+        unsafe { self.alike.share(range, equal) };
+    }
+
+    fn guard(&self) -> Option<Arc<dyn Fn(Range<u64>) + Send + Sync>> {
+        let nested = Arc::clone(&self.nested);
+        Some(Arc::new(move |range| {
+            nested.own(range);
+        }))
     }
 
     fn run_slice(&mut self, clock: &mut Clock, until: u64, _: bool) -> Result<SliceEnd, Error> {

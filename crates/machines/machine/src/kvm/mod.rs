@@ -5,6 +5,7 @@ mod kick;
 mod processor;
 mod vcpu;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use kvm_bindings::{
@@ -16,11 +17,10 @@ use kvm_ioctls::{
     Cap, Kvm, MsrExitReason, MsrFilterDefaultAction, MsrFilterRange, MsrFilterRangeFlags, VmFd,
 };
 
-use crate::engine::{Engine, Processors, Region};
+use crate::engine::{Engine, MachineProcessors, Processors, Region};
 use crate::error::Error;
 use crate::freeze::Costs;
 use crate::memory::GuestMemory;
-use crate::pvclock::Reads;
 use crate::{boot, cpuid, layout, pvclock, pveoi};
 
 use kick::Kick;
@@ -55,11 +55,10 @@ impl Engine for KvmEngine {
     unsafe fn add_machine(
         &mut self,
         regions: &[Region],
-        count: u32,
-        reads: Reads,
-        random: bool,
-        _notes_writes: bool,
+        _code: &[Range<u64>],
+        processors: MachineProcessors,
     ) -> Result<(), Error> {
+        let MachineProcessors { count, reads, random, .. } = processors;
         let vm = self.kvm.create_vm().map_err(Error::kvm("create a virtual machine"))?;
         prepare_vm(&vm)?;
         for (slot, &(base, length, host)) in regions.iter().enumerate() {

@@ -1,6 +1,7 @@
 //! Makes machines: memory, devices, processors, calibration, and the kernel
 //! loaded.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use stasis_block::timeline::Tracks;
@@ -10,6 +11,7 @@ use stasis_nvme::KeptState;
 use stasis_run_events::{EventSink, RunEvent, Stage};
 use stasis_virtio::PciDevice;
 
+use super::alike::{self, Shared};
 use super::config::{Config, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig};
 use super::controller::Controller;
 use super::failures::Failures;
@@ -32,7 +34,7 @@ use crate::devices::{
     ChannelDevice, Cmos, DriveController, DriveDevice, IoApic, NetworkDevice, NvmeController,
     Serial, VirtioController,
 };
-use crate::engine::{self, Engine};
+use crate::engine::{self, Engine, MachineProcessors};
 use crate::error::Error;
 use crate::freeze::{Clock, Scale};
 use crate::memory::GuestMemory;
@@ -79,6 +81,7 @@ impl<'j> Run<'j> {
         let threads = config.threads.clamp(1, all.max(1));
         let reads = if threads > 1 { Reads::Own } else { Reads::Mean };
         let is_single = config.machines.iter().all(|machine| machine.vcpus == 1);
+        let code = alike::code(config.vmlinux, config.machines.len());
         let (mut machines, mut processors) = (Vec::new(), Vec::new());
         for (number, mut machine) in config.machines.into_iter().enumerate() {
             processors.extend((0..machine.vcpus as usize).map(|index| (number, index)));
@@ -92,7 +95,7 @@ impl<'j> Run<'j> {
                 (true, false) => KeptBoot::recorded(),
             };
             let reads = (reads, kept_boot);
-            let made = Machine::new(&mut *engine, machine, number as u16, root, reads)?;
+            let made = Machine::new(&mut *engine, machine, (number as u16, &code), root, reads)?;
             machines.push((made, rewind));
         }
         let Some((one, _)) = machines.first() else {
@@ -133,6 +136,7 @@ impl<'j> Run<'j> {
                 ..machine
             })
             .collect();
+        let alike = Shared::begin(&mut machines, code);
         let all = machines.iter().flat_map(|machine| &machine.vcpus);
         let lateness = all.map(|vcpu| vcpu.lateness()).max().unwrap_or(0);
         let watch = match config.timeline {
@@ -193,6 +197,7 @@ impl<'j> Run<'j> {
             begun: Vec::new(),
             thread_slices: Vec::new(),
             machines,
+            alike,
             kernel,
             shared: config.shared,
             shares: Vec::new(),
@@ -255,7 +260,7 @@ impl Machine {
     fn new(
         engine: &mut dyn Engine,
         config: MachineConfig<'_>,
-        number: u16,
+        (number, code): (u16, &[Range<u64>]),
         (root_length, fill_root): Root,
         (reads, kept_boot): (Reads, KeptBoot),
     ) -> Result<Self, Error> {
@@ -314,10 +319,15 @@ impl Machine {
             .map(|region| (region.base, region.length, region.mapping().host_address()))
             .collect();
         regions.push((mailbox, channel.mailbox().len() as u64, channel.mailbox().host_address()));
-        let (random, notes_writes) = (config.random, config.comes_back);
+        let processors = MachineProcessors {
+            count: config.vcpus,
+            reads,
+            random: config.random,
+            notes_writes: config.comes_back,
+        };
         // SAFETY: the mappings live as long as the machine, longer than its
         // processors (field order), and cover these lengths.
-        unsafe { engine.add_machine(&regions, config.vcpus, reads, random, notes_writes)? };
+        unsafe { engine.add_machine(&regions, code, processors)? };
         let boot = Boot { command_line: config.command_line.to_owned(), seed: config.seed };
         let processors = (0..config.vcpus).map(Processor::new).collect();
         Ok(Self {

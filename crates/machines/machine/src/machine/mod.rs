@@ -2,6 +2,7 @@
 //! between turns: timers, completions, and what follows from them.
 
 mod agent;
+mod alike;
 mod attend;
 mod branch;
 mod build;

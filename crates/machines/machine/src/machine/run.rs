@@ -6,6 +6,7 @@ use stasis_block::clock::Nanos;
 use stasis_drive::SharedDrive;
 use stasis_run_events::SharedOutcome;
 
+use super::alike::Shared;
 use super::branch::Branching;
 use super::changes::{BeginSource, ChangeSource, Changes};
 use super::config::{ProfileSource, Stop};
@@ -32,6 +33,8 @@ pub(super) struct Run<'j> {
     // Dropped in this order: the parts that point into the vCPUs, then the machines.
     pub(super) timeline: Timeline<'j>,
     pub(super) machines: Vec<Machine>,
+    /// The memory that they have alike.
+    pub(super) alike: Shared,
     pub(super) kernel: KernelFiles<'j>,
     pub(super) shared: Vec<SharedDrive>,
     /// Reports of the shared drives at the moment when the last command that is waited for ended.

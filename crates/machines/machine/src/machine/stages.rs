@@ -110,6 +110,9 @@ impl Run<'_> {
             return Ok(());
         }
         let is_wanted = self.machines.iter().any(|machine| machine.wanting.is_some());
+        if is_wanted {
+            self.alike.share_code(&mut self.machines);
+        }
         if let Some(source) = self.begin_source.take_if(|_| is_wanted) {
             self.begin_as(source().map_err(Error::Input)?)?;
         }

@@ -82,17 +82,26 @@ impl Pages {
     /// to be written. What is written from now on is known apart from it.
     pub(super) fn bring_back(&mut self, memory: &mut GuestMemory) {
         let copies = self.copies.as_mut_slice();
+        let guard = memory.guard();
         for (region, pages) in memory.volatile().zip(&self.pages) {
+            let base = region.base;
             let mut pages = pages.iter().peekable();
             for (place, piece) in region.mapping_mut().written(false) {
                 while pages.next_if(|page| page.offset < place).is_some() {}
                 for (number, into) in piece.chunks_mut(PAGE).enumerate() {
-                    let here = pages.next_if(|page| page.offset == place + number * PAGE);
+                    let offset = place + number * PAGE;
+                    let here = pages.next_if(|page| page.offset == offset);
+                    let changes = || guard.before_write(base + offset as u64, PAGE as u64);
                     match here.map_or(&Content::Word(0), |page| &page.content) {
-                        Content::Word(word) => fill(into, *word),
+                        Content::Word(word) if one_word(into) == Some(*word) => {}
+                        Content::Word(word) => {
+                            changes();
+                            fill(into, *word);
+                        }
                         Content::Copy(at) => {
                             let from = &copies[*at..][..into.len()];
                             if *from != *into {
+                                changes();
                                 into.copy_from_slice(from);
                             }
                         }
@@ -118,12 +127,11 @@ fn one_word(page: &[u8]) -> Option<u64> {
     same.then_some(word)
 }
 
-/// Makes `page` consist of `word`, unless it does.
+/// Makes `page` consist of `word`.
 fn fill(page: &mut [u8], word: u64) {
-    if one_word(page) != Some(word) {
-        let word = word.to_le_bytes();
-        page.iter_mut().zip(word.iter().cycle()).for_each(|(byte, value)| *byte = *value);
-    }
+    let word = word.to_le_bytes();
+    // By words: each byte by itself would take some 10 instructions of the host.
+    page.chunks_mut(word.len()).for_each(|into| into.copy_from_slice(&word[..into.len()]));
 }
 
 #[cfg(test)]
