@@ -77,6 +77,7 @@ system-test: guest ## Tests that boot guests
 slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or change the host (root); STASIS_TEST_DEVICE= a block device to overwrite
 	scripts/fuzz --check
 	@seed=$$(shuf -i 2-4294967295 -n 1); echo "properties: PROPTEST_RNG_SEED=$$seed"; PROPTEST_RNG_SEED=$$seed $(TEST) --lib --bins --tests
+	CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true cargo test --locked --release -p stasis-nand -p stasis-flash -p stasis-nvme
 	$(TEST) --test boot -- --ignored --test-threads=1
 	$(TEST) --test vmm --test differential -- --ignored
 	$(TEST) --test clients --test peer -- --ignored --nocapture --test-threads=1

@@ -92,6 +92,10 @@ impl Comparison {
                 all.push(Slower::Failed(other, why));
                 continue;
             }
+            // Beside a command that did not succeed nothing is slower.
+            if base.failed().is_some() {
+                continue;
+            }
             let times = times(base, other).filter(|_| !matches!(work, Work::InTheSameTime(_)));
             if let Some(Times { ns: [was, is], sure }) = times {
                 let more = (is / was.max(1.0) - 1.0) * 100.0;
@@ -105,6 +109,11 @@ impl Comparison {
             all.extend(slower.map(Slower::Latency));
         }
         all
+    }
+
+    /// Returns whether a time of a command or load is known, or why it has none.
+    pub fn is_timed(&self) -> bool {
+        self.candidates.iter().any(|one| time(one).is_some() || one.failed().is_some())
     }
 
     /// The I/Os of all candidates beside the first one's: the first that is not comparable.

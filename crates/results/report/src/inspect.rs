@@ -17,7 +17,7 @@ use stasis_results::{
 };
 
 /// Files that runs leave, with their contents.
-const FILES: [(&str, &str); 18] = [
+const FILES: [(&str, &str); 19] = [
     (SUMMARY_FILE, "the run in figures"),
     (stasis_results::REPORT_FILE, "the page"),
     (stasis_results::PARQUET_IOS_FILE, "one row for each I/O"),
@@ -36,6 +36,7 @@ const FILES: [(&str, &str); 18] = [
     (CRASH_TEST_FILE, "the findings of a crash test"),
     ("crash-test.html", "the page of a crash test"),
     (COMPARISON_FILE, "the differences of a comparison"),
+    ("comparison.html", "the page of a comparison"),
 ];
 
 /// The findings of a crash test.
@@ -197,6 +198,8 @@ impl Inspection {
         } else if summary.exit_status != 0 {
             self.odd.push(format!("The command ended with status {}.", summary.exit_status));
         }
+        let unmet = stasis_results::thresholds::unmet(summary);
+        self.odd.extend(unmet.map(|clause| format!("A threshold is not met: {clause}.")));
         self.odd.extend(summary.warnings.iter().map(|why| format!("Not to be trusted: {why}.")));
         summary.drives.iter().for_each(|drive| self.drive(drive));
         for fault in field("faults").as_array().into_iter().flatten() {
@@ -227,6 +230,7 @@ impl Inspection {
             if !self.has(stasis_results::TIMELINE_FILE)
                 && self.kind != Kind::Server
                 && !command.contains('<')
+                && ["stasis run ", "stasis sim "].iter().any(|begin| command.starts_with(begin))
             {
                 let with = match command.split_once(" -- ") {
                     Some((before, after)) => format!("{before} --timeline -- {after}"),
@@ -263,7 +267,8 @@ impl Inspection {
         if findings > 0 {
             let first = test["findings"][0]["what"].as_str().unwrap_or_default();
             let first = first.lines().next().unwrap_or_default();
-            self.odd.push(format!("{findings} states are wrong, the first of them: {first}"));
+            let states = crate::verdict::counted(findings as u64, "finding", "findings");
+            self.odd.push(format!("There is what a power cut must not leave, {states}: {first}"));
         }
         if let Some(command) = test["repeat"][0].as_str() {
             self.ask("the first finding alone", command.to_owned());
@@ -273,7 +278,10 @@ impl Inspection {
 
     /// Adds everything that does not depend on the kind.
     fn others(&mut self, compared: Option<&Value>) {
-        if let Some(differences) = compared.and_then(Value::as_array) {
+        if let Some(sentence) = compared.and_then(|all| all["sentence"].as_str()) {
+            self.about.push(sentence.to_owned());
+        }
+        if let Some(differences) = compared.and_then(|all| all["differences"].as_array()) {
             let significant = differences.iter().filter(|it| it["significant"] == true).count();
             self.about.push(format!(
                 "{} figures were compared; of {significant} the difference is significant.",
@@ -439,6 +447,32 @@ mod tests {
         .unwrap();
         let test = Inspection::of(&at("empty")).unwrap();
         assert_eq!(test.kind, Kind::CrashTest);
-        assert!(test.odd[0].contains("lost") && test.next[0].command.contains("crash-test"));
+        assert!(test.odd[0].contains("one finding") || test.odd[0].contains("1 finding: lost"));
+        assert!(test.next[0].command.contains("crash-test"));
+        fs::create_dir(at("compared")).unwrap();
+        let compared = r#"{"verdict": "faster", "sentence": "It is faster.",
+            "differences": [{"significant": true}, {"significant": false}]}"#;
+        fs::write(at("compared/comparison.json"), compared).unwrap();
+        fs::write(at("compared/.stasis"), "").unwrap();
+        let compared = Inspection::of(&at("compared")).unwrap();
+        assert_eq!(compared.kind, Kind::Comparison);
+        assert_eq!(
+            compared.about,
+            ["It is faster.", "2 figures were compared; of 1 the difference is significant."]
+        );
+    }
+
+    #[test]
+    fn a_threshold_that_is_not_met_is_odd() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = ResultsWriter::create(folder.path(), vec![drive("a")]).unwrap();
+        let threshold = stasis_results::thresholds::Threshold::parse("exit_status == 1").unwrap();
+        writer.expect(vec![threshold]);
+        writer.folder().begun();
+        let ended = Outcome::of(Ending::Exited(0));
+        writer.finish(&ended, "exact", Default::default(), Map::new()).unwrap();
+        let found = Inspection::of(folder.path()).unwrap();
+        assert!(found.odd.iter().any(|odd| odd.contains("exit_status == 1")), "{found:?}");
+        assert!(!found.next.iter().any(|next| next.command.contains("--timeline")), "{found:?}");
     }
 }

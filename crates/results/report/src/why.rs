@@ -185,7 +185,7 @@ impl Why {
         if !self.has_parts {
             text.push_str(match self.tells {
                 true => "The parts of its time in the model are not kept: they are of the 20 slowest\nI/Os of each operation, and with --timeline of all.\n",
-                false => "This model tells no parts of the time that it gives an I/O.\n",
+                false => "No parts of its time in the model are kept: the model tells none, or the drive is\nshared, of which --timeline keeps them.\n",
             });
         }
         text.push('\n');
@@ -197,7 +197,9 @@ impl Why {
         text.push('\n');
         match &self.activity {
             None => text.push_str("With --timeline a run keeps what its drives did meanwhile.\n"),
-            Some(all) if all.is_empty() => text.push_str("The timeline has nothing of it.\n"),
+            Some(all) if all.is_empty() => {
+                text.push_str("The timeline has nothing that its drive did inside meanwhile.\n");
+            }
             Some(all) => text.push_str(&activities(all)),
         }
         text

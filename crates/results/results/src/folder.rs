@@ -203,7 +203,8 @@ impl ResultsFolder {
     }
 
     fn list(&mut self, name: &str) -> Result<(), ResultsError> {
-        writeln!(self.list, "{name}").map_err(ResultsError::write(&self.path.join(LIST_FILE)))?;
+        writeln!(self.list, "{}", escaped(name))
+            .map_err(ResultsError::write(&self.path.join(LIST_FILE)))?;
         self.own.insert(name.into());
         Ok(())
     }
@@ -218,7 +219,29 @@ impl ResultsFolder {
 
 fn names_in(list: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(list);
-    text.lines().filter(|name| is_inside(Path::new(name))).map(str::to_owned).collect()
+    // A name can end with a carriage return, which `lines` takes off.
+    text.split('\n').map(unescaped).filter(|name| is_inside(Path::new(name))).collect()
+}
+
+/// A name as a line of the list.
+fn escaped(name: &str) -> String {
+    name.replace('\\', "\\\\").replace('\n', "\\n")
+}
+
+/// The name of a line.
+fn unescaped(line: &str) -> String {
+    let mut name = String::with_capacity(line.len());
+    let mut symbols = line.chars();
+    while let Some(symbol) = symbols.next() {
+        name.push(match symbol {
+            '\\' => match symbols.next() {
+                Some('n') => '\n',
+                other => other.unwrap_or('\\'),
+            },
+            symbol => symbol,
+        });
+    }
+    name
 }
 
 /// Returns whether nothing is there, not even a link.
@@ -300,18 +323,35 @@ fn has_older_results(path: &Path) -> bool {
     summary.is_some_and(|summary| summary["boot_virtual_seconds"].is_number())
 }
 
-/// Returns whether a name stays in its folder, and in a list of lines.
+/// Returns whether a name stays in its folder, and is not the list's.
 fn is_inside(name: &Path) -> bool {
     let mut parts = name.components().peekable();
     parts.peek().is_some()
         && parts.all(|part| matches!(part, Component::Normal(_)))
         && name != Path::new(LIST_FILE)
-        && !name.to_string_lossy().contains('\n')
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_of_any_symbols_is_one_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r");
+        let names = ["two\nlines", "end\r", "\\n", "a\\", "b"];
+        let mut claimed = ResultsFolder::claim(&path, &[]).unwrap();
+        for name in names {
+            fs::write(claimed.file(name).unwrap(), "").unwrap();
+        }
+        drop(claimed);
+        assert_eq!(listed(&path), names);
+        // The next run takes them away.
+        let mut next = ResultsFolder::claim(&path, &[]).unwrap();
+        next.begun();
+        next.finished().unwrap();
+        assert!(names.iter().all(|name| !path.join(name).exists()));
+    }
 
     /// A child that is forked and has not yet started its program has all open files.
     #[test]
@@ -385,7 +425,7 @@ mod tests {
         let mut results = ResultsFolder::claim(folder.path(), &[]).unwrap();
         let error = results.file("summary.json").unwrap_err();
         assert!(error.to_string().contains("summary.json"), "{error}");
-        for name in ["../x", "/x", "", LIST_FILE, "a\nb"] {
+        for name in ["../x", "/x", "", LIST_FILE] {
             results.file(name).unwrap_err();
         }
         drop(results);

@@ -175,6 +175,8 @@ impl Compared<'_> {
         let Latencies { slower, faster, .. } = self.latencies;
         let comparable = self.work.is_comparable();
         match (self.pace(), &self.work) {
+            // A load is given: its time says something of the same one only.
+            (_, Work::Other(_)) if self.doer == Doer::Load => ("other I/Os", Tone::Neutral),
             (Pace::Faster, _) if comparable && slower > 0 => {
                 ("faster; some I/Os slower", Tone::Neutral)
             }
@@ -210,6 +212,13 @@ impl Compared<'_> {
         let times = |ns: f64| units::duration(ns);
         if let Work::InTheSameTime(_) = self.work {
             return String::new();
+        }
+        if let (Doer::Load, Work::Other(_)) = (self.doer, &self.work) {
+            return format!(
+                "The load takes {} in {other} and {} in {base}.",
+                times(is),
+                times(was)
+            );
         }
         match self.pace() {
             Pace::Unknown => String::new(),
@@ -659,7 +668,9 @@ mod tests {
             assert_eq!(word, "the same");
             return;
         }
-        let timed = case.time.filter(|_| !matches!(case.work, Work::InTheSameTime(_)));
+        let given = case.doer == Doer::Load && matches!(case.work, Work::Other(_));
+        let timed =
+            case.time.filter(|_| !given && !matches!(case.work, Work::InTheSameTime(_)));
         let pace = timed.map(|Times { ns: [was, is], sure }| {
             match is_close(was, is, case.least) || sure == Sure::Overlap {
                 true => 0,
