@@ -82,7 +82,7 @@ impl Nested {
         Self { notes_writes: true, ..Self::new() }
     }
 
-    /// What is mapped in these ranges from now on has pages of 4 KiB, of which each can be shared by
+    /// Memory that is mapped in these ranges from now on has pages of 4 KiB, of which each can be shared by
     /// itself ([`Alike::share`]).
     pub fn set_fine(&mut self, ranges: &[Span<u64>]) {
         self.fine = ranges.to_vec();
