@@ -411,7 +411,7 @@ mod tests {
         let alike = Arc::new(Alike::default());
         let guests = [0, 1, 2].map(|number| {
             let mut nested = if number == 1 { Nested::noting_writes() } else { Nested::new() };
-            nested.set_fine(&[PAGE..4 * PAGE]);
+            nested.set_fine(std::slice::from_ref(&(PAGE..4 * PAGE)));
             nested.map(0, start + number * 2 * TWO_MIB, 2 * TWO_MIB).unwrap();
             let nested = Arc::new(nested);
             alike.add(&nested);
