@@ -308,7 +308,7 @@ fn memory_that_guests_have_alike_is_each_ones_own(costs: &Costs) {
         let alike = Arc::new(Alike::default());
         let tables = [0, LENGTH].map(|offset| {
             let mut nested = Nested::new();
-            nested.set_fine(&[place..place + LENGTH]);
+            nested.set_fine(std::slice::from_ref(&(place..place + LENGTH)));
             nested.map(0, 0, place).unwrap();
             nested.map(place, place + offset, LENGTH).unwrap();
             let end = place + LENGTH;

@@ -20,9 +20,9 @@ pub type Processors = Vec<Vec<Box<dyn Vcpu>>>;
 /// The processors of a machine.
 #[derive(Debug, Clone, Copy)]
 pub struct MachineProcessors {
-    /// How many there are.
+    /// Their number.
     pub count: u32,
-    /// How they read the time.
+    /// Their way of reading the time.
     pub reads: Reads,
     /// True if their guest may draw random numbers from outside.
     pub random: bool,

@@ -212,7 +212,7 @@ pub struct OutOfMemoryRange;
 pub struct Guard {
     /// The ranges.
     pub ranges: Vec<Range<u64>>,
-    /// What tells; None where nobody is told.
+    /// The function that tells; None where nobody is told.
     pub tell: Option<Arc<dyn Fn(Range<u64>) + Send + Sync>>,
 }
 

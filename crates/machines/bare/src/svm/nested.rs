@@ -82,7 +82,7 @@ impl Nested {
         Self { notes_writes: true, ..Self::new() }
     }
 
-    /// What is mapped in these ranges from now on has pages of 4 KiB, of which each can be shared by
+    /// Memory that is mapped in these ranges from now on has pages of 4 KiB, of which each can be shared by
     /// itself ([`Alike::share`]).
     pub fn set_fine(&mut self, ranges: &[Span<u64>]) {
         self.fine = ranges.to_vec();
@@ -411,7 +411,7 @@ mod tests {
         let alike = Arc::new(Alike::default());
         let guests = [0, 1, 2].map(|number| {
             let mut nested = if number == 1 { Nested::noting_writes() } else { Nested::new() };
-            nested.set_fine(&[PAGE..4 * PAGE]);
+            nested.set_fine(std::slice::from_ref(&(PAGE..4 * PAGE)));
             nested.map(0, start + number * 2 * TWO_MIB, 2 * TWO_MIB).unwrap();
             let nested = Arc::new(nested);
             alike.add(&nested);

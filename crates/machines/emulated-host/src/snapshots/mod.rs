@@ -5,6 +5,7 @@
 //! it; each stores the pages of memory that have changed since the one before, the state of QEMU's
 //! devices, and the events in between.
 
+mod mapped;
 mod pages;
 mod record;
 mod search;

@@ -14,15 +14,19 @@ use rustix::io::Errno;
 use stasis_layout::{FromBytes, U64};
 use twox_hash::XxHash3_128;
 
+use super::mapped::Mapped;
+
 /// Bytes of a page, as the processor has it.
 pub(crate) const PAGE: usize = 4096;
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 20;
 
-/// The digests of all pages.
+/// The digests of all pages of a file.
 pub(crate) struct Digests {
     pages: Vec<u128>,
     zeros: u128,
+    /// The file, from the first look on.
+    mapped: Option<Mapped>,
 }
 
 impl Digests {
@@ -30,11 +34,11 @@ impl Digests {
     pub(crate) fn new(length: u64) -> Self {
         let zeros = XxHash3_128::oneshot(&[0; PAGE]);
         let pages = usize::try_from(length.div_ceil(PAGE as u64)).unwrap_or(0);
-        Self { pages: vec![zeros; pages], zeros }
+        Self { pages: vec![zeros; pages], zeros, mapped: None }
     }
 
-    /// Calls `changed` with the number and the bytes of each page of `ram` that is another than at the
-    /// last look.
+    /// Calls `changed` with the number and the bytes of each page of `ram`, the same file each time, that
+    /// is another than at the last look. Nobody writes to it meanwhile.
     ///
     /// # Errors
     /// The file cannot be read, or those of `changed`.
@@ -43,8 +47,23 @@ impl Digests {
         ram: &File,
         mut changed: impl FnMut(u64, &[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut piece = vec![0; PIECE];
-        let length = (self.pages.len() * PAGE) as u64;
+        let length = self.pages.len() * PAGE;
+        let mapped = match self.mapped.take() {
+            Some(mapped) => mapped,
+            None => Mapped::new(ram, length)?,
+        };
+        let looked = self.look_at(ram, mapped.bytes(), &mut changed);
+        self.mapped = Some(mapped);
+        looked
+    }
+
+    fn look_at(
+        &mut self,
+        ram: &File,
+        bytes: &[u8],
+        changed: &mut impl FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let length = bytes.len() as u64;
         let mut at = 0;
         while at < length {
             let data = match seek(ram, SeekFrom::Data(at)) {
@@ -52,20 +71,17 @@ impl Digests {
                 Err(Errno::NXIO) => length,
                 Err(error) => return Err(error.into()),
             };
-            self.holes(at, data.min(length), &mut changed)?;
-            at = data.min(length);
+            let data = data.min(length);
+            self.holes(at, data, changed)?;
+            at = data;
             let end = match at < length {
                 true => seek(ram, SeekFrom::Hole(at))?.min(length),
                 false => length,
             };
-            while at < end {
-                let bytes = (end - at).min(PIECE as u64).next_multiple_of(PAGE as u64) as usize;
-                let bytes = &mut piece[..bytes];
-                ram.read_exact_at(bytes, at)?;
-                for page in bytes.chunks_exact(PAGE) {
-                    self.page(at / PAGE as u64, page, &mut changed)?;
-                    at += PAGE as u64;
-                }
+            let end = end.next_multiple_of(PAGE as u64).min(length);
+            for page in bytes[at as usize..end as usize].chunks_exact(PAGE) {
+                self.page(at / PAGE as u64, page, changed)?;
+                at += PAGE as u64;
             }
         }
         Ok(())
