@@ -344,6 +344,7 @@ mod tests {
         for name in names {
             fs::write(claimed.file(name).unwrap(), "").unwrap();
         }
+        claimed.begun();
         drop(claimed);
         assert_eq!(listed(&path), names);
         // The next run takes them away.
