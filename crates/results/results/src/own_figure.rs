@@ -13,14 +13,19 @@ pub fn own_figure(drive: &Drive, operation: Operation) -> Option<String> {
         return Some(format!("drawn from the profile {name}"));
     }
     let given = parameters.get(operation.name().replace('-', "_")).unwrap_or(parameters);
-    match given.get("latency").unwrap_or(given) {
-        Value::String(span) => Some(shown(span)),
+    let own = match given.get("latency").unwrap_or(given) {
+        Value::String(span) => shown(span),
         Value::Array(pairs) => {
             let pairs: Option<Vec<_>> = pairs.iter().map(pair).collect();
-            pairs.filter(|pairs| !pairs.is_empty()).map(|pairs| pairs.join(", "))
+            pairs.filter(|pairs| !pairs.is_empty())?.join(", ")
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    let durable = parameters.pointer("/cache/fua").and_then(Value::as_str);
+    Some(match durable.filter(|_| operation == Operation::Write) {
+        Some(durable) => format!("{own}; of a durable write {} more", shown(durable)),
+        None => own,
+    })
 }
 
 /// A percentile and its latency.
@@ -57,13 +62,14 @@ mod tests {
                 "read": { "latency": [[99.0, "10us"], [99.999, "60us"]], "iops": 550_000 },
                 "write": { "latency": "16.666us" },
                 "flush": "1ms",
+                "cache": { "size": "64MiB", "fua": "2ms" },
                 "write_zeroes": 7,
             }),
             ..Drive::default()
         };
         let figure = |operation| own_figure(&drive, operation);
         assert_eq!(figure(Operation::Read).unwrap(), "10 µs up to p99, 60 µs up to p99.999");
-        assert_eq!(figure(Operation::Write).unwrap(), "16.666 µs");
+        assert_eq!(figure(Operation::Write).unwrap(), "16.666 µs; of a durable write 2 ms more");
         assert_eq!(shown("60us-80us"), "60 µs to 80 µs");
         assert_eq!(figure(Operation::Flush).unwrap(), "1 ms");
         assert_eq!((figure(Operation::WriteZeroes), figure(Operation::Discard)), (None, None));

@@ -137,7 +137,7 @@ pub struct Timeline {
 
 impl Timeline {
     /// No I/O yet.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             points: Vec::new(),
             slices: Vec::new(),

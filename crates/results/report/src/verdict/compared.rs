@@ -669,8 +669,7 @@ mod tests {
             return;
         }
         let given = case.doer == Doer::Load && matches!(case.work, Work::Other(_));
-        let timed =
-            case.time.filter(|_| !given && !matches!(case.work, Work::InTheSameTime(_)));
+        let timed = case.time.filter(|_| !given && !matches!(case.work, Work::InTheSameTime(_)));
         let pace = timed.map(|Times { ns: [was, is], sure }| {
             match is_close(was, is, case.least) || sure == Sure::Overlap {
                 true => 0,

@@ -170,7 +170,7 @@ impl Rows {
     }
 
     /// Rows, of which the first column has a value each.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.values.first().map_or(0, Values::len)
     }
 
