@@ -300,7 +300,7 @@ pub const REASONS: [(LossReason, &str, &str); 4] = [
     (
         LossReason::Cached,
         "cached, not flushed",
-        "it was acknowledged, in the volatile cache, and the drive had no flush after it.",
+        "it was acknowledged, in the volatile cache, and no flush after it had ended at the drive.",
     ),
     (
         LossReason::InFlight,

@@ -195,13 +195,12 @@ impl Candidate {
     pub fn at_once(&self, drive: &str) -> Option<(f64, f64)> {
         let run = self.runs.first()?;
         let its = run.ios.iter().filter(|((name, _), _)| name == drive);
-        let (mut rate, mut depth) = (0.0, 0.0);
+        let (mut count, mut latencies) = (0, 0.0);
         for (_, ios) in its {
-            let sum: f64 = ios.latencies.iter().map(|latency| *latency as f64).sum();
-            rate += ios.iops;
-            depth += ios.iops * sum / ios.latencies.len().max(1) as f64 / 1e9;
+            count += ios.latencies.len();
+            latencies += ios.latencies.iter().map(|latency| *latency as f64).sum::<f64>();
         }
-        (rate > 0.0).then(|| (depth, 1e9 / rate))
+        (count > 0 && run.span > 0.0).then(|| (latencies / run.span, run.span / count as f64))
     }
 
     /// The latencies of all runs together, rising.

@@ -18,9 +18,6 @@ use stasis_results::interval::Interval;
 const POINTS: usize = 1000;
 const MIN_POINTS: usize = 24;
 
-/// The part of a figure at which its interval's lower end is drawn, if it is lower.
-const LOWEST: f64 = 10.0;
-
 /// The subjects that all candidates have, with the distribution of each.
 type Curves = Vec<(Subject, Vec<Vec<(f64, f64)>>)>;
 
@@ -149,8 +146,8 @@ impl Comparison {
             _ => ios,
         };
         let took = match base.doer() {
-            Doer::Command => "Time of the command, the first one's first",
-            Doer::Load => "Time of the load, the first one's first",
+            Doer::Command => "Time of the command, base first",
+            Doer::Load => "Time of the load, base first",
         };
         let time = |one: &Candidate| {
             compared::time(one).map_or("–".to_owned(), |time| units::duration(time.value))
@@ -207,7 +204,7 @@ impl Comparison {
             let depth = candidate.at_once(&subject.0).filter(|_| waits.parts[0].0 == "queue");
             let depth = depth.map_or(String::new(), |(depth, each)| {
                 let (depth, each) = (units::significant(depth, 2), units::duration(each));
-                format!(" ({depth} I/Os are there at once in the mean, and one ends each {each})")
+                format!(" ({depth} I/Os are there at once in the mean, and one ends every {each})")
             });
             Some(format!("of {}: {}{depth}", candidate.name, waits.words()))
         };
@@ -225,7 +222,7 @@ impl Comparison {
     /// no result has them.
     pub fn tails(&self) -> Option<Section> {
         let columns = ["drive", "operation", "candidate"].map(Column::left).into_iter();
-        let figures = ["slowest I/Os", "I/Os at once", "one ends each"].map(Column::right);
+        let figures = ["slowest I/Os", "I/Os at once", "one ends every"].map(Column::right);
         let columns = columns.chain(figures).chain([Column::left("where their time went")]);
         let mut table = Table::new(columns.collect());
         for subject in self.subjects() {
@@ -245,8 +242,8 @@ impl Comparison {
         }
         let caption =
             "Service time is the latency that a model by figures has for the command alone: its cause is the \
-             figure. Model is the time of a model that tells no parts of it. Of all I/Os to the drive so many were there \
-             at once in the mean, and one ended after another in this time.";
+             figure. Model is the time of a model of which no parts are kept. I/Os at once are the mean number in the \
+             drive, of all operations, over the whole time; so often one ends.";
         let section = Section::new("Why the slowest I/Os are slow");
         (!table.rows.is_empty()).then(|| section.with(Block::Table(caption.into(), table)))
     }
@@ -428,13 +425,11 @@ impl Comparison {
         for one in self.differences.iter().filter(of_subject) {
             let place = self.candidates.iter().position(|each| each.name == one.candidate);
             let colour = place.unwrap_or_default();
-            // An axis by factors has no 0, where an interval can end.
             let dot = |name: &str, colour: usize, figure: &Interval, about| Dot {
                 name: name.to_owned(),
                 colour: colour % COLOURS,
                 value: figure.value,
-                interval: (figure.is_known())
-                    .then_some([figure.low.max(figure.value / LOWEST), figure.high]),
+                interval: figure.is_known().then_some([figure.low, figure.high]),
                 about,
             };
             if rows.last().is_none_or(|row| row.label != one.statistic) {

@@ -83,8 +83,15 @@ fn drive(
         .with(Block::Table(
             "The service of each tenant as the drive's scheduler counted it, with the I/Os of guests' boots, which \
              the table of drives leaves out. Virtual disks are named MACHINE.DISK, workloads run on the host. A request \
-             waits behind others or for a limit, and then is at the drive; the means leave boots out."
-                .to_owned(),
+             waits behind others or for a limit, and then is at the drive; the means leave boots out. Who asks has had \
+             requests in that part of the steps below; 5 × 100 are five processes of weight 100 each.".to_owned()
+                + match has_weights(&shared.scheduler) {
+                    true => {
+                        " The share by weight is what each would have that asks for so long, if all made the drive seek \
+                         alike and asked for as much at a time."
+                    }
+                    false => "",
+                },
             shares(shared, &summary.drives),
         ));
     let worst: Vec<_> = worst(shared, time).collect();
@@ -281,17 +288,25 @@ fn got(shared: &SharedOutcome) -> impl Iterator<Item = (&str, u32, Service)> {
     tenants.chain(loads)
 }
 
+/// The weight of a tenant or workload, of which each process has one where it is no group.
+fn whole_weight(shared: &SharedOutcome, name: &str, weight: u32) -> (usize, f64) {
+    let load = shared.workloads.iter().find(|load| load.name == name);
+    let each = load.filter(|load| load.group_weight.is_none()).map_or(1, |load| load.threads.len());
+    (each, each as f64 * f64::from(weight))
+}
+
+/// Returns whether weights have an effect under a scheduler.
+fn has_weights(scheduler: &Value) -> bool {
+    matches!(scheduler.get("kind").and_then(Value::as_str), Some("bfq" | "cfq"))
+}
+
 fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
-    let columns = [
-        "weight",
-        "requests",
-        "of them at boot",
-        "asked for",
-        "amount",
-        "share of it",
-        "drive's time",
-    ];
+    let columns = ["weight", "requests", "of them at boot", "asked for", "amount"];
     let columns = columns.map(Column::right).into_iter();
+    let weighed = has_weights(&shared.scheduler);
+    let of_shares = ["of the amount", "of the drive's time", "by weight"];
+    let of_shares = of_shares.into_iter().take(if weighed { 3 } else { 2 });
+    let columns = columns.chain(of_shares.map(|name| Column::right(name).under("share")));
     let means = ["latency", "at the drive", "waiting"];
     let means = means.map(|name| Column::right(name).under("a request, in the mean"));
     let columns = [Column::left("who")].into_iter().chain(columns).chain(means);
@@ -302,6 +317,12 @@ fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
     };
     let all: u64 = got(shared).map(|(.., service)| service.bytes).sum();
     let time: u64 = got(shared).map(|(.., service)| service.at_drive_ns).sum();
+    // Each has its weight while it asks.
+    let claim = |name: &str, weight: u32| {
+        whole_weight(shared, name, weight).1 * asked(shared, name).unwrap_or(0.0)
+    };
+    let claims: f64 = got(shared).map(|(name, weight, _)| claim(name, weight)).sum();
+    let percent = |share: f64| format!("{} %", units::significant(100.0 * share, 3));
     for (name, weight, service) in got(shared) {
         let own = drives.iter().find(|drive| drive.described.name == name);
         let load = shared.workloads.iter().find(|load| load.name == name);
@@ -315,21 +336,25 @@ fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
         let means = latency.map(|(latency, waited)| [latency, latency - waited, waited]);
         let means =
             means.map_or_else(|| ["–"; 3].map(str::to_owned), |all| all.map(units::duration));
-        let row = vec![
+        let mut row = vec![
             name.to_owned(),
-            match load.filter(|load| load.group_weight.is_none()) {
-                Some(load) if load.threads.len() > 1 => {
-                    format!("{} × {weight}", load.threads.len())
-                }
-                _ => weight.to_string(),
+            match whole_weight(shared, name, weight).0 {
+                1 => weight.to_string(),
+                each => format!("{each} × {weight}"),
             },
             units::count(service.requests),
             units::count(own.map_or(0, |drive| drive.boot_ios)),
-            asked(shared, name),
+            asked(shared, name).map_or("–".to_owned(), |part| {
+                format!("{} % of the time", units::significant(100.0 * part, 2))
+            }),
             units::bytes(service.bytes),
             share(service.bytes, all),
             share(service.at_drive_ns, time),
         ];
+        row.extend(weighed.then(|| match claims > 0.0 {
+            true => percent(claim(name, weight) / claims),
+            false => "–".to_owned(),
+        }));
         table.push(row.into_iter().chain(means).collect());
     }
     table
@@ -349,13 +374,11 @@ fn mean_latency(drive: &DriveSummary) -> (f64, f64) {
 }
 
 /// The part of the steps in which somebody had requests.
-fn asked(shared: &SharedOutcome, name: &str) -> String {
+fn asked(shared: &SharedOutcome, name: &str) -> Option<f64> {
     let tail = shared.tails.iter().find(|tail| tail.name == name);
-    let steps = tail.map(|tail| &tail.p99_ns_each_step).filter(|steps| !steps.is_empty());
-    steps.map_or("–".to_owned(), |steps| {
-        let used = steps.iter().filter(|p99| p99.is_some()).count();
-        format!("{} % of the time", units::significant(100.0 * used as f64 / steps.len() as f64, 2))
-    })
+    let steps = tail.map(|tail| &tail.p99_ns_each_step).filter(|steps| !steps.is_empty())?;
+    let used = steps.iter().filter(|p99| p99.is_some()).count();
+    Some(used as f64 / steps.len() as f64)
 }
 
 fn help(tenants: &[TenantOutcome]) -> Table {

@@ -53,7 +53,7 @@ impl Waits {
     /// three, and no more once they are nine tenths of the time.
     pub fn words(&self) -> String {
         if let [("model", _)] = self.parts[..] {
-            return "all of it in the model, which tells no parts".to_owned();
+            return "all of it in the model, of which no parts are kept".to_owned();
         }
         const PARTS: usize = 3;
         const ENOUGH: f64 = 0.9;
@@ -273,7 +273,7 @@ mod tests {
             ["read ×1 10 ns 4 KiB 9", "write ×1 501 ns 4 KiB 4", "write ×4 500 ns 4 KiB 0, …"]
         );
         assert!(
-            caption.contains("Of the slowest read: all of it in the model, which tells no parts. Of the 5 slowest writes"),
+            caption.contains("Of the slowest read: all of it in the model, of which no parts are kept. Of the 5 slowest writes"),
             "{caption}"
         );
         let (_, few) = super::table(&ios, &Drive::default(), |at| at as f64, 1);

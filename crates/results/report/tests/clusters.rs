@@ -103,7 +103,7 @@ fn a_page_begins_with_last_words_faults_and_what_clients_saw() {
     );
     let note =
         "Clients began 6 operations: 3 were done, 1 failed, and the outcome of 2 is unknown. The longest took \
-         405 ms; the longest time without success was 700 ms, around partition of server at 200 ms.";
+         405 ms; the longest time without success was 700 ms, around the partition of server at 200 ms.";
     assert!(run.page.contains(note), "{note}");
     assert!(!run.page.contains("No I/O reached"));
     // The parts are in their order.

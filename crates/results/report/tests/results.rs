@@ -399,6 +399,10 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
         "went on until the others had ended",
         "Requests that waited for a limit",
         "25 ms",
+        // By weights of 100 each, of which one asks in three of four steps.
+        "by weight",
+        "42.9 %",
+        "57.1 %",
         "<h2>Tenants of disk</h2>",
         "Scheduler bfq, with depth = 1.",
         "75 %",

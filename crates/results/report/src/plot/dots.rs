@@ -1,6 +1,6 @@
 //! Dots in rows: figures with their intervals, or instants of several kinds.
 
-use super::axis::Axis;
+use super::axis::{Axis, Scale};
 use super::canvas::{Canvas, Key, Labels, Span};
 use super::{Markup, COLOURS};
 
@@ -69,7 +69,10 @@ impl Dots {
         let tall = |row: &Row| labels.above + lines(row) as f64 * LINE + GAP;
         let height = AROUND + self.rows.iter().map(tall).sum::<f64>();
         let mut canvas = Canvas::sized(&self.title, &self.axis.label, &keys, height, labels.margin);
-        let ends = |dot: &Dot| dot.interval.into_iter().flatten().chain([dot.value]);
+        // An axis by factors has no 0, where an interval can end: it is drawn from the axis's begin.
+        let has_place = |end: &f64| self.axis.scale != Scale::Log || *end > 0.0;
+        let ends =
+            |dot: &Dot| dot.interval.into_iter().flatten().filter(has_place).chain([dot.value]);
         let values = self.rows.iter().flat_map(|row| row.dots.iter().flat_map(ends));
         let axis = self.axis.fit(values.filter(|value| value.is_finite()));
         canvas.x_axis(&axis);
@@ -89,7 +92,8 @@ impl Dots {
                 let interval = dot.interval.filter(|ends| ends.iter().all(|end| end.is_finite()));
                 if let Some([low, high]) = interval {
                     text += &format!(" [{}, {}]", show(low), show(high));
-                    let [from, to] = [low, high].map(|value| canvas.x(axis.place(value)));
+                    let place = |end: f64| if has_place(&end) { axis.place(end) } else { 0.0 };
+                    let [from, to] = [low, high].map(|value| canvas.x(place(value)));
                     let place = [from, middle - BAR / 2.0, (to - from).max(1.0), BAR];
                     let span = Span { from: low, to: high, series, ..Span::default() };
                     // The dot of an interval without width is all there is to see.

@@ -216,6 +216,16 @@ pub(super) fn drives(summary: &Summary, kind: Kind) -> (String, Table) {
             ["nominal", "effective"].map(|name| Column::right(name).under("over-provisioning"));
         table.columns.extend(columns);
     }
+    let provisioning = |drive: &DriveSummary| {
+        let share = |share: Option<f64>| {
+            share.map_or("–".to_owned(), |share| {
+                format!("{} %", units::significant(100.0 * share, 3))
+            })
+        };
+        let (nominal, effective) = flash(drive).unzip();
+        let both = [share(nominal), share(effective.flatten())];
+        both.into_iter().take(if has_flash { 2 } else { 0 })
+    };
     let both = |drive: &&DriveSummary| drive.read.count > 0 && drive.write.count > 0;
     for drive in summary.drives.iter().filter(both) {
         let sum = |amount: fn(&OperationSummary) -> u64| amount(&drive.read) + amount(&drive.write);
@@ -228,7 +238,8 @@ pub(super) fn drives(summary: &Summary, kind: Kind) -> (String, Table) {
         row.extend([dash(), dash(), dash(), dash()]);
         row.extend([units::count(count), units::bytes(bytes)]);
         row.extend(failures.then(|| units::count(errors)));
-        row.resize(table.columns.len(), dash());
+        row.extend((kind != Kind::Simulation).then(dash));
+        row.extend(provisioning(drive));
         table.push(row);
     }
     for (drive, operation, figures) in used(summary) {
@@ -240,14 +251,12 @@ pub(super) fn drives(summary: &Summary, kind: Kind) -> (String, Table) {
         row.push(units::bytes(figures.bytes));
         row.extend(failures.then(|| units::count(figures.errors)));
         row.extend((kind != Kind::Simulation).then(|| units::deviation(figures.max_error_percent)));
-        if has_flash {
-            let share = |share: Option<f64>| {
-                share.map_or("–".to_owned(), |share| {
-                    format!("{} %", units::significant(100.0 * share, 3))
-                })
-            };
-            let (nominal, effective) = flash(drive).unzip();
-            row.extend([share(nominal), share(effective.flatten())]);
+        // It is the drive's, whose first row has it.
+        let is_first =
+            !both(&drive) && drive.used().next().is_some_and(|(one, _)| one == operation);
+        match is_first {
+            true => row.extend(provisioning(drive)),
+            false => row.resize(table.columns.len(), String::new()),
         }
         table.push(row);
     }

@@ -106,7 +106,7 @@ impl Operations<'_> {
         };
         let (gap, fault) = &self.gap;
         let during = fault.map_or(String::new(), |Fault { kind, target, begin, .. }| {
-            format!(", around {kind} of {target} at {}", units::duration(begin))
+            format!(", around the {kind} of {target} at {}", units::duration(begin))
         });
         format!(
             "Clients began {}: {} were done, {} failed{unknown}. The longest took {}; the longest time without success was \
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(
             note(11, Some(fault)),
             "Clients began 60 operations: 46 were done, 3 failed, and the outcome of 11 is unknown. The longest took 1 s; the \
-             longest time without success was 1.2 s, around power-cut of redis1 at 600 ms."
+             longest time without success was 1.2 s, around the power-cut of redis1 at 600 ms."
         );
     }
 }

@@ -481,7 +481,7 @@ impl Several<'_> {
         let [best, worst] = ends(some).filter(|[best, worst]| best.0 != worst.0)?;
         let name = |place: usize| self.each[place].0;
         Some(format!(
-            "At {latency}, for which not all did enough I/Os, {} is the fastest, {}, and {} the slowest, {}.",
+            "At {latency}, for which some did too few I/Os, {} is the fastest, {}, and {} the slowest, {}.",
             name(best.0),
             units::duration(best.1),
             name(worst.0),
