@@ -204,7 +204,11 @@ impl Comparison {
             let depth = candidate.at_once(&subject.0).filter(|_| waits.parts[0].0 == "queue");
             let depth = depth.map_or(String::new(), |(depth, each)| {
                 let (depth, each) = (units::significant(depth, 2), units::duration(each));
-                format!(" ({depth} I/Os are there at once in the mean, and one ends every {each})")
+                let own = waits.parts.iter().find(|(name, _)| *name != "queue");
+                let own = own.map_or(String::new(), |(name, _)| format!(", most of it {name}"));
+                format!(
+                    " ({depth} I/Os are there at once in the mean, and one ends every {each}{own})"
+                )
             });
             Some(format!("of {}: {}{depth}", candidate.name, waits.words()))
         };
@@ -243,7 +247,7 @@ impl Comparison {
         let caption =
             "Service time is the latency that a model by figures has for the command alone: its cause is the \
              figure. Model is the time of a model of which no parts are kept. I/Os at once are the mean number in the \
-             drive, of all operations, over the whole time; so often one ends.";
+             drive, of all operations, over the whole time; the next column has the mean time between the ends of two.";
         let section = Section::new("Why the slowest I/Os are slow");
         (!table.rows.is_empty()).then(|| section.with(Block::Table(caption.into(), table)))
     }

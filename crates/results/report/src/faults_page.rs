@@ -23,7 +23,7 @@ pub(crate) fn section(summary: &Summary, begin: u64) -> Option<Section> {
     let mut table = Table::new(columns.into_iter().chain(figures).collect());
     if has_operations {
         let columns = ["operations", "failed", "unknown", "longest", "longest without success"];
-        let group = "what clients saw meanwhile";
+        let group = "operations of clients under way meanwhile";
         table.columns.extend(columns.map(|name| Column::right(name).under(group)));
     }
     let time = |at: Nanos| units::duration(at.saturating_sub(begin) as f64);
@@ -52,7 +52,7 @@ pub(crate) fn section(summary: &Summary, begin: u64) -> Option<Section> {
     rows.truncate(MAX_ROWS);
     rows.into_iter().for_each(|(_, row)| table.push(row));
     let gaps = match has_operations {
-        true => " Of two faults in one time without success both have this time.",
+        true => " Two faults can lie in the same time without success.",
         false => "",
     };
     let caption = format!(

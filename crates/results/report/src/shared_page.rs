@@ -83,12 +83,12 @@ fn drive(
         .with(Block::Table(
             "The service of each tenant as the drive's scheduler counted it, with the I/Os of guests' boots, which \
              the table of drives leaves out. Virtual disks are named MACHINE.DISK, workloads run on the host. A request \
-             waits behind others or for a limit, and then is at the drive; the means leave boots out. Who asks has had \
-             requests in that part of the steps below; 5 × 100 are five processes of weight 100 each.".to_owned()
+             waits behind others or for a limit, and then is at the drive; the means leave boots out. Asked for is the \
+             part of the steps below with requests; 5 × 100 are five processes of weight 100 each.".to_owned()
                 + match has_weights(&shared.scheduler) {
                     true => {
-                        " The share by weight is what each would have that asks for so long, if all made the drive seek \
-                         alike and asked for as much at a time."
+                        " The share by weight is what the weights would give to those that ask, for as long as they ask, \
+                         if their requests were alike."
                     }
                     false => "",
                 },

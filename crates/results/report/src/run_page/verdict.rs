@@ -117,6 +117,7 @@ fn run<'a>(
         cluster,
         tenants,
         ios: summary.ios(),
+        loads: shared_page::loads(summary).iter().map(|load| load.ios).sum(),
         errors: used(summary).map(|(.., figures)| figures.errors).sum(),
         busiest,
         precision,

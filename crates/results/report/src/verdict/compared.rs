@@ -481,7 +481,7 @@ impl Several<'_> {
         let [best, worst] = ends(some).filter(|[best, worst]| best.0 != worst.0)?;
         let name = |place: usize| self.each[place].0;
         Some(format!(
-            "At {latency}, for which some did too few I/Os, {} is the fastest, {}, and {} the slowest, {}.",
+            "At {latency}, for which some did too few I/Os, {} is the fastest of the others, {}, and {} their slowest, {}.",
             name(best.0),
             units::duration(best.1),
             name(worst.0),
@@ -746,9 +746,9 @@ mod tests {
                     );
                     let further = beyond.is_some() && latency.is_some() && !other;
                     assert_eq!(
-                        verdict
-                            .sentence
-                            .contains("c is the fastest, 1 ms, and a the slowest, 3 ms"),
+                        verdict.sentence.contains(
+                            "c is the fastest of the others, 1 ms, and a their slowest, 3 ms"
+                        ),
                         further,
                         "{case:?}: {verdict:?}"
                     );

@@ -20,6 +20,8 @@ pub struct Run<'a> {
     pub tenants: Option<Tenants<'a>>,
     /// All I/Os, and how many of them failed.
     pub ios: u64,
+    /// I/Os of the host's workloads beside them.
+    pub loads: u64,
     /// See [`Run::ios`].
     pub errors: u64,
     /// The operation and drive with the most I/Os; none where no I/O reached a drive.
@@ -154,8 +156,12 @@ impl Run<'_> {
                 units::duration(busiest.p50 as f64)
             ),
             ios => format!(
-                "{} I/Os; {} {} of {}: {} a second, {}, half take at most {}.",
+                "{} I/Os{}; {} {} of {}: {} a second, {}, half take at most {}.",
                 units::count(ios),
+                match self.loads {
+                    0 => String::new(),
+                    loads => format!(", beside {} of the host's workloads", units::count(loads)),
+                },
                 match busiest.count {
                     count if count == ios => "all are",
                     count if count > ios / 2 => "most are",
@@ -192,6 +198,7 @@ mod tests {
             cluster: None,
             tenants: None,
             ios: 1000,
+            loads: 0,
             errors: 0,
             busiest: Some(Busiest {
                 operation: Operation::Read,
@@ -214,6 +221,9 @@ mod tests {
             "1,000 I/Os; most are reads of fast: 9,708 a second, 39.76 MB/s, half take at most 100 µs. Each percentile of \
              the latency equals the model's: two such runs differ by their drives, loads and seeds alone."
         );
+        let beside = Run { loads: 8300, ..run() }.verdict();
+        let begin = "1,000 I/Os, beside 8,300 of the host's workloads; most are reads";
+        assert!(beside.sentence.starts_with(begin), "{beside:?}");
         let failed = Run { end: End::Exited(3), ..run() }.verdict();
         assert_eq!((failed.word.as_str(), failed.tone), ("status 3", Tone::Bad));
         let end = End::Other("wall-limit", "");
@@ -279,6 +289,7 @@ mod tests {
                                 cluster,
                                 tenants,
                                 ios,
+                                loads: 0,
                                 errors,
                                 busiest,
                                 precision,
