@@ -37,6 +37,7 @@ macro_rules! guest_drive {
 
             /// Checks the ranges of the keys that every drive of a guest has.
             fn check_guest_side(&self) -> Result<(), stasis_config::Mistake> {
+                self.name.as_deref().map_or(Ok(()), crate::names::check_name)?;
                 if self.queues.is_some_and(|queues| !(1..=64).contains(&queues)) {
                     let message = "queues must be a number from 1 to 64";
                     return Err(stasis_config::Mistake::at("queues", message));

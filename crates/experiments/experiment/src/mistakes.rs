@@ -213,6 +213,11 @@ fn of_drives() {
             ("[[drive]]\nname = 'd' #!\nmodel = 'null'\nmedium = 'ram:1MiB'\n", "two drives"),
         ],
     );
+    for name in ["a/b", "../x", "a\\\\b", "", ".x", "a b", "a\\nb", "\u{e9}", &"x".repeat(201)] {
+        let drive = format!("name = \"{name}\" #!\nmodel = 'null'\nmedium = 'ram:1MiB'\n");
+        check(ONE, &[(&format!("[[drive]]\n{drive}"), "drive 0: its name is")]);
+        check(TWO, &[(&format!("[[machine.drive]]\n{drive}"), "1 to 200 letters, digits")]);
+    }
     check(
         ONE,
         &[(
@@ -264,6 +269,8 @@ fn of_tenants() {
                 "[[machine.disk]]\non = 'd'\n[[machine.disk]] #!\non = 'd'\n",
                 "two drives have the name `b.d`",
             ),
+            ("[[machine.disk]]\non = 'd'\nname = '../x' #!\n", "machine b: its name is `../x`"),
+            ("[[workload]]\nname = 'a/b' #!\npattern = '1r-seq'\n", "letters, digits"),
             ("[[workload]] #!\n", "by one of pattern, job and job-file"),
             ("[[workload]]\npattern = '1r-seq'\njob = 'x' #!\n", "by one of pattern"),
             ("[[workload]]\npattern = '1r-sec' #!\n", "pattern is `1r-sec`"),
