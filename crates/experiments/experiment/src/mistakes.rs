@@ -154,6 +154,9 @@ fn of_drives() {
         &format!("{ONE}{DRIVE}"),
         &[
             ("block-size = 1024 #!\n", "drive 0: block-size is 1024"),
+            ("serial = '12345678901234567890123456789' #!\n", "1 to 20 printable ASCII"),
+            ("interface = 'virtio-blk'\nserial = '' #!\n", "serial is ``"),
+            ("serial = \"\\u00e9\" #!\n", "1 to 20 printable ASCII"),
             ("interface = 'virtio-blk'\nblock-size = 16384 #!\n", "512 or 4096"),
             ("metadata = { size = 16 } #!\n", "8 with a guard of 16 bits"),
             ("[drive.metadata] #!\nsize = 8\nfirst = true\n", "`first` is of protection"),
