@@ -24,10 +24,10 @@ use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{units, Fate};
 use stasis_models::{BuildContext, ModelSpec};
 use stasis_report::thresholds::{self, Threshold};
-use stasis_report::{keep_inputs, Ios, ResultsFolder, ResultsWriter, Summary};
+use stasis_report::{Ios, ResultsFolder, ResultsWriter, Summary};
 use stasis_run_events::{Ending, IoRecord, IoStatus, Outcome};
 use stasis_runner::provenance::Provenance;
-use stasis_runner::{engine, free_space};
+use stasis_runner::{check_output, engine, free_space};
 use stasis_terminal::progress::Steps;
 use stasis_terminal::{answer, stop_on_signals};
 use stasis_workload::{Finished, Pause, Simulation, Workload};
@@ -67,6 +67,7 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
         stasis_terminal::say!("{warning}");
     }
     let simulation = setup.build()?;
+    check_junit(arguments)?;
     let stop = stop_on_signals()?;
     let mut steps = Steps::new();
     let run = simulation.run(&stop, &mut |progress| progress.show(&mut steps));
@@ -99,10 +100,15 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     Ok(ExitCode::from(run.summary.status()))
 }
 
+/// Refuses before any simulation what [`write_junit`] could not write after them.
+fn check_junit(arguments: &Arguments) -> Result<()> {
+    let Some(path) = &arguments.junit else { return Ok(()) };
+    Ok(check_output(path, &arguments.results, &arguments.inputs())?)
+}
+
 /// Writes simulations with their names as tests, if that is wished.
 fn write_junit(arguments: &Arguments, runs: &[(&str, &Summary)]) -> Result<()> {
     let Some(path) = &arguments.junit else { return Ok(()) };
-    keep_inputs(path, &arguments.inputs())?;
     let title = format!("stasis sim {}", arguments.model.join(" "));
     Ok(thresholds::to_junit(&title, runs).write(path)?)
 }
