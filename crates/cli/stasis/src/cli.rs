@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{anyhow, bail, Result};
+use anyhow::{anyhow, Result};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use stasis_reproductions as reproductions;
 use stasis_runner::failure::Code;
@@ -246,6 +247,7 @@ pub fn main() -> Result<ExitCode> {
         let words: Vec<_> =
             std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let error = crate::separator::explained(error, &mut description(), &words);
+        let error = suggested(without_moment(error, &words));
         if error.use_stderr()
             && words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
         {
@@ -263,12 +265,47 @@ pub fn main() -> Result<ExitCode> {
         answer::as_json();
         let name = matches.subcommand_name().unwrap_or_default();
         if let Some((_, why)) = WITHOUT_JSON.iter().find(|(other, _)| *other == name) {
-            bail!("stasis {name} takes no --json: {why}");
+            let message = format!("stasis {name} takes no --json: {why}");
+            answer::fail(Code::Usage, &message, WRONG_WORDS);
+            description().error(ErrorKind::ArgumentConflict, message).exit();
         }
     }
     let status = run(command, quiet)?;
     answer::finish(status_of(status))?;
     Ok(status)
+}
+
+/// The parser's error, or one that says why a branch needs a moment.
+fn without_moment(error: clap::Error, words: &[String]) -> clap::Error {
+    let has = |option: &str| {
+        let mut own = words.iter().take_while(|word| *word != "--");
+        own.any(|word| {
+            word.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+        })
+    };
+    if error.kind() != ErrorKind::MissingRequiredArgument || !has("--branch") || has("--from") {
+        return error;
+    }
+    let text = "--branch: a branch is another run from a moment on, and begins at a snapshot that the run has \
+                kept already: run once with --snapshots, then without it with --branch and --from \
+                TIME, last, end, io:DRIVE:ORDER or output:REGEX";
+    description().error(ErrorKind::MissingRequiredArgument, text)
+}
+
+/// The parser's error with the nearest command, where it knows none: swapped letters are far apart to it.
+fn suggested(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return error;
+    };
+    if error.get(ContextKind::SuggestedSubcommand).is_none() {
+        let all = description();
+        let names = all.get_subcommands().map(clap::Command::get_name);
+        if let Some(name) = stasis_config::nearest(word, names) {
+            let names = ContextValue::Strings(vec![name.to_owned()]);
+            error.insert(ContextKind::SuggestedSubcommand, names);
+        }
+    }
+    error
 }
 
 /// The number of an exit status.

@@ -161,7 +161,7 @@ fn failures_have_codes() {
     std::fs::create_dir(folder.path().join("mine")).unwrap();
     std::fs::write(folder.path().join("mine/summary.json"), "mine").unwrap();
     let sim = ["sim", "fixed:1us", "--workload", "job.fio", "--size", "64MiB", "--results"];
-    let cases: [(Vec<&str>, i32, &str); 10] = [
+    let cases: [(Vec<&str>, i32, &str); 18] = [
         (vec!["rum"], 2, "usage"),
         (vec!["sim", "null"], 2, "usage"),
         (vec!["run", "no.toml"], 125, "not-found"),
@@ -170,11 +170,19 @@ fn failures_have_codes() {
         (vec!["inspect", "empty"], 125, "results"),
         (vec!["image", "check", "job.fio"], 125, "image"),
         ([&sim[..], &["mine"]].concat(), 125, "would-destroy"),
-        (vec!["shell"], 125, "failed"),
+        (vec!["inspect", "nowhere"], 125, "not-found"),
+        (vec!["why", "nowhere"], 125, "not-found"),
+        (vec!["function", "status", "nobody"], 125, "not-found"),
+        (vec!["function", "stop", "nobody"], 125, "not-found"),
+        (vec!["calibrate", "job.fio"], 125, "experiment"),
+        (vec!["shell"], 2, "usage"),
+        (vec!["debug", "--", "true"], 2, "usage"),
+        (vec!["sweep", "study.toml"], 2, "usage"),
+        (vec!["sim", "980-pro", "--workload", "job.fio"], 125, "experiment"),
         (vec!["guest", "remove", "nobody"], 125, "not-found"),
     ];
     for (words, status, code) in cases {
-        let output = stasis(folder.path(), &[&words[..], &["--json"]].concat());
+        let output = stasis(folder.path(), &[&["--json"], &words[..]].concat());
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(status), "{words:?}: {stderr}");
         let document: Value = serde_json::from_slice(&output.stdout)

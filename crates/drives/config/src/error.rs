@@ -228,22 +228,35 @@ fn plain_type(expected: &str) -> Option<&'static str> {
 
 /// Above this, two words are alike by their beginnings and letters (Jaro-Winkler).
 const ALIKE: f64 = 0.7;
+/// From this on, a word is alike to a choice's end, such as a model's name without its maker.
+const ALIKE_END: f64 = 0.75;
 
 /// The one of `choices` nearest to `word`, if any resembles it: by its beginning and
-/// letters, or because no more than half of it was mistyped.
+/// letters, because no more than half of it was mistyped, or because it is nearly the choice behind
+/// one of its hyphens.
 pub fn nearest<'a>(word: &str, choices: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
-    let likeness = |choice: &str| {
-        let choice = choice.to_lowercase();
-        let beginning = strsim::jaro_winkler(&word, &choice);
-        let typing = strsim::normalized_damerau_levenshtein(&word, &choice);
-        (beginning > ALIKE || typing >= 0.5).then_some(beginning + typing)
-    };
     choices
         .into_iter()
-        .filter_map(|choice| Some((likeness(choice)?, choice)))
+        .filter_map(|choice| Some((likeness(&word, &choice.to_lowercase())?, choice)))
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, choice)| choice)
+}
+
+fn likeness(word: &str, choice: &str) -> Option<f64> {
+    let alike = |choice: &str| {
+        let beginning = strsim::jaro_winkler(word, choice);
+        (beginning, strsim::normalized_damerau_levenshtein(word, choice))
+    };
+    let (beginning, typing) = alike(choice);
+    let begins_so = word.chars().next() == choice.chars().next();
+    let is_typed = typing > 0.5 || typing == 0.5 && begins_so;
+    let whole = (beginning > ALIKE || is_typed).then_some(beginning + typing);
+    let ends = choice.match_indices('-').map(|(at, _)| alike(&choice[at + 1..]));
+    let ends = ends.filter(|(_, typing)| *typing >= ALIKE_END);
+    // The whole word goes before a part that is as near.
+    let ends = ends.map(|(beginning, typing)| beginning + typing - 0.01);
+    whole.into_iter().chain(ends).max_by(f64::total_cmp)
 }
 
 /// "did you mean `...`? " with the one of `choices` nearest to `word`; empty if none resembles it.
@@ -255,4 +268,33 @@ pub fn guess<'a>(word: &str, choices: impl IntoIterator<Item = &'a str>) -> Stri
 /// Words in backquotes, with commas.
 pub fn listed<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     words.into_iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn the_nearest_word_is_one_that_can_be_meant() {
+        let models = ["850-pro", "samsung-980-pro", "optane-p4800x", "intel-750", "dcpmm", "null"];
+        let operations = ["read", "write", "copy", "errors"];
+        let keys = ["block-size", "queues", "serial", "medium"];
+        for (word, choices, wanted) in [
+            ("980-pro", &models[..], Some("samsung-980-pro")),
+            ("970-pro", &models, Some("samsung-980-pro")),
+            ("p4800x", &models, Some("optane-p4800x")),
+            ("P4800X", &models, Some("optane-p4800x")),
+            ("850-por", &models, Some("850-pro")),
+            ("dcpm", &models, Some("dcpmm")),
+            ("samsung", &models, Some("samsung-980-pro")),
+            ("nope", &operations, None),
+            ("red", &operations, Some("read")),
+            ("size", &keys, Some("block-size")),
+            ("blocksize", &keys, Some("block-size")),
+            ("zzz", &keys, None),
+            ("a3", &["a1", "b"], Some("a1")),
+        ] {
+            assert_eq!(nearest(word, choices.iter().copied()), wanted, "{word}");
+        }
+    }
 }

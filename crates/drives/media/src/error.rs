@@ -1,7 +1,8 @@
 //! Reasons why a medium cannot be described or opened.
 
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use stasis_block::units::{format_size, UnitError};
 
@@ -160,10 +161,7 @@ pub enum OpenError {
         wanted: u64,
     },
     /// This user may not read and write it.
-    #[error(
-        "{}: no permission to read and write it; `chmod u+rw {}` as its owner, or use your own",
-        .0.display(), .0.display()
-    )]
+    #[error("{}: no permission to read and write it; {}", .0.display(), permitted(.0))]
     Permission(PathBuf),
     /// The file system is read-only.
     #[error("{}: its file system is read-only; copy the image elsewhere", .0.display())]
@@ -190,4 +188,44 @@ pub enum OpenError {
         /// The operating system's error.
         source: io::Error,
     },
+}
+
+/// A way to what this user may not read and write, for its owner or for somebody else.
+fn permitted(path: &Path) -> String {
+    let shown = path.display();
+    let found = std::fs::metadata(path).ok();
+    if found.as_ref().is_some_and(|found| found.file_type().is_block_device()) {
+        return format!(
+            "take an image of it (`sudo cp {shown} disk.img`), or be of its group: `sudo usermod -aG disk \
+             $USER`, which may then write to every disk of this host"
+        );
+    }
+    // This process belongs to its user.
+    let user = std::fs::metadata("/proc/self").ok().map(|own| own.uid());
+    match found {
+        Some(found) if Some(found.uid()) == user => format!("it is yours: `chmod u+rw {shown}`"),
+        _ => format!("use a copy of your own (`cp {shown} disk.img`), or ask its owner"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_shown_to_change_what_is_another_s() {
+        let own = tempfile::NamedTempFile::new().unwrap();
+        let shown = OpenError::Permission(own.path().to_owned()).to_string();
+        assert!(shown.contains("it is yours: `chmod u+rw"), "{shown}");
+        let none = OpenError::Permission("/no/such/image".into()).to_string();
+        assert!(none.contains("use a copy of your own (`cp /no/such/image disk.img`)"), "{none}");
+        let devices = std::fs::read_dir("/dev").into_iter().flatten().flatten();
+        let is_block =
+            |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_block_device());
+        // A container may have none.
+        if let Some(device) = devices.into_iter().find(is_block) {
+            let shown = OpenError::Permission(device.path()).to_string();
+            assert!(shown.contains("-aG disk") && !shown.contains("chmod"), "{shown}");
+        }
+    }
 }

@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use stasis_crash::{Cut, Fault, StateSampler};
 use stasis_experiment::Experiment;
 use stasis_guest_image::Guest;
@@ -134,11 +134,11 @@ impl CrashTest<'_> {
         inputs.extend(
             [self.trace, self.log_writes, self.before].into_iter().flatten().map(Path::to_owned),
         );
+        let folder = self.experiment.results.clone().unwrap_or_else(|| "results".into());
         if let Some(path) = self.junit {
-            stasis_results::keep_inputs(path, &inputs)?;
+            stasis_runner::check_output(path, &folder, &inputs)?;
         }
         let provenance = Provenance::begin(true).reading(&read);
-        let folder = self.experiment.results.clone().unwrap_or_else(|| "results".into());
         let mut tracing = TraceOptions { folder: folder.clone(), fault: self.fault };
         match (self.trace, self.log_writes) {
             (Some(earlier), _) => earlier.clone_into(&mut tracing.folder),
@@ -199,6 +199,12 @@ impl CrashTest<'_> {
         let run = runner.trace(tracing).run(observer)?;
         if run.status != 0 {
             let message = run.message.unwrap_or_default();
+            // The output there is another run's.
+            ensure!(
+                run.are_written,
+                "the run that is to be traced ended with status {}: {message}",
+                run.status
+            );
             let output = run.folder.join(OUTPUT_FILE);
             bail!(
                 "the run that is to be traced ended with status {}: {message} (its output is in {})\n{}",

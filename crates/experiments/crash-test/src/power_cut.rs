@@ -148,7 +148,8 @@ pub fn run(
     let runner = Runner::new(&experiment).base(base).stop(stop).ios(ios).trace(&tracing);
     let mut done = runner.reading(inputs).given(given).run(observer)?;
     // Stopped, or never begun.
-    if stop.load(Ordering::Relaxed) || (125..=127).contains(&done.status) {
+    let never = (125..=127).contains(&done.status) || !done.are_written;
+    if never || stop.load(Ordering::Relaxed) {
         return Ok(done);
     }
     let mut session = Session::open(&tracing.file(), experiment.strict)?;

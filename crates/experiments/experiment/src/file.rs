@@ -13,7 +13,7 @@ use stasis_network::NetworkSpec;
 use stasis_results::thresholds::Threshold;
 
 use crate::expectation;
-use crate::names::{is_name, once, placed};
+use crate::names::{check_name, once, placed};
 use crate::{
     CpuSpeed, DiskSpec, DriveSpec, Engine, Expectation, ExperimentError, FaultSpace, Machines,
     ScheduledFault, ServeSpec, Source, WorkloadSpec,
@@ -524,10 +524,7 @@ impl Experiment {
             let with_machine = |mistake: Mistake| {
                 mistake.said_of(format_args!("machine {name}")).within(place.clone())
             };
-            if !is_name(name) {
-                let text = "its name may have letters, digits, `-`, `_` and `.` only";
-                return Err(with_machine(Mistake::at("name", text)));
-            }
+            check_name(name).map_err(with_machine)?;
             machine.check().map_err(with_machine)?;
             if machine.rewind {
                 return Err(with_machine(Mistake::at("rewind", "rewind is for one machine alone")));

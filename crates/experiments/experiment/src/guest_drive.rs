@@ -37,6 +37,16 @@ macro_rules! guest_drive {
 
             /// Checks the ranges of the keys that every drive of a guest has.
             fn check_guest_side(&self) -> Result<(), stasis_config::Mistake> {
+                self.name.as_deref().map_or(Ok(()), crate::names::check_name)?;
+                if let Some(serial) = &self.serial {
+                    let is_printable = serial.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+                    if !is_printable || !(1..=20).contains(&serial.len()) {
+                        let message = format!(
+                            "serial is `{serial}`, but must be 1 to 20 printable ASCII characters"
+                        );
+                        return Err(stasis_config::Mistake::at("serial", message));
+                    }
+                }
                 if self.queues.is_some_and(|queues| !(1..=64).contains(&queues)) {
                     let message = "queues must be a number from 1 to 64";
                     return Err(stasis_config::Mistake::at("queues", message));

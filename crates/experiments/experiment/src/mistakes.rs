@@ -154,6 +154,9 @@ fn of_drives() {
         &format!("{ONE}{DRIVE}"),
         &[
             ("block-size = 1024 #!\n", "drive 0: block-size is 1024"),
+            ("serial = '12345678901234567890123456789' #!\n", "1 to 20 printable ASCII"),
+            ("interface = 'virtio-blk'\nserial = '' #!\n", "serial is ``"),
+            ("serial = \"\\u00e9\" #!\n", "1 to 20 printable ASCII"),
             ("interface = 'virtio-blk'\nblock-size = 16384 #!\n", "512 or 4096"),
             ("metadata = { size = 16 } #!\n", "8 with a guard of 16 bits"),
             ("[drive.metadata] #!\nsize = 8\nfirst = true\n", "`first` is of protection"),
@@ -213,6 +216,11 @@ fn of_drives() {
             ("[[drive]]\nname = 'd' #!\nmodel = 'null'\nmedium = 'ram:1MiB'\n", "two drives"),
         ],
     );
+    for name in ["a/b", "../x", "a\\\\b", "", ".x", "a b", "a\\nb", "\u{e9}", &"x".repeat(201)] {
+        let drive = format!("name = \"{name}\" #!\nmodel = 'null'\nmedium = 'ram:1MiB'\n");
+        check(ONE, &[(&format!("[[drive]]\n{drive}"), "drive 0: its name is")]);
+        check(TWO, &[(&format!("[[machine.drive]]\n{drive}"), "1 to 200 letters, digits")]);
+    }
     check(
         ONE,
         &[(
@@ -264,6 +272,8 @@ fn of_tenants() {
                 "[[machine.disk]]\non = 'd'\n[[machine.disk]] #!\non = 'd'\n",
                 "two drives have the name `b.d`",
             ),
+            ("[[machine.disk]]\non = 'd'\nname = '../x' #!\n", "machine b: its name is `../x`"),
+            ("[[workload]]\nname = 'a/b' #!\npattern = '1r-seq'\n", "letters, digits"),
             ("[[workload]] #!\n", "by one of pattern, job and job-file"),
             ("[[workload]]\npattern = '1r-seq'\njob = 'x' #!\n", "by one of pattern"),
             ("[[workload]]\npattern = '1r-sec' #!\n", "pattern is `1r-sec`"),

@@ -59,8 +59,23 @@ pub fn distinct_serials(serials: impl IntoIterator<Item = String>) -> Result<(),
     Ok(())
 }
 
-/// Returns whether a name can be a folder's, and a mark in the output.
+/// Limit on the length of a name in bytes: a file's name has 255, with the endings that results add.
+const MAX_NAME: usize = 200;
+
+/// Returns whether a name can be a file's or a folder's, and a mark in the output.
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    !name.is_empty() && name.chars().all(plain) && !name.starts_with('.')
+    (1..=MAX_NAME).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.')
+}
+
+/// Checks the `name` of a table: files and folders of the results are called by it.
+pub(crate) fn check_name(name: &str) -> Result<(), Mistake> {
+    if is_name(name) {
+        return Ok(());
+    }
+    let message = format!(
+        "its name is `{name}`, but must be 1 to {MAX_NAME} letters, digits, `-`, `_` and `.`, and not \
+         begin with `.`"
+    );
+    Err(Mistake::at("name", message))
 }

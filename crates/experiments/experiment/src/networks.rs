@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use stasis_config::Mistake;
 use stasis_network::{NetworkSpec, Subnet};
 
-use crate::names::{is_name, missing, once, placed};
+use crate::names::{check_name, is_name, missing, once, placed};
 use crate::variables::{self, Properties, Variables, ADDRESS, NAME, NUMBER};
 use crate::{Experiment, MachineSpec};
 
@@ -145,10 +145,7 @@ impl Experiment {
             let with_network = |mistake: Mistake| {
                 mistake.said_of(format_args!("network {name}")).inside(index).inside("network")
             };
-            if !is_name(name) {
-                let text = "its name may have letters, digits, `-`, `_` and `.` only";
-                return Err(with_network(Mistake::at("name", text)));
-            }
+            check_name(name).map_err(with_network)?;
             let on: Vec<&str> = network.machines.iter().map(String::as_str).collect();
             let of_machine =
                 |at: usize, message| with_network(Mistake::at(at, message).inside("machines"));

@@ -79,7 +79,7 @@ pub fn drive_and_number(text: &str) -> Option<(String, u64)> {
 }
 
 pub(crate) fn output(pattern: &str, machine: Option<String>) -> Result<Trigger, String> {
-    check_pattern(pattern)?;
+    check_pattern(pattern).map_err(|wrong| format!("at-output: {wrong}"))?;
     Ok(Trigger::Output { machine, pattern: pattern.into() })
 }
 
@@ -89,10 +89,13 @@ pub(crate) fn output(pattern: &str, machine: Option<String>) -> Result<Trigger, 
 /// Returns what is wrong with it, for a user.
 pub fn check_pattern(pattern: &str) -> Result<(), String> {
     if pattern.is_empty() || pattern.len() > MAX_WORDS {
-        return Err(format!("at-output must have 1 to {MAX_WORDS} bytes"));
+        return Err(format!(
+            "the pattern has {} bytes, but must have 1 to {MAX_WORDS}",
+            pattern.len()
+        ));
     }
     if let Err(error) = Regex::new(pattern) {
-        return Err(format!("at-output is no regular expression: {error}"));
+        return Err(format!("`{pattern}` is no regular expression: {error}"));
     }
     Ok(())
 }

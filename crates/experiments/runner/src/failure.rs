@@ -3,13 +3,14 @@
 use std::error::Error;
 use std::fmt::Write;
 use std::io::ErrorKind;
+use std::path::Path;
 
 use serde::Serialize;
 use serde_json::{json, Value};
 use stasis_experiment::ExperimentError;
 use stasis_media::OpenError;
 use stasis_qcow2::ImageError;
-use stasis_results::ResultsError;
+use stasis_results::{ResultsError, IOS_FILES, SUMMARY_FILE};
 
 /// The kind of a failure. Its name does not change from one version to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -96,6 +97,7 @@ fn of_cause(cause: &(dyn Error + 'static)) -> Option<Code> {
             }
             ResultsError::InUse { .. } => Code::InUse,
             ResultsError::Foreign { .. } | ResultsError::IsInput { .. } => Code::WouldDestroy,
+            ResultsError::Read { path, .. } if is_nowhere(path) => Code::NotFound,
             _ => Code::Results,
         });
     }
@@ -151,6 +153,11 @@ fn of_cause(cause: &(dyn Error + 'static)) -> Option<Code> {
     if cause.is::<stasis_models::SpecError>() || cause.is::<stasis_media::SpecError>() {
         return Some(Code::Experiment);
     }
+    if cause.is::<stasis_models::calibrate::CalibrateError>()
+        || cause.is::<stasis_models::BuildError>()
+    {
+        return Some(Code::Experiment);
+    }
     if cause.is::<stasis_block::units::UnitError>() {
         return Some(Code::Experiment);
     }
@@ -158,6 +165,14 @@ fn of_cause(cause: &(dyn Error + 'static)) -> Option<Code> {
         return Some(Code::Stopped);
     }
     of_kind(cause.downcast_ref::<std::io::Error>()?.kind())
+}
+
+/// Returns whether results have a name that nothing has, neither file nor folder; a folder that has none
+/// is something else.
+fn is_nowhere(results: &Path) -> bool {
+    let is_file = IOS_FILES.iter().chain([&SUMMARY_FILE]).any(|name| results.ends_with(name));
+    let folder = if is_file { results.parent() } else { Some(results) };
+    folder.is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.exists())
 }
 
 fn of_medium(error: &OpenError) -> Code {
@@ -203,14 +218,11 @@ pub fn told(error: &anyhow::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::io;
-    use std::path::Path;
+    use std::{fs, io};
 
     use anyhow::Context;
 
-    use super::{told, Code};
-    use stasis_results::ResultsError;
+    use super::*;
 
     #[derive(Debug, thiserror::Error)]
     #[error("cannot open {0}: {source}; choose another", source = .1)]
@@ -258,6 +270,22 @@ mod tests {
             (ResultsError::Foreign { path: path() }.into(), Code::WouldDestroy),
             (
                 ResultsError::Read { path: path(), source: io::ErrorKind::NotFound.into() }.into(),
+                Code::NotFound,
+            ),
+            (
+                ResultsError::Read {
+                    path: path().join("summary.json"),
+                    source: io::ErrorKind::NotFound.into(),
+                }
+                .into(),
+                Code::NotFound,
+            ),
+            (
+                ResultsError::Read {
+                    path: std::env::temp_dir().join("summary.json"),
+                    source: io::ErrorKind::NotFound.into(),
+                }
+                .into(),
                 Code::Results,
             ),
             (stasis_emulated_host::Error::QemuMissing.into(), Code::MissingProgram),

@@ -4,10 +4,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context, Result};
-use stasis_experiment::{Experiment, GuestSpec, MachineSpec};
+use stasis_config::Step;
+use stasis_experiment::{Experiment, MachineSpec};
 use stasis_guest_root::Pack;
 
 use crate::job_file;
+use crate::placed::placed;
 
 /// File in the guest with the command's standard input, until the command starts.
 pub const STDIN: &str = "/run/stasis-stdin";
@@ -67,6 +69,8 @@ pub struct Input {
     pub bytes: Vec<u8>,
     /// Lengths of the machines' own parts (bytes); none where no machine has any.
     pub own: Vec<usize>,
+    /// Parts of the files that the guests do not get, for the user.
+    pub left_out: Vec<String>,
 }
 
 impl Input {
@@ -89,8 +93,9 @@ impl Input {
         if own.is_empty() && guest.files.is_empty() && guest.stdin.is_none() {
             return Ok(Self::default());
         }
-        bytes.extend(pack(guest, base)?);
-        Ok(Self { bytes, own })
+        let (shared, left_out) = pack(experiment, base)?;
+        bytes.extend(shared);
+        Ok(Self { bytes, own, left_out })
     }
 
     /// The tar archive of machine `number`.
@@ -103,16 +108,26 @@ impl Input {
     }
 }
 
+/// The place of an element of a list of the guest's.
+fn in_guest(key: &'static str, at: usize) -> Vec<Step> {
+    vec!["guest".into(), key.into(), at.into()]
+}
+
 /// Packs the templates as one machine has them: a part of an archive, without an end.
 fn templates(experiment: &Experiment, machine: &MachineSpec, base: &Path) -> Result<Vec<u8>> {
     let mut pack = Pack::default();
     let variables = experiment.variables_of(machine);
-    for word in &experiment.guest.templates {
+    for (at, word) in experiment.guest.templates.iter().enumerate() {
         let (source, inside) = places(word)?;
         let path = base.join(source);
         let context = || format!("cannot copy the template {} into the guest", path.display());
-        let named = path.canonicalize().with_context(context)?;
-        let text = std::fs::read_to_string(&named).with_context(context)?;
+        let read = path.canonicalize().and_then(|named| {
+            let text = std::fs::read_to_string(&named)?;
+            Ok((named, text))
+        });
+        let (named, text) = read
+            .with_context(context)
+            .map_err(|error| placed(experiment, in_guest("templates", at), error))?;
         let text = match variables.fill(&text) {
             Ok(text) => text,
             Err(wrong) => {
@@ -132,21 +147,29 @@ fn templates(experiment: &Experiment, machine: &MachineSpec, base: &Path) -> Res
     pack.part().context("cannot pack the templates")
 }
 
-/// Packs the files of `guest` and its standard input. An archive's end alone where there are none.
-fn pack(guest: &GuestSpec, base: &Path) -> Result<Vec<u8>> {
+/// Packs the files of `guest` and its standard input, an archive's end alone where there are none, with
+/// a list of what it leaves out.
+fn pack(experiment: &Experiment, base: &Path) -> Result<(Vec<u8>, Vec<String>)> {
+    let guest = &experiment.guest;
     let mut pack = Pack::default();
-    for word in &guest.files {
-        let (source, inside) = places(word)?;
-        let path = base.join(source);
-        let context = || format!("cannot copy {} into the guest", path.display());
-        pack.add(&path, &inside).with_context(context)?;
+    for (at, word) in guest.files.iter().enumerate() {
+        let mut add = || {
+            let (source, inside) = places(word)?;
+            let path = base.join(source);
+            let context = || format!("cannot copy {} into the guest", path.display());
+            pack.add(&path, &inside).with_context(context)
+        };
+        add().map_err(|error| placed(experiment, in_guest("files", at), error))?;
     }
     if let Some(path) = &guest.stdin {
         let path = base.join(path);
         let context = || format!("cannot read the standard input {}", path.display());
-        pack.add(&path, Path::new(STDIN.trim_start_matches('/'))).with_context(context)?;
+        let place = vec!["guest".into(), "stdin".into()];
+        let added = pack.add(&path, Path::new(STDIN.trim_start_matches('/'))).with_context(context);
+        added.map_err(|error| placed(experiment, place, error))?;
     }
-    pack.whole().context("cannot pack the files for the guest")
+    let left_out = pack.left_out().to_vec();
+    Ok((pack.whole().context("cannot pack the files for the guest")?, left_out))
 }
 
 #[cfg(test)]
@@ -156,6 +179,12 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    fn with_files(files: Vec<String>) -> Experiment {
+        let mut experiment = Experiment::default();
+        experiment.guest.files = files;
+        experiment
+    }
 
     /// Contents of an archive by name: a file's content, or a link's target.
     fn unpacked(archive: &[u8]) -> BTreeMap<String, String> {
@@ -184,8 +213,7 @@ mod tests {
         symlink("sources", at("to-folder")).unwrap();
         symlink("sources/file", at("to-file")).unwrap();
         let files = ["sources", "to-folder:/opt/copy", "to-file"].map(str::to_owned).to_vec();
-        let guest = GuestSpec { files, ..GuestSpec::default() };
-        let all = unpacked(&pack(&guest, folder.path()).unwrap());
+        let all = unpacked(&pack(&with_files(files), folder.path()).unwrap().0);
         for (name, content) in [
             ("root/sources/file", "content"),
             ("root/sources/link", "-> file"),
@@ -229,8 +257,8 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_named() {
-        let guest = GuestSpec { files: vec!["gone.txt".into()], ..GuestSpec::default() };
-        let error = format!("{:#}", pack(&guest, Path::new("/nowhere")).unwrap_err());
+        let experiment = with_files(vec!["gone.txt".into()]);
+        let error = format!("{:#}", pack(&experiment, Path::new("/nowhere")).unwrap_err());
         assert!(error.contains("/nowhere/gone.txt") && error.contains("No such file"), "{error}");
     }
 }

@@ -89,7 +89,7 @@ fn commands(mut later: Later) -> Result<Commands> {
     let LaterJob { jobs, own, begins, moment, branch, profile, snapshots, change } =
         serde_json::from_slice(&later.job).context("cannot read the commands")?;
     let bytes = later.input(input::FILES)?.unwrap_or_default();
-    let files = crate::input::Input { bytes, own };
+    let files = crate::input::Input { bytes, own, left_out: Vec::new() };
     let again = later.input(Input::AGAIN)?;
     let debug = moment.map(|moment| DebugJob { moment, again });
     Ok(Commands { jobs, files, begins, debug, branch, profile, snapshots, change })

@@ -57,8 +57,10 @@ mod media;
 mod networks;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod opened_drives;
+mod output;
 mod outside;
 mod pace;
+mod placed;
 mod plan;
 mod prepare;
 mod profiled;
@@ -83,6 +85,7 @@ pub use event::{Event, Observer};
 pub use keep::{leave_zones, state_file};
 pub use live::LivePage;
 pub use logged_drive::trace_of_log;
+pub use output::check_output;
 pub use pace::Pace;
 pub use plan::{describe, drive_seed, parameters};
 pub use prepare::check_drives;

@@ -10,13 +10,14 @@ use anyhow::{anyhow, bail, Context, Result};
 use stasis_block::clock::Nanos;
 use stasis_block::units::format_duration;
 use stasis_channel::{Begins, Job, RootDevice};
+use stasis_config::Step;
 use stasis_crash::{TraceHeader, TracedDrive};
 use stasis_experiment::{
     distinct_serials, host_name, CpuSpeed, DriveSpec, Engine, Experiment, Interface,
     MachineFailure, MachineFailureKind, MachineSpec,
 };
 use stasis_guest_image::{FileSystemKind, Guest, Lower};
-use stasis_media::{HostMedium, Medium, MediumSpec};
+use stasis_media::{HostMedium, Medium, MediumSpec, OpenError};
 use stasis_network::SharedOutside;
 use stasis_run_events::Moment;
 
@@ -29,6 +30,7 @@ use crate::event::SharedObserver;
 use crate::input::Input;
 use crate::keep::{Before, Keep};
 use crate::media::{absolute, check_order, MediumOwners, OpenMedium};
+use crate::placed::{place_of_drive, placed, Keyed};
 use crate::plan::{
     device_names, device_node, last_device, PlannedChange, PlannedDrive, PlannedMachine,
     PlannedRoot, RunPlan,
@@ -162,7 +164,7 @@ impl<'a> RunSetup<'a> {
             keeps = kept;
         }
         let mut number = experiment.drives.len();
-        for machine in experiment.machine.several() {
+        for (at, machine) in experiment.machine.several().iter().enumerate() {
             let mut drives = Vec::new();
             for spec in &machine.drives {
                 let (mut drive, held, keep) =
@@ -174,14 +176,20 @@ impl<'a> RunSetup<'a> {
                 shown.push(show(&drive, spec));
                 drives.push(drive);
             }
-            for disk in &machine.disks {
+            for (disk_at, disk) in machine.disks.iter().enumerate() {
                 let serial = disk.serial_number(experiment.drives.len() + shown.len());
                 let name = disk.name.as_deref().unwrap_or_default();
                 let image = OpenMedium::image(disk, self.keeps_media(), self.base, &mut owners);
                 let subject = || format!("disk {name}");
-                let image = image.with_context(subject)?;
-                let drive =
-                    sharing.disk(machine, disk, serial, image.as_ref()).with_context(subject)?;
+                let disk_error = |key: Option<&'static str>, error: anyhow::Error| {
+                    let steps = ["machine".into(), at.into(), "disk".into(), disk_at.into()];
+                    let place = steps.into_iter().chain(key.map(Step::from)).collect();
+                    placed(experiment, place, error.context(subject()))
+                };
+                let image = image.map_err(|error| disk_error(Some("image"), error))?;
+                let drive = sharing
+                    .disk(machine, disk, serial, image.as_ref())
+                    .map_err(|error| disk_error(None, error))?;
                 let overlay = match image {
                     Some(_) => self.keeps_media(),
                     None => drive.overlay,
@@ -435,8 +443,14 @@ impl<'a> RunSetup<'a> {
     ) -> Result<(PlannedDrive, OpenMedium, Option<Keep>)> {
         let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
         let subject = || format!("drive {name}");
-        owners.add(&spec.medium, subject()).with_context(subject)?;
-        self.plan_drive(index, spec, &name, vcpus).with_context(subject)
+        owners
+            .add(&spec.medium, subject())
+            .map_err(Keyed::at("medium"))
+            .and_then(|()| self.plan_drive(index, spec, &name, vcpus))
+            .map_err(|error| {
+                let place = place_of_drive(self.experiment, index);
+                error.within(self.experiment, place, subject())
+            })
     }
 
     fn plan_drive(
@@ -445,16 +459,17 @@ impl<'a> RunSetup<'a> {
         spec: &DriveSpec,
         name: &str,
         vcpus: u32,
-    ) -> Result<(PlannedDrive, OpenMedium, Option<Keep>)> {
+    ) -> Result<(PlannedDrive, OpenMedium, Option<Keep>), Keyed> {
         let mut resolved = spec.clone();
-        resolved.model.resolve(self.base)?;
+        resolved.model.resolve(self.base).map_err(Keyed::at("model"))?;
         let place = spec.medium.or_size(resolved.model.capacity(), self.base);
         let before = Before::look(&place, self.base)?;
         let overlay = self.keeps_media() && is_kept(&place);
-        let held = match overlay {
-            true => OpenMedium::below(&place, self.base)?,
-            false => OpenMedium::open(&place, self.trace.is_none(), self.base)?,
+        let opened = match overlay {
+            true => OpenMedium::below(&place, self.base),
+            false => OpenMedium::open(&place, self.trace.is_none(), self.base),
         };
+        let held = opened.map_err(Keyed::at("medium"))?;
         if overlay {
             self.tell_kept(&format!("drive {name}"), &place)?;
         }
@@ -465,7 +480,7 @@ impl<'a> RunSetup<'a> {
         }
         held.check_blocks(spec.block_size)?;
         crate::controller::fit_pairs(&mut resolved, medium.capacity());
-        crate::controller::check_model(&resolved, medium.capacity())?;
+        crate::controller::check_model(&resolved, medium.capacity()).map_err(Keyed::at("model"))?;
         crate::controller::check_room(spec, capacity)?;
         resolved.medium = absolute(&place, self.base)?;
         let mut drive = PlannedDrive {
@@ -530,25 +545,35 @@ pub fn look_at_drives(experiment: &Experiment, base: &Path, read: bool) -> Resul
         let name = spec.name.clone().unwrap_or_else(|| format!("drive{index}"));
         let check = || {
             let mut model = spec.model.clone();
-            model.resolve(base)?;
+            model.resolve(base).map_err(Keyed::at("model"))?;
             let medium = spec.medium.or_size(model.capacity(), base);
             let made_later = match &medium {
                 MediumSpec::File { path, size, .. } => size.is_some() && !base.join(path).exists(),
                 MediumSpec::Qcow2 { .. } => true,
                 _ => false,
             };
+            if let (MediumSpec::File { path, .. }, true) = (&medium, made_later) {
+                let folder = base.join(path).parent().map(Path::to_owned).unwrap_or_default();
+                if !folder.as_os_str().is_empty() && !folder.exists() {
+                    return Err(Keyed::at("medium")(OpenError::MissingFolder(folder)));
+                }
+            }
             if !made_later {
-                let held = match read && is_kept(&medium) {
-                    true => OpenMedium::below(&medium, base)?,
-                    false => OpenMedium::open(&medium, false, base)?,
+                let opened = match read && is_kept(&medium) {
+                    true => OpenMedium::below(&medium, base),
+                    false => OpenMedium::open(&medium, false, base),
                 };
+                let held = opened.map_err(Keyed::at("medium"))?;
                 let mut resolved = DriveSpec { model, ..spec.clone() };
                 crate::controller::fit_pairs(&mut resolved, held.capacity);
-                crate::controller::check_model(&resolved, held.capacity)?;
+                crate::controller::check_model(&resolved, held.capacity)
+                    .map_err(Keyed::at("model"))?;
             }
-            anyhow::Ok(())
+            Ok(())
         };
-        check().with_context(|| format!("drive {name}"))?;
+        check().map_err(|error: Keyed| {
+            error.within(experiment, place_of_drive(experiment, index), format!("drive {name}"))
+        })?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! results to their folder.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Seek, Write};
+use std::io::{self, BufWriter, Read, Seek, Write};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, Context, Result};
 use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
+use stasis_channel::LEFT_OUT;
 use stasis_crash::{Frame, TraceWriter};
 use stasis_nvme::KeptState;
 use stasis_report::ResultsWriter;
@@ -270,8 +271,25 @@ impl<'a> Relay<'a> {
     }
 }
 
+/// Limits on a list of what is left out: names that are shown, and bytes of a guest's list.
+const MAX_SHOWN: usize = 5;
+const MAX_LIST: u64 = 64 << 10;
+
+/// The first of some lines in one, without characters that control a terminal, and the number of the
+/// rest; none of none.
+pub(crate) fn few<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<String> {
+    let first: Vec<&str> = lines.by_ref().take(MAX_SHOWN).collect();
+    let more = match lines.count() {
+        0 => String::new(),
+        count => format!("; and {count} more"),
+    };
+    let text = first.join("; ").replace(char::is_control, "?");
+    (!first.is_empty()).then(|| text + &more)
+}
+
 /// Copies the guest's `/results` into the folder, below `machine` where there are several. A name
-/// that exists there already is reported and skipped, but for an output's begin.
+/// that exists there already is reported and skipped, but for an output's begin; so is what the guest
+/// has left out.
 fn unpack(
     archive: File,
     machine: Option<&str>,
@@ -289,6 +307,15 @@ fn unpack(
         let mut entry = entry?;
         let path: PathBuf =
             entry.path()?.components().filter(|part| *part != Component::CurDir).collect();
+        if entry.header().entry_type().as_byte() == LEFT_OUT {
+            let mut list = Vec::new();
+            entry.take(MAX_LIST).read_to_end(&mut list)?;
+            if let Some(list) = few(String::from_utf8_lossy(&list).lines()) {
+                let of_machine = machine.map_or(String::new(), |name| format!("{name}: "));
+                observer.warning(&format!("{of_machine}the guest's {list}"))?;
+            }
+            continue;
+        }
         if path.as_os_str().is_empty() {
             continue;
         }
@@ -453,6 +480,18 @@ fn mark(name: &str, bytes: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::{mark, Speaker};
+
+    #[test]
+    fn a_list_is_short_and_controls_no_terminal() {
+        let list = |count: usize| {
+            let all: Vec<String> = (0..count).map(|at| format!("/r/{at}\u{1b}[2J")).collect();
+            super::few(all.iter().map(String::as_str))
+        };
+        assert_eq!(list(0), None);
+        assert_eq!(list(2).unwrap(), "/r/0?[2J; /r/1?[2J");
+        let long = list(1000).unwrap();
+        assert!(long.ends_with("/r/4?[2J; and 995 more"), "{long}");
+    }
 
     #[test]
     fn lines_are_marked_when_they_are_whole() {

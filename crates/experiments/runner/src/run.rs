@@ -29,7 +29,7 @@ use crate::live::LivePage;
 use crate::prepare::{look_at_drives, RunSetup};
 use crate::profiled::Profiled;
 use crate::provenance::Provenance;
-use crate::relay::{Live, Relay};
+use crate::relay::{few, Live, Relay};
 use crate::run_error::RunError;
 use crate::snapshotted::Snapshotted;
 use crate::trace::{check_followed, TraceOptions, TRACE_FILE};
@@ -234,6 +234,9 @@ impl<'a> Runner<'a> {
                 "a branch cannot change guest.files: what they hold is another thing than in the run"
             );
         }
+        if let Some(list) = few(input.left_out.iter().map(String::as_str)) {
+            observer.warning(&format!("files: the guest does not get {list}"))?;
+        }
         look_at_drives(experiment, self.base, self.snapshots.is_some())?;
         let engine = match (self.checked, experiment.engine) {
             (false, Engine::Kvm) => {
@@ -335,7 +338,7 @@ impl<'a> Runner<'a> {
         }
         let result = prepared.run(&mut relay, &self.stop, deadline);
         let kept = keep(&keeps, &files, &mut relay, self.trace.is_some());
-        let ended = relay.end(result)?;
+        let mut ended = relay.end(result)?;
         let mut outcome = match ended.outcome {
             Ok(outcome) => outcome,
             // Stopped or out of time before the machine existed, or no answer: results up to then
@@ -349,7 +352,11 @@ impl<'a> Runner<'a> {
                 return Err(error);
             }
         };
-        let are_written = ended.writer.leaves_results(&outcome.ending);
+        // The writer leaves the results of the run before to one that was stopped before it began; so
+        // does every run that has ended by then.
+        let has_begun = ended.writer.folder().has_begun();
+        let judged = if has_begun { outcome.ending.clone() } else { Ending::Cancelled };
+        let are_written = ended.writer.leaves_results(&judged);
         let mut message = describe(&outcome, experiment, ended.stage, &ended.words);
         if !are_written {
             let folder = folder.display();
@@ -369,7 +376,13 @@ impl<'a> Runner<'a> {
         if let Some(changed) = self.changed {
             extra.insert("branch".into(), changed.described(self.experiment, ended.changed_ns)?);
         }
-        let summary = ended.writer.finish(&outcome, engine.name(), begun.elapsed(), extra)?;
+        let summary = if are_written {
+            ended.writer.finish(&outcome, engine.name(), begun.elapsed(), extra)?
+        } else {
+            let stopped = Outcome { ending: judged, ..outcome.clone() };
+            let summary = ended.writer.finish(&stopped, engine.name(), begun.elapsed(), extra)?;
+            ended_so(summary, &outcome.ending)?
+        };
         kept?;
         if let Some(live) = self.live.as_ref().filter(|_| are_written) {
             let report = folder.join(stasis_results::REPORT_FILE);
@@ -484,6 +497,19 @@ pub fn keep_model(file: &Path, state: &str) -> Result<()> {
         let _ = std::fs::remove_file(&new);
     }
     written.with_context(|| format!("cannot keep the state of the drive in {}", file.display()))
+}
+
+/// The summary of a run with another ending, which no file has.
+fn ended_so(summary: Summary, ending: &Ending) -> Result<Summary> {
+    if *ending == Ending::Cancelled {
+        return Ok(summary);
+    }
+    let (name, message) = match (ending, serde_json::to_value(ending)?) {
+        (Ending::NotStarted { message, .. }, _) => ("not-started".into(), Some(message.clone())),
+        (_, name) => (name.as_str().unwrap_or_default().to_owned(), None),
+    };
+    let exit_status = stasis_report::exit_status(ending);
+    Ok(Summary { ending: name, message, exit_status, ..summary })
 }
 
 /// End of the agent's message about a command that is in no folder of `PATH`.

@@ -13,6 +13,7 @@ use stasis_workload::{Direction, JobError, JobFile, Load};
 
 use crate::job_file;
 use crate::media::{absolute, check_order, OpenMedium};
+use crate::placed::Keyed;
 use crate::plan::{PlannedDrive, PlannedMachine, PlannedWorkload, SharedRegion};
 
 /// Alignment of a virtual disk's begin and end (bytes): whole blocks of any drive.
@@ -129,14 +130,16 @@ impl<'a> Sharing<'a> {
 
     /// The host workloads.
     pub fn workloads(&self) -> Result<Vec<PlannedWorkload>> {
-        let workloads = self.experiment.workloads.iter().map(|spec| {
+        let workloads = self.experiment.workloads.iter().enumerate().map(|(at, spec)| {
             let name = spec.name.clone().unwrap_or_default();
-            self.workload(spec).with_context(|| format!("workload {name}"))
+            let place = vec!["workload".into(), at.into()];
+            let subject = format!("workload {name}");
+            self.workload(spec).map_err(|error| error.within(self.experiment, place, subject))
         });
         workloads.collect()
     }
 
-    fn workload(&self, spec: &WorkloadSpec) -> Result<PlannedWorkload> {
+    fn workload(&self, spec: &WorkloadSpec) -> Result<PlannedWorkload, Keyed> {
         let drive = self.drive(self.experiment.drive_of(spec).map_err(|e| anyhow!(e))?)?;
         let tenant = spec.tenant();
         let place = drive.place(spec.offset, spec.size, tenant)?;
@@ -147,11 +150,13 @@ impl<'a> Sharing<'a> {
             (None, Some(job), _) => job.clone(),
             (None, None, Some(path)) => {
                 let path = self.base.join(path);
-                let text = job_file::read(&path)?;
-                job_file::of(&text).with_context(|| path.display().to_string())?;
+                let text = job_file::read(&path).map_err(Keyed::at("job-file"))?;
+                job_file::of(&text)
+                    .with_context(|| path.display().to_string())
+                    .map_err(Keyed::at("job-file"))?;
                 text.to_string()
             }
-            (None, None, None) => bail!("it does not say what it does"),
+            (None, None, None) => return Err(anyhow!("it does not say what it does").into()),
         };
         let jobs = jobs_of(&job)?;
         Load::new(&jobs, place.length, 0, 0)?;

@@ -25,10 +25,10 @@ use stasis_block::{units, Fate};
 use stasis_models::{BuildContext, ModelSpec};
 use stasis_report::ResultsWriter;
 use stasis_results::thresholds::{self, Threshold};
-use stasis_results::{keep_inputs, Ios, ResultsFolder, Summary};
+use stasis_results::{Ios, ResultsFolder, Summary};
 use stasis_run_events::{Ending, IoRecord, IoStatus, Outcome};
 use stasis_runner::provenance::Provenance;
-use stasis_runner::{engine, free_space};
+use stasis_runner::{check_output, engine, free_space};
 use stasis_terminal::progress::Steps;
 use stasis_terminal::{answer, stop_on_signals};
 use stasis_workload::{Finished, Pause, Simulation, Workload};
@@ -68,6 +68,7 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
         stasis_terminal::say!("{warning}");
     }
     let simulation = setup.build()?;
+    check_junit(arguments)?;
     let stop = stop_on_signals()?;
     let mut steps = Steps::new();
     let run = simulation.run(&stop, &mut |progress| progress.show(&mut steps));
@@ -100,10 +101,15 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     Ok(ExitCode::from(run.summary.status()))
 }
 
+/// Refuses before any simulation what [`write_junit`] could not write after them.
+fn check_junit(arguments: &Arguments) -> Result<()> {
+    let Some(path) = &arguments.junit else { return Ok(()) };
+    Ok(check_output(path, &arguments.results, &arguments.inputs())?)
+}
+
 /// Writes simulations with their names as tests, if that is wished.
 fn write_junit(arguments: &Arguments, runs: &[(&str, &Summary)]) -> Result<()> {
     let Some(path) = &arguments.junit else { return Ok(()) };
-    keep_inputs(path, &arguments.inputs())?;
     let title = format!("stasis sim {}", arguments.model.join(" "));
     Ok(stasis_report::to_junit(&title, runs).write(path)?)
 }

@@ -20,7 +20,7 @@ use stasis_terminal::{answer, stop_on_signals};
 
 use crate::points::Point;
 use crate::Arguments;
-use crate::{write_junit, Run, RunProgress, SimulationSetup};
+use crate::{check_junit, write_junit, Run, RunProgress, SimulationSetup};
 
 /// The figures of all, for other programs.
 const TABLE_FILE: &str = "simulations.csv";
@@ -50,6 +50,7 @@ pub fn main(arguments: &Arguments, points: &[Point], quiet: bool) -> Result<Exit
     for warning in warnings {
         stasis_terminal::say!("{warning}");
     }
+    check_junit(arguments)?;
     let stop = stop_on_signals()?;
     let mut folder = claim(arguments, points)?;
     let outcomes = run_all(arguments, points, &stop);

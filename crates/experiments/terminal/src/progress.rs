@@ -124,7 +124,8 @@ impl Line {
     /// The line for an output that is no terminal.
     fn plain(&self) -> String {
         let remaining = self.left();
-        let text = self.text.replace('\n', ",");
+        let text: Vec<&str> = self.text.lines().map(str::trim).collect();
+        let text = text.join(", ");
         match (self.fraction, remaining) {
             (Some(fraction), Some(remaining)) => {
                 format!("progress: {text}, {:.0} %, {remaining} left", fraction * 100.0)
@@ -396,9 +397,7 @@ mod tests {
         assert_eq!(at("cuts", Some(0.5), 1).plain(), "progress: cuts, 50 %");
         assert_eq!(at("cuts", Some(0.01), 120).left().unwrap(), "3 h 18 min");
         let of_a_run = at("1 s of virtual time\n  3 I/Os\n  no fault", None, 75);
-        assert!(of_a_run
-            .plain()
-            .starts_with("progress: 1 s of virtual time,  3 I/Os,  no fault, "));
+        assert!(of_a_run.plain().starts_with("progress: 1 s of virtual time, 3 I/Os, no fault, "));
     }
 
     #[test]

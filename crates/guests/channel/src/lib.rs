@@ -35,6 +35,10 @@ pub const PORT_NAME: &str = "stasis.channel";
 /// Serial number of the virtio drive that a root is on which is read where it lies.
 pub const ROOT_SERIAL: &str = "stasis-root";
 
+/// Type of the entry in the archive of `/results` that lists what is not in it, a line each: one of those
+/// that POSIX leaves to implementations (pax, "ustar Interchange Format").
+pub const LEFT_OUT: u8 = b'O';
+
 /// Name of the program by which a process of a guest asks for a fault.
 pub const FAULT_PROGRAM: &str = "stasis-fault";
 

@@ -4,26 +4,37 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use stasis_channel::{Client, Transport};
-use tar::{Builder, Header, HeaderMode};
+use stasis_channel::{Client, Transport, LEFT_OUT};
+use tar::{Builder, EntryType, Header, HeaderMode};
 
 use crate::AgentError;
 
 /// Sends everything below `folder`, in the order of names. An entry that is neither file, folder
-/// nor symbolic link is left out and logged, and so is one that cannot be read.
+/// nor symbolic link is left out, and so is one that cannot be read: an entry of the type [`LEFT_OUT`]
+/// at the end says so, a line each.
 pub(crate) fn send<T: Transport>(client: &mut Client<T>, folder: &Path) -> Result<(), AgentError> {
     let mut left_out = Vec::new();
     let mut archive = Builder::new(client.results());
     let sent = archive_folder(&mut archive, folder, Path::new(""), &mut left_out)
+        .and_then(|()| list(&mut archive, &left_out))
         .and_then(|()| archive.into_inner());
     match sent {
-        Ok(writer) => writer.finish()?,
-        Err(e) => return Err(AgentError::new("send", folder.display().to_string(), e)),
+        Ok(writer) => Ok(writer.finish()?),
+        Err(e) => Err(AgentError::new("send", folder.display().to_string(), e)),
     }
-    if !left_out.is_empty() {
-        client.log(&left_out.join("\n"))?;
+}
+
+/// Appends the list of what is left out, if there is anything.
+fn list(archive: &mut Builder<impl Write>, left_out: &[String]) -> io::Result<()> {
+    if left_out.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let text = left_out.join("\n");
+    let mut header = Header::new_gnu();
+    header.set_entry_type(EntryType::new(LEFT_OUT));
+    header.set_mode(0o644);
+    header.set_size(text.len() as u64);
+    archive.append_data(&mut header, "left-out", text.as_bytes())
 }
 
 fn archive_folder(
@@ -124,6 +135,16 @@ mod tests {
         let bytes = archive.into_inner().unwrap();
         assert_eq!(left_out.len(), 1);
         assert!(left_out[0].contains("pipe"));
+        let mut listed = Builder::new(Vec::new());
+        list(&mut listed, &[]).unwrap();
+        list(&mut listed, &left_out).unwrap();
+        let listed = listed.into_inner().unwrap();
+        let mut listed = tar::Archive::new(&listed[..]);
+        let mut entry = listed.entries().unwrap().next().unwrap().unwrap();
+        assert_eq!(entry.header().entry_type().as_byte(), LEFT_OUT);
+        let mut text = String::new();
+        entry.read_to_string(&mut text).unwrap();
+        assert_eq!(text, left_out[0]);
 
         let mut listed = Vec::new();
         for entry in tar::Archive::new(&bytes[..]).entries().unwrap() {

@@ -93,7 +93,8 @@ impl MomentArguments {
             }
             (_, Some((drive, order)), ..) => At::Io(drive.clone(), *order),
             (_, _, Some(pattern), _) => {
-                stasis_experiment::check_pattern(pattern).map_err(|error| anyhow!("--{error}"))?;
+                stasis_experiment::check_pattern(pattern)
+                    .map_err(|error| anyhow!("--at-output: {error}"))?;
                 At::Moment(Moment::Output(pattern.clone()))
             }
             (.., true) => At::Moment(Moment::End),

@@ -20,6 +20,22 @@ fn a_command_that_does_not_exist() {
     let run = bench.run(&["--engine=exact", "-q", DRIVE, "--", "no-such-command"]);
     run.expect(127).says(&["no-such-command", "not found in the guest"]);
     assert_eq!(bench.json("results/summary.json")["ending"], "not-started");
+    // A run in the same folder that never begins leaves it as it is.
+    let results = |name: &str| std::fs::read(bench.path("results").join(name)).unwrap();
+    let before = ["summary.json", "report.html"].map(results);
+    bench.run(&["--engine=exact", "-q", DRIVE, "--", "no-such-tool"]).expect(127).says(&[
+        "no-such-tool",
+        "not found in the guest",
+        "results has the results of the run before",
+    ]);
+    let words = ["--engine=exact", "-q", "--wall-limit=1ms", DRIVE, "--", "true"];
+    let run = bench.run(&words);
+    run.expect(124).says(&["before the command began", "results of the run before"]);
+    let output = bench.run(&[&["--json"], &words[..]].concat());
+    let answer: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(answer["summary"]["ending"], "wall-limit", "{answer}");
+    assert_eq!(answer["summary"]["exit_status"], 124, "{answer}");
+    assert_eq!(["summary.json", "report.html"].map(results), before);
 }
 
 /// An ordinary command line: a pipe into the command, and a named drive on a file that does not

@@ -64,3 +64,23 @@ fn a_check_finds_the_files_of_the_run() {
         assert!(line.ends_with("|0:0|1153704088.0000000000"), "{line}");
     }
 }
+
+#[test]
+fn what_files_and_results_leave_out_is_a_warning() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.path("in")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(bench.path("in/here")).unwrap();
+    let command = "mknod /results/s p; mknod /results/null c 1 3; echo kept >/results/a";
+    let drive = "--drive=model=null,medium=ram:1MiB";
+    let run = bench.run(&["--engine=exact", "--file=in", drive, "--", "sh", "-c", command]);
+    run.expect(0);
+    for words in [
+        "files: the guest does not get /root/in/here: a socket",
+        "the guest's /results/null is not in the results: neither a file",
+        "/results/s is not in the results",
+    ] {
+        assert!(run.stderr.contains(words), "no {words:?} in {run:#?}");
+    }
+    assert_eq!(bench.bytes("results/a"), b"kept\n");
+    assert!(!bench.path("results/s").exists() && !bench.path("results/left-out").exists());
+}

@@ -39,6 +39,12 @@ pub enum SpecError {
         /// All keys.
         keys: String,
     },
+    /// A table without the key that says what the model is.
+    #[error("a model's table needs the key `kind`, or `base` with the name of a model{instead}")]
+    NoKind {
+        /// The right form, behind a semicolon, where a kind is in place of the key.
+        instead: String,
+    },
     /// A missing key that is required.
     #[error("a model of kind `{place}` needs the key `{key}`")]
     Missing {

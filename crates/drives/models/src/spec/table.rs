@@ -52,6 +52,18 @@ fn take<T: DeserializeOwned>(
     config::read(taken.into()).map_err(|error| SpecError::of_table(PLACE, &error))
 }
 
+/// The right form of a table that has a kind in place of the key `kind`, such as `{ fixed = "1us" }`.
+fn in_place_of_kind(table: &Map<String, Value>) -> String {
+    let known = table.iter().find(|(key, _)| registered(key).is_ok());
+    match known {
+        Some((kind, Value::String(value))) => {
+            format!("; `{kind}` is a kind: write the word `{kind}:{value}`, or `kind = \"{kind}\"` with its keys")
+        }
+        Some((kind, _)) => format!("; `{kind}` is a kind: write `kind = \"{kind}\"` with its keys"),
+        None => String::new(),
+    }
+}
+
 impl ModelSpec {
     /// Reads the form of a table.
     pub(super) fn of_table(mut table: Map<String, Value>) -> Result<Self, SpecError> {
@@ -59,7 +71,7 @@ impl ModelSpec {
         let Common { label, mut link, .. } = take(&mut table, &["label", "link"])?;
         let (kind, changed) = match (kind, base) {
             (None, None) => {
-                return Err(SpecError::Missing { place: PLACE.into(), key: "kind".into() });
+                return Err(SpecError::NoKind { instead: in_place_of_kind(&table) });
             }
             (Some(kind), None) => (kind, None),
             (kind, Some(base)) => {

@@ -264,7 +264,10 @@ fn errors_name_the_word_and_the_nearest_right_one() {
     }
     for (table, expected) in [
         (r#"{ kind = "fixd", latency = "1us" }"#, "did you mean `fixed`?"),
-        (r#"{ latency = "1us" }"#, "needs the key `kind`"),
+        (r#"{ latency = "1us" }"#, "a model's table needs the key `kind`, or `base`"),
+        (r#"{ fixed = "0xs" }"#, "needs the key `kind`"),
+        (r#"{ fixed = "1us" }"#, "write the word `fixed:1us`, or `kind = \"fixed\"`"),
+        (r#"{ flash = {} }"#, "write `kind = \"flash\"` with its keys"),
         (r#"{ kind = "fixed", raed = "1us" }"#, "unknown key `raed`"),
         (r#"{ kind = "fixed", raed = "1us" }"#, "did you mean `read`?"),
         (r#"{ kind = "fixed", flush = "1us" }"#, "needs the key `latency`"),

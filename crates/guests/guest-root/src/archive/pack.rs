@@ -30,8 +30,12 @@ const UNLIMITED: Limits = Limits { bytes: u64::MAX, copied: u64::MAX, entries: 1
 /// An archive of files for a guest while it is put together.
 ///
 /// Permissions, links, holes, devices and programs' rights are kept. All files are root's and of
-/// one time, so that the same files make the same archive for every user. Sockets are left out.
-pub struct Pack<W: Write>(Builder<W>);
+/// one time, so that the same files make the same archive for every user. Sockets and extended
+/// attributes of users are left out ([`Self::left_out`]).
+pub struct Pack<W: Write> {
+    archive: Builder<W>,
+    left_out: Vec<String>,
+}
 
 impl Default for Pack<Vec<u8>> {
     fn default() -> Self {
@@ -54,12 +58,17 @@ impl Pack<Vec<u8>> {
 impl<W: Write> Pack<W> {
     /// An empty archive that is written to `output`.
     pub fn new(output: W) -> Self {
-        Self(Builder::new(output))
+        Self { archive: Builder::new(output), left_out: Vec::new() }
+    }
+
+    /// What is not in the archive of the files so far, a sentence's part each.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
     }
 
     /// The archive, for entries of another kind.
     pub fn archive(&mut self) -> &mut Builder<W> {
-        &mut self.0
+        &mut self.archive
     }
 
     /// Packs what is at `path`, a link's target where it is a link, with everything below it, as
@@ -107,7 +116,7 @@ impl<W: Write> Pack<W> {
     /// # Errors
     /// The end cannot be written.
     pub fn whole(self) -> io::Result<W> {
-        self.0.into_inner()
+        self.archive.into_inner()
     }
 
     fn node(&mut self, tree: &Tree, id: Id, name: &Path) -> io::Result<()> {
@@ -115,7 +124,7 @@ impl<W: Write> Pack<W> {
         let meta = Meta { uid: 0, gid: 0, mtime: TIME, ..node.meta.clone() };
         if let Some(capability) = &meta.capability {
             let rights = [(CAPABILITY, capability.as_slice())];
-            self.0.append_pax_extensions(rights)?;
+            self.archive.append_pax_extensions(rights)?;
         }
         match &node.kind {
             Kind::Folder(_) => self.entry(EntryType::Directory, name, &meta, 0, io::empty()),
@@ -128,10 +137,13 @@ impl<W: Write> Pack<W> {
                 let mut header = header(kind, &meta, 0);
                 header.set_device_major(*major)?;
                 header.set_device_minor(*minor)?;
-                self.0.append_data(&mut header, name, io::empty())
+                self.archive.append_data(&mut header, name, io::empty())
             }
             Kind::Pipe => self.entry(EntryType::Fifo, name, &meta, 0, io::empty()),
-            Kind::Socket => Ok(()),
+            Kind::Socket => {
+                self.left_out.push(format!("{}: a socket", Path::new("/").join(name).display()));
+                Ok(())
+            }
         }
     }
 
@@ -144,7 +156,7 @@ impl<W: Write> Pack<W> {
         bytes: impl Read,
     ) -> io::Result<()> {
         let mut header = header(kind, meta, size);
-        self.0.append_data(&mut header, name, bytes)
+        self.archive.append_data(&mut header, name, bytes)
     }
 
     /// A link of either kind; its target is kept to the byte.
@@ -162,9 +174,9 @@ impl<W: Write> Pack<W> {
             let mut long =
                 header(EntryType::GNULongLink, &self::meta(0o644), target.len() as u64 + 1);
             let bytes = Cursor::new(target.as_bytes()).chain(&[0][..]);
-            self.0.append_data(&mut long, "@LongLink", bytes)?;
+            self.archive.append_data(&mut long, "@LongLink", bytes)?;
         }
-        self.0.append_data(&mut link, name, io::empty())
+        self.archive.append_data(&mut link, name, io::empty())
     }
 
     fn file(&mut self, name: &Path, meta: &Meta, content: &Content) -> io::Result<()> {
@@ -172,6 +184,11 @@ impl<W: Write> Pack<W> {
             return Err(io::ErrorKind::Unsupported.into());
         };
         let file = File::open(path)?;
+        let attributes = attributes(&file);
+        if !attributes.is_empty() {
+            let name = Path::new("/").join(name);
+            self.left_out.push(format!("{}: {}", name.display(), attributes.join(", ")));
+        }
         let parts = data(&file, *length)?;
         let held = parts.iter().map(|(_, size)| size).sum();
         let bytes = Parts { file: &file, rest: parts.clone().into_iter(), now: (0, 0) };
@@ -181,7 +198,7 @@ impl<W: Write> Pack<W> {
         let mut header = header(EntryType::GNUSparse, meta, held);
         let more = list(&mut header, parts, *length)?;
         let bytes = Cursor::new(more).chain(bytes);
-        self.0.append_data(&mut header, name, bytes)
+        self.archive.append_data(&mut header, name, bytes)
     }
 }
 
@@ -199,6 +216,22 @@ fn header(kind: EntryType, meta: &Meta, size: u64) -> Header {
     header.set_mtime(meta.mtime);
     header.set_size(size);
     header
+}
+
+/// Names of a file's extended attributes that users have set, and of access control lists.
+fn attributes(file: &File) -> Vec<String> {
+    /// Limit of Linux on a list of names (XATTR_LIST_MAX, linux/limits.h).
+    const MAX_NAMES: usize = 64 << 10;
+    let mut names = vec![0_u8; 1 << 10];
+    let mut found = rustix::fs::flistxattr(file, &mut names[..]);
+    if found == Err(rustix::io::Errno::RANGE) {
+        names.resize(MAX_NAMES, 0);
+        found = rustix::fs::flistxattr(file, &mut names[..]);
+    }
+    let length = found.unwrap_or(0);
+    let names = names[..length].split(|byte| *byte == 0).map(String::from_utf8_lossy);
+    let is_lost = |name: &str| name.starts_with("user.") || name.starts_with("system.posix_acl");
+    names.filter(|name| is_lost(name)).map(Into::into).collect()
 }
 
 /// The parts of a file of `length` bytes that are no holes: first byte and size. Each begins at a

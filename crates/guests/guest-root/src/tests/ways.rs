@@ -106,6 +106,26 @@ fn packed(folder: &Path) -> Vec<u8> {
     pack.whole().unwrap()
 }
 
+#[test]
+fn what_a_pack_leaves_out_has_a_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("in")).unwrap();
+    fs::write(at("in/noted"), "").unwrap();
+    fs::write(at("in/plain"), "").unwrap();
+    let flags = rustix::fs::XattrFlags::empty();
+    let noted = rustix::fs::lsetxattr(at("in/noted"), "user.note", b"x", flags);
+    drop(std::os::unix::net::UnixListener::bind(at("in/socket")).unwrap());
+    let mut pack = Pack::default();
+    pack.add(&at("in"), Path::new("root/in")).unwrap();
+    let mut wanted = vec!["/root/in/noted: user.note", "/root/in/socket: a socket"];
+    if noted.is_err() {
+        // Some file systems for temporary files have none.
+        wanted.remove(0);
+    }
+    assert_eq!(pack.left_out(), wanted);
+}
+
 /// GNU tar's archive of the folder.
 fn gnu_archive(folder: &Path, options: &str) -> Vec<u8> {
     // Other forms have no room for rights.

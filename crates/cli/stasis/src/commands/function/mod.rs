@@ -2,6 +2,7 @@
 
 pub mod serving;
 
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -154,7 +155,8 @@ pub fn main(command: &FunctionCommand) -> Result<ExitCode> {
         FunctionCommand::Status { name, json, place } => show(name, *json, place),
         FunctionCommand::Stop { name, place } => {
             if !status::stop(&place.folder()?, name)? {
-                bail!("no function {name} runs (`stasis function list`)");
+                let message = format!("no function {name} runs (`stasis function list`)");
+                return Err(io::Error::new(ErrorKind::NotFound, message).into());
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -362,7 +364,8 @@ fn word(state: State) -> &'static str {
 
 fn show(name: &str, json: bool, place: &PlaceArguments) -> Result<ExitCode> {
     let Some(one) = status::of(&place.folder()?, name) else {
-        bail!("no function {name} was started here (`stasis function list`)");
+        let message = format!("no function {name} was started here (`stasis function list`)");
+        return Err(io::Error::new(ErrorKind::NotFound, message).into());
     };
     if json {
         answer::document(&format!("{}\n", serde_json::to_string_pretty(&one)?))?;

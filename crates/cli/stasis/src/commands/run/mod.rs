@@ -13,8 +13,10 @@ use anyhow::{anyhow, ensure, Result};
 use stasis_block::units;
 use stasis_crash_test::power_cut;
 use stasis_experiment::{Engine, Expectation, Experiment, ExperimentError};
-use stasis_results::{keep_inputs, thresholds};
-use stasis_runner::{Debugged, LivePage, Profiled, Results, Runner, Snapshotted, OUTPUT_FILE};
+use stasis_results::thresholds;
+use stasis_runner::{
+    check_output, Debugged, LivePage, Profiled, Results, Runner, Snapshotted, OUTPUT_FILE,
+};
 use stasis_terminal::{answer, stop_on_signals, Terminal};
 
 use super::symbols;
@@ -92,7 +94,8 @@ fn whole(
     experiment.guest.stdin = experiment.guest.stdin.take().or_else(|| given.clone());
     if let Some(path) = &junit {
         let inputs = stasis_runner::input::paths(&experiment, &base).into_iter();
-        keep_inputs(path, &inputs.chain(file.iter().cloned()).collect::<Vec<_>>())?;
+        let folder = experiment.results.as_deref().unwrap_or(Path::new("results"));
+        check_output(path, folder, &inputs.chain(file.iter().cloned()).collect::<Vec<_>>())?;
     }
     let page = live.map(|port| live_page(port, quiet)).transpose()?;
     let limit = experiment.virtual_limit;

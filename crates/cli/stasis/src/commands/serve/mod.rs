@@ -270,7 +270,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
             false => open_drive::How::Plain,
         };
         let name = spec.name.as_deref().unwrap_or_default();
-        open_drive::check(spec, name, how).map_err(|mistake| {
+        open_drive::check(spec, how).map_err(|mistake| {
             let mistake = mistake.said_of(format_args!("drive {name}"));
             experiment.error(mistake.inside(index).inside("drive"))
         })?;

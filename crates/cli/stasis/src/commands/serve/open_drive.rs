@@ -89,13 +89,8 @@ impl How {
     }
 }
 
-/// Refuses what a drive of this name that is served cannot be.
-pub fn check(spec: &DriveSpec, name: &str, how: How) -> Result<(), Mistake> {
-    if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
-        let message =
-            "its name is part of its socket's and may have letters, digits, `-`, `_` and `.` only";
-        return Err(Mistake::at("name", message));
-    }
+/// Refuses what a drive that is served cannot be.
+pub fn check(spec: &DriveSpec, how: How) -> Result<(), Mistake> {
     if spec.delay > 0 {
         let message = "`delay` plays a slow medium where time stands still; in real time take a model, such as model=fixed:5ms";
         return Err(Mistake::at("delay", message));
@@ -132,7 +127,7 @@ fn checked(
     name: String,
     patience: Duration,
 ) -> Result<Planned> {
-    check(spec, &name, how)?;
+    check(spec, how)?;
     let model = resolved(spec.model.clone(), base, spec.has_pairs())?;
     let medium = spec.medium.or_size(model.capacity(), base);
     let (discard, before) = match how {

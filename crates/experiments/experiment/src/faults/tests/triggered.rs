@@ -42,7 +42,7 @@ fn wrong_triggers_are_refused_by_name() {
         ("'disk:7'", "'disk:7'\noutput-of = 'a'", "output-of says whose output"),
         ("at-io = 'disk:7'", "at-packet = 'lan:7'", "at-packet needs a network"),
         ("at-io = 'disk:7'", "at-packet = 'lan'", "a network's name and a frame's number"),
-        ("at-io = 'disk:7'", "at-output = '('", "at-output is no regular expression"),
+        ("at-io = 'disk:7'", "at-output = '('", "at-output: `(` is no regular expression"),
         ("at-io = 'disk:7'", "at-output = 'x'\noutput-of = 'c'", "there is no machine `c`"),
         ("at-io = 'disk:7'", "at-output = 'x'\ntimes = 0", "must be at least 1"),
         ("at-io = 'disk:7'", "when = 'ask'", "it is one of `asked`"),
