@@ -15,7 +15,7 @@ layout! {
     pub(crate) struct Map: 32 {
         [0] room: U32,
         [4] flags: U32,
-        /// Of the beginning in its file (bytes).
+        /// Place of the beginning in its file (bytes).
         [8] offset: U64,
         [16] address: U64,
         [24] size: U64,

@@ -30,7 +30,7 @@ fn try_beside(output: &Path) -> io::Result<()> {
     part.push(".part");
     match File::create_new(&part) {
         Ok(_) => fs::remove_file(&part),
-        // What an earlier work has left is written over.
+        // Remains of earlier work are written over.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             OpenOptions::new().write(true).open(&part).map(drop)
         }

@@ -508,7 +508,7 @@ fn ended_so(summary: Summary, ending: &Ending) -> Result<Summary> {
         (Ending::NotStarted { message, .. }, _) => ("not-started".into(), Some(message.clone())),
         (_, name) => (name.as_str().unwrap_or_default().to_owned(), None),
     };
-    let exit_status = stasis_report::exit_status(ending);
+    let exit_status = stasis_results::exit_status(ending);
     Ok(Summary { ending: name, message, exit_status, ..summary })
 }
 

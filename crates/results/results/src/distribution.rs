@@ -111,7 +111,7 @@ impl Distribution {
         self.totals().sum
     }
 
-    /// How its percentiles are computed.
+    /// Computation of its percentiles.
     pub fn method(&self) -> Method {
         match self.values {
             Values::Exact(_) => Method::Exact,

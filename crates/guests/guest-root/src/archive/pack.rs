@@ -61,7 +61,7 @@ impl<W: Write> Pack<W> {
         Self { archive: Builder::new(output), left_out: Vec::new() }
     }
 
-    /// What is not in the archive of the files so far, a sentence's part each.
+    /// Parts of the files that the archive does not have, a clause each.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }
