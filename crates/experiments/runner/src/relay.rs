@@ -70,6 +70,8 @@ pub struct Relay<'a> {
 
 /// Interval between two reports of the run so far.
 const TOLD: Duration = Duration::from_millis(500);
+/// Multiple of the time so far that is told as left, at most.
+const MAX_LEFT: f64 = 1e6;
 
 /// A page of the run while it goes on.
 pub struct Live {
@@ -83,6 +85,17 @@ pub struct Live {
     pub begun: Instant,
     /// Time of the last report.
     pub reported: Option<Instant>,
+    /// Limit on the virtual time of the commands (ns).
+    pub limit: Option<Nanos>,
+    /// Beginning of the commands.
+    pub commands: Option<Instant>,
+}
+
+/// The time until a run reaches its limit at its speed so far: of commands that have run for `ran` (ns of virtual
+/// time) in `passed`. None where nothing has run, or nothing is left.
+fn time_left(ran: Nanos, limit: Nanos, passed: Duration) -> Option<Duration> {
+    let share = ran as f64 / limit.max(1) as f64;
+    (share > 0.0 && share < 1.0).then(|| passed.mul_f64((1.0 / share - 1.0).min(MAX_LEFT)))
 }
 
 /// The facts known about a run at its end.
@@ -254,6 +267,7 @@ impl<'a> Relay<'a> {
     /// Shows the run so far.
     fn show_live(&mut self, now: Nanos) -> io::Result<()> {
         let (Some(live), Some(begin)) = (&mut self.live, self.started) else { return Ok(()) };
+        let commands = *live.commands.get_or_insert_with(Instant::now);
         if live.reported.is_none_or(|last| last.elapsed() >= TOLD) {
             live.reported = Some(Instant::now());
             self.observer.event(Event::SoFar(&self.writer.so_far(begin, now)))?;
@@ -261,7 +275,11 @@ impl<'a> Relay<'a> {
         if live.page.is_due() {
             let wall = live.begun.elapsed();
             let more = live.fields.clone();
-            live.page.show(self.writer.page_so_far(&live.engine, (begin, now), wall, more));
+            let left = live
+                .limit
+                .and_then(|limit| time_left(now.saturating_sub(begin), limit, commands.elapsed()));
+            let page = self.writer.page_so_far(&live.engine, (begin, now), (wall, left), more);
+            live.page.show(page);
         }
         Ok(())
     }
@@ -479,7 +497,17 @@ fn mark(name: &str, bytes: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::{mark, Speaker};
+
+    #[test]
+    fn what_is_left_is_by_the_speed_so_far() {
+        let left = |ran, limit| super::time_left(ran, limit, Duration::from_secs(4));
+        assert_eq!(left(250, 1000), Some(Duration::from_secs(12)));
+        assert_eq!((left(0, 1000), left(1000, 1000), left(7, 0)), (None, None, None));
+        assert!(left(1, u64::MAX).unwrap() < Duration::from_secs(1 << 40));
+    }
 
     #[test]
     fn a_list_is_short_and_controls_no_terminal() {

@@ -326,6 +326,8 @@ impl<'a> Runner<'a> {
             fields: Map::from_iter([("command".to_owned(), experiment.command.clone().into())]),
             begun,
             reported: None,
+            limit: experiment.virtual_limit,
+            commands: None,
         });
         if let Some(trace) = self.trace {
             let path = trace.file();

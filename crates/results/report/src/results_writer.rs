@@ -30,7 +30,7 @@ use stasis_results::statistics::DriveStatistics;
 use stasis_results::summary::{DriveSummary, Summary};
 use stasis_results::symbols::Symbols;
 use stasis_results::thresholds::Threshold;
-use stasis_results::{trust, Drive, ResultsError, REPORT_FILE, SUMMARY_FILE};
+use stasis_results::{trust, units, Drive, ResultsError, REPORT_FILE, SUMMARY_FILE};
 
 /// Facts about its origin that `ios.parquet` leaves out: they would differ from one run to the
 /// next.
@@ -429,12 +429,12 @@ impl ResultsWriter {
     }
 
     /// The page of a run that goes on, whose commands began at the first of two times, at the second
-    /// (ns); the others as [`Self::finish`] has them.
+    /// (ns). `took` and how long it will at most, if that is known; the others as [`Self::finish`] has them.
     pub fn page_so_far(
         &mut self,
         engine: &str,
         (begin, now): (Nanos, Nanos),
-        wall: Duration,
+        (took, left): (Duration, Option<Duration>),
         mut extra: Map<String, Value>,
     ) -> String {
         let outcome = Outcome {
@@ -461,9 +461,13 @@ impl ResultsWriter {
         });
         self.drives.iter_mut().for_each(DriveStatistics::sort);
         let drives = self.drives.iter().map(DriveStatistics::summary).collect();
-        let mut summary = Summary::new(&outcome, engine, wall, drives, extra);
+        let mut summary = Summary::new(&outcome, engine, took, drives, extra);
         summary.ending = RUNNING.to_owned();
-        summary.message = Some(so_far.lines().join("; "));
+        let left = left.map(|left| {
+            format!("{} left at most, at this speed", units::short(left.as_nanos() as f64))
+        });
+        summary.message =
+            Some(so_far.lines().into_iter().chain(left).collect::<Vec<_>>().join("; "));
         let judged = self.thresholds.iter().map(|one| one.judge(&summary));
         summary.thresholds = judged.collect();
         Page::within_limit(|resolution| {
