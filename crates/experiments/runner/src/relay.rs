@@ -278,7 +278,7 @@ impl<'a> Relay<'a> {
             let left = live
                 .limit
                 .and_then(|limit| time_left(now.saturating_sub(begin), limit, commands.elapsed()));
-            let page = self.writer.page_so_far(&live.engine, (begin, now), (wall, left), more);
+            let page = self.writer.page_so_far(&live.engine, (begin, now), (wall, remaining), more);
             live.page.show(page);
         }
         Ok(())
@@ -503,10 +503,10 @@ mod tests {
 
     #[test]
     fn what_is_left_is_by_the_speed_so_far() {
-        let left = |ran, limit| super::time_left(ran, limit, Duration::from_secs(4));
-        assert_eq!(left(250, 1000), Some(Duration::from_secs(12)));
-        assert_eq!((left(0, 1000), left(1000, 1000), left(7, 0)), (None, None, None));
-        assert!(left(1, u64::MAX).unwrap() < Duration::from_secs(1 << 40));
+        let after = |ran, limit| super::time_left(ran, limit, Duration::from_secs(4));
+        assert_eq!(after(250, 1000), Some(Duration::from_secs(12)));
+        assert_eq!((after(0, 1000), after(1000, 1000), after(7, 0)), (None, None, None));
+        assert!(after(1, u64::MAX).unwrap() < Duration::from_secs(1 << 40));
     }
 
     #[test]

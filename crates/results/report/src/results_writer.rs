@@ -434,7 +434,7 @@ impl ResultsWriter {
         &mut self,
         engine: &str,
         (begin, now): (Nanos, Nanos),
-        (took, left): (Duration, Option<Duration>),
+        (took, remaining): (Duration, Option<Duration>),
         mut extra: Map<String, Value>,
     ) -> String {
         let outcome = Outcome {
@@ -463,11 +463,11 @@ impl ResultsWriter {
         let drives = self.drives.iter().map(DriveStatistics::summary).collect();
         let mut summary = Summary::new(&outcome, engine, took, drives, extra);
         summary.ending = RUNNING.to_owned();
-        let left = left.map(|left| {
-            format!("{} left at most, at this speed", units::short(left.as_nanos() as f64))
+        let remaining = remaining.map(|time| {
+            format!("{} left at most, at this speed", units::short(time.as_nanos() as f64))
         });
         summary.message =
-            Some(so_far.lines().into_iter().chain(left).collect::<Vec<_>>().join("; "));
+            Some(so_far.lines().into_iter().chain(remaining).collect::<Vec<_>>().join("; "));
         let judged = self.thresholds.iter().map(|one| one.judge(&summary));
         summary.thresholds = judged.collect();
         Page::within_limit(|resolution| {
