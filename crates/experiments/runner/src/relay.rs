@@ -275,7 +275,7 @@ impl<'a> Relay<'a> {
         if live.page.is_due() {
             let wall = live.begun.elapsed();
             let more = live.fields.clone();
-            let left = live
+            let remaining = live
                 .limit
                 .and_then(|limit| time_left(now.saturating_sub(begin), limit, commands.elapsed()));
             let page = self.writer.page_so_far(&live.engine, (begin, now), (wall, remaining), more);
