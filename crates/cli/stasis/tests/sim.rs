@@ -174,9 +174,9 @@ fn a_job_has_a_rate_over_its_own_time() {
     });
     // While it ran each has 10,000 I/Os a second, independently of the other one.
     assert_eq!(rates, [10_000.0, 10_000.0]);
-    // Those of the drive and those of the jobs.
+    // Those of the drive, of both together, and those of the jobs.
     let page = bench.text("results/report.html");
-    assert_eq!(page.matches("\">10,000</td>").count(), 4);
+    assert_eq!(page.matches("\">10,000</td>").count(), 5);
 }
 
 #[test]
@@ -796,7 +796,7 @@ fn each_io_can_be_asked_why_it_took_so_long() {
     let answer = why(&["flash", "drive0:150"], 0);
     assert!(answer.contains("controller") && !answer.contains("are not kept"), "{answer}");
     bench.sim(&["fixed:100us", "--size=1GiB", "--workload=job.fio", "--results=fixed"]);
-    assert!(why(&["fixed"], 0).contains("This model tells no parts"));
+    assert!(why(&["fixed"], 0).contains("the model tells none"));
 
     for (words, expected) in [
         (&["results", "drive7:1"][..], "no I/O of a drive `drive7`: it has those of drive0"),

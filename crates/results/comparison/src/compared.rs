@@ -111,9 +111,10 @@ impl Comparison {
         all
     }
 
-    /// Returns whether a time of a command or load is known, or why it has none.
+    /// Returns whether the times of several commands or loads are known, or why they have none.
     pub fn is_timed(&self) -> bool {
-        self.candidates.iter().any(|one| time(one).is_some() || one.failed().is_some())
+        let is_timed = |one: &&Candidate| time(one).is_some() || one.failed().is_some();
+        self.candidates.iter().filter(is_timed).count() > 1
     }
 
     /// The I/Os of all candidates beside the first one's: the first that is not comparable.

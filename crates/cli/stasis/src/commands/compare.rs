@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{ensure, Context, Result};
 use stasis_comparison::{Candidate, Comparison, Slower};
 use stasis_results::{keep_inputs, units, ResultsFolder};
 use stasis_runner::provenance::Provenance;
@@ -67,8 +67,7 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     let candidates = candidates.collect::<Result<Vec<_>, _>>()?;
     let comparison = Comparison::of(candidates, arguments.least)
         .context("nothing to compare: name two results")?;
-    // Commands have times, though no I/O be in all.
-    if comparison.differences.is_empty() && !comparison.is_timed() {
+    if comparison.differences.is_empty() {
         let drives = comparison.candidates.iter().map(|candidate| {
             let has: Vec<_> = candidate
                 .subjects()
@@ -78,10 +77,13 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
             format!("{} has {has}", candidate.name)
         });
         let drives = drives.collect::<Vec<_>>().join("; ");
-        bail!(
-            "nothing to compare: the results have no drive and operation in common: {drives}; \
-             drives of several are compared by their names, which `name` of a drive sets"
+        let why = format!(
+            "the results have no drive and operation in common: {drives}; drives of several are \
+             compared by their names, which `name` of a drive sets"
         );
+        // Commands have times, though no I/O be in all.
+        ensure!(comparison.is_timed(), "nothing to compare: {why}");
+        eprintln!("Only times are compared: {why}");
     }
     let base = &comparison.candidates[0];
     let drive = base.drives().into_iter().next().unwrap_or_default();
