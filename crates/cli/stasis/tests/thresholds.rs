@@ -130,12 +130,13 @@ fn what_cannot_be_kept_is_refused_before_the_run() {
     assert_ne!(output.status.code(), Some(0));
     assert!(text(&folder, "job.fio").starts_with("[global]"));
     // It is asked for before any work.
+    let junit = "--junit=none/x.xml";
     for words in [
-        &["sim", "fixed:1us", "--workload", "job.fio"][..],
-        &["sim", "fixed:1us", "fixed:2us", "--workload", "job.fio"],
-        &["run", "--drive", "model=null,medium=ram:1MiB", "--expect", "errors == 0", "--", "true"],
+        &["sim", "fixed:1us", "--workload", "job.fio", junit][..],
+        &["sim", "fixed:1us", "fixed:2us", "--workload", "job.fio", junit],
+        &["run", "--drive", drive, "--expect", "errors == 0", junit, "--", "true"],
     ] {
-        let output = stasis(folder.path(), &[words, &["--junit", "none/x.xml"]].concat());
+        let output = stasis(folder.path(), words);
         assert_eq!(output.status.code(), Some(125), "{words:?}");
         let message = String::from_utf8_lossy(&output.stderr);
         assert!(message.contains("cannot write none/x.xml"), "{words:?}: {message}");
