@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use stasis_block::Operation;
-use stasis_report::verdict::{Compared, Latencies, Several, Sure, Times, Verdict, Work};
+use stasis_report::verdict::{Compared, Doer, Latencies, Several, Sure, Times, Verdict, Work};
 use stasis_results::units;
 
 use crate::candidate::Subject;
@@ -111,9 +111,12 @@ impl Comparison {
         all
     }
 
-    /// Returns whether the times of several commands or loads are known, or why they have none.
+    /// Returns whether the times of several commands are known, or why they have none. The time of a load
+    /// says nothing beside another load's.
     pub fn is_timed(&self) -> bool {
-        let is_timed = |one: &&Candidate| time(one).is_some() || one.failed().is_some();
+        let is_timed = |one: &&Candidate| {
+            one.doer() == Doer::Command && (time(one).is_some() || one.failed().is_some())
+        };
         self.candidates.iter().filter(is_timed).count() > 1
     }
 

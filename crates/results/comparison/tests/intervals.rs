@@ -332,3 +332,30 @@ proptest! {
         comparison.unwrap().to_html(None);
     }
 }
+
+/// Commands that do no I/O, and one that fails beside one that does not.
+#[test]
+fn commands_without_io_are_compared_by_their_times() {
+    let command = |seconds: f64, failed: Option<&str>| {
+        let failed = failed.map(str::to_owned);
+        Candidate::new("c", vec![Run { time: Some(seconds * 1e9), failed, ..Run::default() }])
+    };
+    let of = |was, is| Comparison::of(vec![was, is], 1.0).unwrap();
+    let slower = of(command(1.0, None), command(2.0, None));
+    assert!(slower.is_timed() && slower.differences.is_empty());
+    assert_eq!(slower.verdict().word, "slower");
+    assert!(matches!(slower.slower_by(5.0)[..], [Slower::Time(..)]));
+    let failed = of(command(1.0, None), command(2.0, Some("failed with status 3")));
+    assert_eq!(failed.verdict().word, "not compared");
+    assert!(matches!(failed.slower_by(5.0)[..], [Slower::Failed(..)]));
+    // Beside a command that did not end nothing is slower.
+    let after = of(command(1.0, Some("did not end")), command(9.0, None));
+    assert_eq!(after.verdict().word, "not compared");
+    assert!(after.slower_by(5.0).is_empty());
+    // A load's time says nothing beside another load's.
+    let load = |seconds: f64| {
+        let run = Run { time: Some(seconds * 1e9), is_load: true, ..Run::default() };
+        Candidate::new("l", vec![run])
+    };
+    assert!(!of(load(1.0), load(2.0)).is_timed());
+}
