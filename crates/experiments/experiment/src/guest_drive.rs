@@ -37,7 +37,7 @@ macro_rules! guest_drive {
 
             /// Checks the ranges of the keys that every drive of a guest has.
             fn check_guest_side(&self) -> Result<(), stasis_config::Mistake> {
-                self.name.as_deref().map_or(Ok(()), crate::names::check_name)?;
+                self.name.as_deref().map_or(Ok(()), crate::names::check_drive_name)?;
                 if let Some(serial) = &self.serial {
                     let is_printable = serial.bytes().all(|byte| (b' '..=b'~').contains(&byte));
                     if !is_printable || !(1..=20).contains(&serial.len()) {

@@ -62,20 +62,55 @@ pub fn distinct_serials(serials: impl IntoIterator<Item = String>) -> Result<(),
 /// Limit on the length of a name in bytes: a file's name has 255, with the endings that results add.
 const MAX_NAME: usize = 200;
 
-/// Returns whether a name can be a file's or a folder's, and a mark in the output.
+/// Symbols of a name besides letters and digits; drives can be called by the word of their model, such
+/// as `fixed:100us`.
+const SYMBOLS: &str = "-_.";
+const SYMBOLS_OF_DRIVES: &str = "-_.:+";
+
+/// Returns whether a name can be a machine's, a file's or a folder's, and a mark in the output.
 pub(crate) fn is_name(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    is_of(name, SYMBOLS)
+}
+
+fn is_of(name: &str, symbols: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || symbols.contains(c);
     (1..=MAX_NAME).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.')
 }
 
 /// Checks the `name` of a table: files and folders of the results are called by it.
 pub(crate) fn check_name(name: &str) -> Result<(), Mistake> {
-    if is_name(name) {
+    check(name, SYMBOLS)
+}
+
+/// The same of a drive, a virtual disk or a workload.
+pub(crate) fn check_drive_name(name: &str) -> Result<(), Mistake> {
+    check(name, SYMBOLS_OF_DRIVES)
+}
+
+fn check(name: &str, symbols: &str) -> Result<(), Mistake> {
+    if is_of(name, symbols) {
         return Ok(());
     }
+    let symbols = listed(symbols.split("").filter(|symbol| !symbol.is_empty()));
     let message = format!(
-        "its name is `{name}`, but must be 1 to {MAX_NAME} letters, digits, `-`, `_` and `.`, and not \
+        "its name is `{name}`, but must be 1 to {MAX_NAME} letters, digits, {symbols}, and not \
          begin with `.`"
     );
     Err(Mistake::at("name", message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_can_be_called_by_its_models_word_and_by_no_path() {
+        for name in ["data", "fixed:100us", "flash-tlc+gc", "a.b_c"] {
+            check_drive_name(name).unwrap();
+        }
+        for name in ["", "a/b", "../x", ".x", "two\nlines", "a b"] {
+            check_drive_name(name).unwrap_err();
+        }
+        check_name("fixed:100us").unwrap_err();
+    }
 }

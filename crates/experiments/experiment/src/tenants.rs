@@ -16,7 +16,7 @@ use stasis_nvme::{Placement, PowerStates};
 use stasis_scheduler::{Class, LimitSpec, Priority, QueueSpec, WEIGHTS};
 
 use crate::guest_drive::guest_drive;
-use crate::names::check_name;
+use crate::names::check_drive_name;
 use crate::tenant::{plain, tenant};
 use crate::{DriveSpec, Interface, MachineSpec};
 
@@ -359,7 +359,7 @@ impl WorkloadSpec {
         if let Some(pattern) = &self.pattern {
             jobs_of_pattern(pattern, 1 << 40).map_err(|message| Mistake::at("pattern", message))?;
         }
-        self.name.as_deref().map_or(Ok(()), check_name)?;
+        self.name.as_deref().map_or(Ok(()), check_drive_name)?;
         self.queue().map(drop)
     }
 }
