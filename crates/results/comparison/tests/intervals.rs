@@ -340,16 +340,16 @@ fn commands_without_io_are_compared_by_their_times() {
         let failed = failed.map(str::to_owned);
         Candidate::new("c", vec![Run { time: Some(seconds * 1e9), failed, ..Run::default() }])
     };
-    let of = |was, is| Comparison::of(vec![was, is], 1.0).unwrap();
-    let slower = of(command(1.0, None), command(2.0, None));
+    let compared = |was, is| Comparison::of(vec![was, is], 1.0).unwrap();
+    let slower = compared(command(1.0, None), command(2.0, None));
     assert!(slower.is_timed() && slower.differences.is_empty());
     assert_eq!(slower.verdict().word, "slower");
     assert!(matches!(slower.slower_by(5.0)[..], [Slower::Time(..)]));
-    let failed = of(command(1.0, None), command(2.0, Some("failed with status 3")));
+    let failed = compared(command(1.0, None), command(2.0, Some("failed with status 3")));
     assert_eq!(failed.verdict().word, "not compared");
     assert!(matches!(failed.slower_by(5.0)[..], [Slower::Failed(..)]));
     // Beside a command that did not end nothing is slower.
-    let after = of(command(1.0, Some("did not end")), command(9.0, None));
+    let after = compared(command(1.0, Some("did not end")), command(9.0, None));
     assert_eq!(after.verdict().word, "not compared");
     assert!(after.slower_by(5.0).is_empty());
     // A load's time says nothing beside another load's.
@@ -357,5 +357,5 @@ fn commands_without_io_are_compared_by_their_times() {
         let run = Run { time: Some(seconds * 1e9), is_load: true, ..Run::default() };
         Candidate::new("l", vec![run])
     };
-    assert!(!of(load(1.0), load(2.0)).is_timed());
+    assert!(!compared(load(1.0), load(2.0)).is_timed());
 }
