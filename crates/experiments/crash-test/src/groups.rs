@@ -30,6 +30,16 @@ pub struct Group {
     pub example: usize,
 }
 
+impl Group {
+    /// Times of its cuts, in the words of `time`: `cut at 3 ms`, `cuts at 3 ms to 9 ms`.
+    pub fn cuts(&self, time: impl Fn(Nanos) -> String) -> String {
+        match self.at {
+            (first, last) if first == last => format!("cut at {}", time(first)),
+            (first, last) => format!("cuts at {} to {}", time(first), time(last)),
+        }
+    }
+}
+
 /// The groups of findings, those with the most first. `tells` ranks how much a finding tells a
 /// reader: the last of the highest rank stands for its group, when a file system is there for
 /// certain; the first where all have rank 0.

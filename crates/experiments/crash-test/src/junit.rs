@@ -34,10 +34,7 @@ impl Report {
                 let states: Vec<_> = group.states.iter().map(ToString::to_string).collect();
                 let more = if group.count > states.len() as u64 { ", …" } else { "" };
                 let repeat = self.repeat.get(group.example).map_or("", String::as_str);
-                let cuts = match group.at {
-                    (first, last) if first == last => format!("cut at {}", rounded(first)),
-                    (first, last) => format!("cuts at {} to {}", rounded(first), rounded(last)),
-                };
+                let cuts = group.cuts(rounded);
                 let findings = if group.count == 1 { "finding" } else { "findings" };
                 let text = format!(
                     "{} {findings}, states {}{more}, {cuts}\n\nstate {}:\n{}\n{}\nto repeat it:\n{repeat}\n",

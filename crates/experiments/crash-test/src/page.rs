@@ -2,7 +2,7 @@
 
 use stasis_report::page::{thinned, Block, Head, Page, Resolution, Section};
 use stasis_report::plot::{Axis, Dot, Dots, Markup, Quantity, Row, Scale};
-use stasis_report::verdict::{Broken, CrashTest};
+use stasis_report::verdict::{capital, Broken, CrashTest};
 use stasis_report::{Column, Table, Tone};
 use stasis_results::units;
 
@@ -270,12 +270,9 @@ impl Report {
                 many => format!("{} findings", units::count(many)),
             }
         );
-        let cuts = match group.at {
-            (first, last) if first == last => format!("Cut at {}", moment(first)),
-            (first, last) => format!("Cuts at {} to {}", moment(first), moment(last)),
-        };
         let text = format!(
-            "{cuts}; states {}{more}. State {}, at {}:",
+            "{}; states {}{more}. State {}, at {}:",
+            capital(&group.cuts(moment)),
             states.join(", "),
             finding.state,
             moment(finding.at)

@@ -145,6 +145,15 @@ layout! {
 /// Statuses by their numbers.
 const STATUSES: [Status; 4] = [Status::Ok, Status::ReadError, Status::WriteError, Status::NoSpace];
 
+fn number(status: Status) -> u8 {
+    match status {
+        Status::Ok => 0,
+        Status::ReadError => 1,
+        Status::WriteError => 2,
+        Status::NoSpace => 3,
+    }
+}
+
 impl Frame<'_> {
     /// Appends the frame to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -190,8 +199,7 @@ impl Frame<'_> {
             }
             Frame::Completion { drive, level, place, at, status } => {
                 let (drive, level) = (drive.into(), level as u8);
-                let status = STATUSES.iter().position(|one| *one == status).unwrap_or(0) as u8;
-                let (place, at) = (place.into(), at.into());
+                let (place, at, status) = (place.into(), at.into(), number(status));
                 let raw = RawCompletion { drive, level, place, at, status };
                 put(COMPLETION, raw.as_bytes(), &[]);
             }

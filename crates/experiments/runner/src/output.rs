@@ -1,10 +1,10 @@
 //! Files that a command writes at its end, beside its results.
 
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use stasis_results::files::part_of;
 use stasis_results::{keep_inputs, ResultsError};
 
 /// Refuses to write `output` at the end where it is one of `inputs`, or cannot be written: the work until
@@ -26,8 +26,7 @@ pub fn check_output(output: &Path, results: &Path, inputs: &[PathBuf]) -> Result
 
 /// Makes the file from which `output` is renamed at the end, and removes it.
 fn try_beside(output: &Path) -> io::Result<()> {
-    let mut part: OsString = output.as_os_str().to_owned();
-    part.push(".part");
+    let part = part_of(output);
     match File::create_new(&part) {
         Ok(_) => fs::remove_file(&part),
         // Remains of earlier work are written over.

@@ -340,7 +340,7 @@ impl<'a> Runner<'a> {
         }
         let result = prepared.run(&mut relay, &self.stop, deadline);
         let kept = keep(&keeps, &files, &mut relay, self.trace.is_some());
-        let mut ended = relay.end(result)?;
+        let ended = relay.end(result)?;
         let mut outcome = match ended.outcome {
             Ok(outcome) => outcome,
             // Stopped or out of time before the machine existed, or no answer: results up to then
@@ -354,11 +354,7 @@ impl<'a> Runner<'a> {
                 return Err(error);
             }
         };
-        // The writer leaves the results of the run before to one that was stopped before it began; so
-        // does every run that has ended by then.
-        let has_begun = ended.writer.folder().has_begun();
-        let judged = if has_begun { outcome.ending.clone() } else { Ending::Cancelled };
-        let are_written = ended.writer.leaves_results(&judged);
+        let are_written = ended.writer.leaves_results();
         let mut message = describe(&outcome, experiment, ended.stage, &ended.words);
         if !are_written {
             let folder = folder.display();
@@ -378,13 +374,7 @@ impl<'a> Runner<'a> {
         if let Some(changed) = self.changed {
             extra.insert("branch".into(), changed.described(self.experiment, ended.changed_ns)?);
         }
-        let summary = if are_written {
-            ended.writer.finish(&outcome, engine.name(), begun.elapsed(), extra)?
-        } else {
-            let stopped = Outcome { ending: judged, ..outcome.clone() };
-            let summary = ended.writer.finish(&stopped, engine.name(), begun.elapsed(), extra)?;
-            ended_so(summary, &outcome.ending)?
-        };
+        let summary = ended.writer.finish(&outcome, engine.name(), begun.elapsed(), extra)?;
         kept?;
         if let Some(live) = self.live.as_ref().filter(|_| are_written) {
             let report = folder.join(stasis_results::REPORT_FILE);
@@ -499,19 +489,6 @@ pub fn keep_model(file: &Path, state: &str) -> Result<()> {
         let _ = std::fs::remove_file(&new);
     }
     written.with_context(|| format!("cannot keep the state of the drive in {}", file.display()))
-}
-
-/// The summary of a run with another ending, which no file has.
-fn ended_so(summary: Summary, ending: &Ending) -> Result<Summary> {
-    if *ending == Ending::Cancelled {
-        return Ok(summary);
-    }
-    let (name, message) = match (ending, serde_json::to_value(ending)?) {
-        (Ending::NotStarted { message, .. }, _) => ("not-started".into(), Some(message.clone())),
-        (_, name) => (name.as_str().unwrap_or_default().to_owned(), None),
-    };
-    let exit_status = stasis_results::exit_status(ending);
-    Ok(Summary { ending: name, message, exit_status, ..summary })
 }
 
 /// End of the agent's message about a command that is in no folder of `PATH`.

@@ -493,8 +493,8 @@ fn terms(inside: &FlashInside) -> Vec<(String, String)> {
             "of each command: the link and the controller; waiting for room in the write buffer, while the host's data is \
              programmed (buffer full) or while that is held up by garbage collection (buffer full behind a collection); of \
              the operation that ended the command and those before it: waiting for a plane or channel that has \
-             another read or a write of the host's (behind reads, behind writes; of a flush, for all programs before it), waiting \
-             for garbage collection and wear levelling (collection), the cells at work, the cache register, and the \
+             another read or a write of the host's (behind reads, behind writes; of a flush, for all programs \
+             before it), waiting for garbage collection and wear levelling (collection), the cells at work, the cache register, and the \
              transfer on the channel. Of operations at the same time the last to end counts.",
         ),
     ];

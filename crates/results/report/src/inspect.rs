@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::escape::shell_word as word;
 use crate::failed;
+use crate::verdict::{capital, counted};
 use stasis_results::folder::names_of_run;
 use stasis_results::summary::{DriveSummary, Summary};
 use stasis_results::{
@@ -189,7 +190,7 @@ impl Inspection {
         self.about.push(format!(
             "{subject} took {seconds} of virtual time under `{}`, with {}.",
             summary.engine,
-            crate::verdict::counted(summary.ios(), "I/O", "I/Os")
+            counted(summary.ios(), "I/O", "I/Os")
         ));
         let ended = summary.ending.replace('-', " ");
         if summary.ending != "exited" {
@@ -267,7 +268,7 @@ impl Inspection {
         if findings > 0 {
             let first = test["findings"][0]["what"].as_str().unwrap_or_default();
             let first = first.lines().next().unwrap_or_default();
-            let states = crate::verdict::counted(findings as u64, "finding", "findings");
+            let states = counted(findings as u64, "finding", "findings");
             self.odd.push(format!("There is what a power cut must not leave, {states}: {first}"));
         }
         if let Some(command) = test["repeat"][0].as_str() {
@@ -350,14 +351,6 @@ fn file(folder: &Path, name: String) -> Option<File> {
         None => "left by the command, or of its drives",
     };
     Some(File { bytes: there.len(), name, has })
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars
-        .next()
-        .map(|first| first.to_uppercase().collect::<String>() + chars.as_str())
-        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -188,7 +188,7 @@ impl ResultsWriter {
     /// faults are added.
     ///
     /// # Errors
-    /// Where [`stasis_results::CLUSTER_FILE`] cannot be written.
+    /// The failure to write [`stasis_results::CLUSTER_FILE`].
     pub fn of_machines(
         &mut self,
         names: Vec<String>,
@@ -338,8 +338,9 @@ impl ResultsWriter {
         Ok(())
     }
 
-    /// Keeps a profile as well, in [`stasis_results::PROFILE_FILE`] and [`stasis_results::SAMPLES_FILE`], of processors of these names that are
-    /// sampled at an interval (ns).
+    /// Keeps a profile as well, in [`stasis_results::PROFILE_FILE`] and
+    /// [`stasis_results::SAMPLES_FILE`], of processors of these names that are sampled at an interval
+    /// (ns).
     ///
     /// # Errors
     /// Where the folder has a file of that name that is not a run's, or it cannot be written.
@@ -568,7 +569,7 @@ impl ResultsWriter {
         }
         let judged = self.thresholds.iter().map(|one| one.judge(&summary));
         summary.thresholds = judged.collect();
-        if !self.leaves_results(&outcome.ending) {
+        if !self.leaves_results() {
             return Ok(summary);
         }
         let path = self.folder.path().join(SUMMARY_FILE);
@@ -586,9 +587,9 @@ impl ResultsWriter {
     }
 
     /// Returns whether [`Self::finish`] writes results: those of an earlier run are worth more than
-    /// those of one that its user stopped before its command began.
-    pub fn leaves_results(&self, ending: &Ending) -> bool {
-        self.folder.has_begun() || *ending != Ending::Cancelled || self.folder.earlier().is_none()
+    /// those of one that ended before its command began.
+    pub fn leaves_results(&self) -> bool {
+        self.folder.has_begun() || self.folder.earlier().is_none()
     }
 }
 

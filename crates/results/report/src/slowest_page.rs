@@ -249,8 +249,8 @@ mod tests {
         assert_eq!(table.rows[1][7..], ["50 ns", "–", "150 ns", "300 ns", "7 ns"]);
         assert_eq!(table.rows[2][7..], ["0 ns", "500 ns", "–", "–", "0 ns"]);
         let expected = "The slowest I/Os of each operation, and where their time went. Of the 3 slowest \
-                        writes: buffer full behind a collection, 39.8 %; the model, of which no parts are kept, 33.2 %; controller, \
-                        23.2 %.";
+                        writes: buffer full behind a collection, 39.8 %; the model, of which no parts are kept, \
+                        33.2 %; controller, 23.2 %.";
         assert_eq!(caption, expected);
         let json = serde_json::to_string(&ios).unwrap();
         assert_eq!(serde_json::from_str::<Vec<SlowIo>>(&json).unwrap(), ios);

@@ -185,7 +185,10 @@ impl Why {
         if !self.has_parts {
             text.push_str(match self.tells {
                 true => "The parts of its time in the model are not kept: they are of the 20 slowest\nI/Os of each operation, and with --timeline of all.\n",
-                false => "No parts of its time in the model are kept: the model tells none, or the drive is\nshared, of which --timeline keeps them.\n",
+                false => {
+                    "No parts of its time in the model are kept: the model tells none, or the drive is\n\
+                     shared, of which --timeline keeps them.\n"
+                },
             });
         }
         text.push('\n');

@@ -117,7 +117,7 @@ impl GuestIoFile {
     /// A file of no rows yet.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// The failure to write it.
     pub fn create(path: PathBuf, symbols: Symbols) -> Result<Self, ResultsError> {
         Ok(Self {
             file: ColumnFile::create(path, "guest-ios", COLUMNS)?,

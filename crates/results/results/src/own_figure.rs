@@ -1,9 +1,10 @@
 //! The latency that a model by figures has for an operation: the cause of its service time.
 
 use serde_json::Value;
+use stasis_block::units::parse_duration;
 use stasis_block::Operation;
 
-use crate::Drive;
+use crate::{units, Drive};
 
 /// Returns the model's own figure for an operation, `45.454 µs`, or `10 µs up to
 /// p99, 60 µs up to p99.999`. None of models that compute latencies.
@@ -37,13 +38,9 @@ fn pair(pair: &Value) -> Option<String> {
 
 /// A duration or a range of them, `45.454us` or `60us-80us`, as other figures are shown.
 fn shown(span: &str) -> String {
-    let one = |one: &str| {
-        let digits = one.find(|symbol: char| !symbol.is_ascii_digit() && symbol != '.');
-        match digits.map(|place| one.split_at(place)) {
-            Some((value, "us")) => format!("{value} µs"),
-            Some((value, unit)) => format!("{value} {unit}"),
-            None => one.to_owned(),
-        }
+    let one = |one: &str| match parse_duration(one) {
+        Ok(ns) => units::duration(ns as f64),
+        Err(_) => one.to_owned(),
     };
     span.split('-').map(one).collect::<Vec<_>>().join(" to ")
 }

@@ -42,7 +42,7 @@ impl SampleFile {
     /// A file of no rows yet.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// The failure to write it.
     pub fn create(path: PathBuf, interval: Nanos) -> Result<Self, ResultsError> {
         Ok(Self { file: ColumnFile::create(path, "profile", COLUMNS)?, interval })
     }
@@ -50,7 +50,7 @@ impl SampleFile {
     /// Appends a row.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// The failure to write it.
     pub fn row(
         &mut self,
         at: Nanos,
@@ -70,7 +70,7 @@ impl SampleFile {
     /// Ends the file.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// The failure to write it.
     pub fn finish(self, footer: &Footer) -> Result<(), ResultsError> {
         self.file.finish(footer)
     }

@@ -85,7 +85,13 @@ proptest! {
             lanes: vec![lane; points.len() % 4],
             arrows: points.iter().enumerate().map(arrow).collect(),
         }.draw());
-        let series = ScatterSeries { name: name.clone(), colour: 9, points: points.clone(), details: vec![detail], is_of_times: false };
+        let series = ScatterSeries {
+            name: name.clone(),
+            colour: 9,
+            points: points.clone(),
+            details: vec![detail],
+            is_of_times: false,
+        };
         check(&Scatter { title: title.clone(), x: x.clone(), y: y.clone(), series: vec![series] }.draw());
         let line = Line { name: name.clone(), colour: 1, stroke: Stroke::Dashed, points: points.clone() };
         check(&Lines { title: title.clone(), x: x.clone(), y, lines: vec![line] }.draw());

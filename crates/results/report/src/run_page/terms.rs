@@ -58,7 +58,8 @@ pub(super) fn terms(summary: &Summary, kind: Kind) -> Vec<(String, String)> {
              arm's seek and the wait for the sector (positioning); the bytes under the head (transfer); the \
              interface and the electronics (controller). Of a model by figures: waiting for other commands \
              (queue), for room in the write cache (buffer full), or, of a flush or durable write, until the cache \
-             is written out (behind writes); the latency of the command alone (service time); the bytes beyond those which that latency holds (transfer).",
+             is written out (behind writes); the latency of the command alone (service time); the bytes beyond \
+             those which that latency holds (transfer).",
         ));
     }
     if kind == Kind::Simulation {

@@ -69,7 +69,7 @@ pub(crate) fn listed(words: &[String]) -> String {
 }
 
 /// A text as a sentence's begin.
-pub(crate) fn capital(text: &str) -> String {
+pub fn capital(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_uppercase().collect::<String>());
     first.unwrap_or_default() + letters.as_str()

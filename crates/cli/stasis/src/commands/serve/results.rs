@@ -152,6 +152,8 @@ impl Results {
         let mut extra = provenance.fields();
         extra.insert("title".into(), "Drives in real time".into());
         extra.insert("lost_ios".into(), lost.into());
+        // Whatever it has served: the results are those of this server now.
+        writer.folder().begun();
         writer.finish(&outcome, ENGINE, wall, extra)?;
         if lost > 0 {
             let message = format!("{lost} I/Os are not in ios.csv: it was not written fast enough");
