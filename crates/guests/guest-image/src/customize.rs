@@ -22,10 +22,24 @@ pub(crate) fn look_up(packages: &[String], kernel: &str) -> String {
     format!("packages={packages}\nkernel={kernel}\n{script}")
 }
 
-/// A hook that makes the folders of `EXCLUDED` files that packages' own scripts expect, such as
-/// update-alternatives with its links to manual pages, before the packages are installed.
-pub(crate) fn folders(names: &[String]) -> String {
-    format!("cd \"$1\" && mkdir -p {}", names.join(" "))
+/// A hook that has dpkg in the new root leave out what lies in `folders` of /usr/share, before any package is
+/// there. mmdebstrap's own option for it (`--dpkgopt`) pipes each essential package through a program in Python.
+pub(crate) fn exclude(folders: &[&str]) -> String {
+    let lines = folders.iter().map(|name| format!("'path-exclude=/usr/share/{name}/*'"));
+    let lines = lines.collect::<Vec<_>>().join(" ");
+    format!("cd \"$1\" && mkdir -p {DPKG} && printf '%s\\n' {lines} >{DPKG}/stasis")
+}
+
+/// Configuration of dpkg in the new root.
+const DPKG: &str = "etc/dpkg/dpkg.cfg.d";
+
+/// A hook that empties `folders` of /usr/share, which essential packages were unpacked into without dpkg,
+/// and makes the folders `kept` that packages' own scripts expect, such as update-alternatives with its links
+/// to manual pages.
+pub(crate) fn empty(folders: &[&str], kept: &[String]) -> String {
+    let removed = folders.iter().map(|name| format!("usr/share/{name}"));
+    let removed = removed.collect::<Vec<_>>().join(" ");
+    format!("cd \"$1\" && rm -rf {removed} && mkdir -p {}", kept.join(" "))
 }
 
 /// A hook that copies `from` in the new root to `to` on this machine.

@@ -78,9 +78,9 @@ pub(crate) fn run(
         // Perl, otherwise, to convert a system that needs no conversion.
         .arg("--include=usr-is-merged")
         .arg("--aptopt=APT::Install-Recommends \"false\"")
-        .args(EXCLUDED.map(|folder| format!("--dpkgopt=path-exclude=/usr/share/{folder}/*")))
         .arg(format!("--setup-hook={}", customize::look_up(&recipe.packages, package)))
-        .arg(format!("--essential-hook={}", customize::folders(&excluded_folders())))
+        .arg(format!("--setup-hook={}", customize::exclude(&EXCLUDED)))
+        .arg(format!("--extract-hook={}", customize::empty(&EXCLUDED, &excluded_folders())))
         .args(own_kernel(recipe, work)?)
         .arg(format!("--customize-hook={hook}"));
     for name in [KERNEL_ARCHIVE, ROOT_IMAGE, DATE] {
