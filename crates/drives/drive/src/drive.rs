@@ -156,6 +156,9 @@ impl Layer for Drive {
         let start = self.host_clock.map(|clock| clock());
         let slot = self.join.submit(now, request);
         self.count_frozen(start);
+        let Command { operation, offset, length, .. } = command;
+        let drive = self.properties.index;
+        stasis_probes::io_submitted(drive, slot.into(), operation as u8, offset, length, now);
         self.model.submit(now, slot, &command);
     }
 
@@ -179,7 +182,9 @@ impl Layer for Drive {
         self.join.poll(|_| {});
         let mut due = std::mem::take(&mut self.due);
         for Completion { tag: slot, at, fate } in due.drain(..) {
+            stasis_probes::io_due(self.properties.index, slot.into(), at);
             self.wait_for(slot);
+            stasis_probes::io_completed(self.properties.index, slot.into(), at);
             let mut completed = self.join.complete(slot, at, fate);
             debug_assert!(completed.is_some(), "the model completed what is not in flight");
             if let Some(failed) = completed.as_mut().filter(|done| done.failed_at > 0) {

@@ -219,6 +219,7 @@ impl Scheduled {
         }
         let order = self.submitted[tenant.index()];
         self.submitted[tenant.index()] += 1;
+        stasis_probes::io_queued(tenant.index(), order, command.length, now);
         let (passed, sent) = (None, None);
         let held = Held { tenant, tag, queue, command, submit: now, order, data, passed, sent };
         let slot = self.slots.insert(held) as Tag;
@@ -264,6 +265,7 @@ impl Scheduled {
                 debug_assert!(false, "the scheduler sent what is not here");
                 continue;
             };
+            stasis_probes::io_dispatched(held.tenant.index(), held.order, now);
             held.passed = Some((now, limited));
             if let Some(turns) = &mut self.turns {
                 held.sent = Some(turns.sent(now, held.tenant.index()));

@@ -211,6 +211,8 @@ impl Host {
             }
             let put = cq.put(memory, entry);
             cq.held.pop_front();
+            let CompletionEntry { sq_id, cid, status, .. } = entry;
+            stasis_probes::command_completed(self.id.0, sq_id, cid, status);
             if let Some(vector) = cq.vector.filter(|_| !entry.quiet) {
                 self.interrupts.completion(vector, queue != 0, self.now);
             }

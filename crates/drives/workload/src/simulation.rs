@@ -4,9 +4,12 @@ use std::collections::VecDeque;
 
 use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Numbers, Spans, Tracks};
-use stasis_block::{Completion, Fate, Model, Operation, Status};
+use stasis_block::{Command, Completion, Fate, Model, Operation, Status};
 
 use crate::{Io, TraceError, Workload};
+
+/// The number of the one drive, for probes.
+const DRIVE: u16 = 0;
 
 /// An I/O that the model has completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,6 +186,8 @@ impl<W: Workload> Simulation<W> {
         if let Some(numbers) = &mut self.numbers {
             numbers.pass(order);
         }
+        let Command { operation, offset, length, .. } = io.command;
+        stasis_probes::io_submitted(DRIVE, tag.into(), operation as u8, offset, length, now);
         self.model.submit(now, tag, &io.command);
     }
 
@@ -197,6 +202,9 @@ impl<W: Workload> Simulation<W> {
                 continue;
             };
             self.free.push(tag);
+            // There is no medium to wait for.
+            stasis_probes::io_due(DRIVE, tag.into(), at);
+            stasis_probes::io_completed(DRIVE, tag.into(), at);
             let &Slot { io, order, submit } = slot;
             done.push(Finished { io, order, submit, at, fate });
             self.workload.complete(at, &slot.io, fate);

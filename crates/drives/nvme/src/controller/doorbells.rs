@@ -104,6 +104,8 @@ impl ControllerMut<'_> {
             let raw = sq.fetch(memory);
             let Some(raw) = self.host.or_fatal(raw) else { return };
             let command = SubmissionEntry::parse(self.host.id, queue, &raw);
+            let number = command.id().cid;
+            stasis_probes::command_fetched(self.host.id.0, queue, number, command.opcode);
             if queue != 0 {
                 self.io.wake();
             }
