@@ -2,10 +2,9 @@
 //! with the parts of its time.
 
 use crate::clock::Nanos;
-use crate::inside::SlowCommand;
+use crate::inside::{Inside, SlowCommand, SumsByOperation};
 use crate::slowest::SlowestByOperation;
 use crate::timeline::{Cause, Span, Spans, Track, TrackKind, Tracks, Whom};
-use crate::Operation;
 
 /// The commands of a watched drive, as spans: of each its parts, one after the other, on a lane of
 /// its own.
@@ -71,26 +70,26 @@ fn sum(command: &SlowCommand) -> Nanos {
 #[derive(Debug, Default)]
 pub struct CommandLog {
     slowest: SlowestByOperation<SlowCommand>,
+    sums: SumsByOperation,
     spans: Option<Box<CommandSpans>>,
 }
 
 impl CommandLog {
-    /// Takes a command whose time is `time` (ns); `command` describes it, where that is kept.
+    /// Takes a command.
     #[inline]
-    pub fn record(
-        &mut self,
-        operation: Operation,
-        time: Nanos,
-        command: impl FnOnce() -> SlowCommand,
-    ) {
-        match &mut self.spans {
-            None => self.slowest.record(operation, time, command),
-            Some(spans) => {
-                let command = command();
-                spans.push(&command, None, None);
-                self.slowest.record(operation, time, || command);
-            }
+    pub fn record(&mut self, command: SlowCommand) {
+        let SlowCommand { operation, begin, end, ref parts, .. } = command;
+        self.sums.add(operation, end - begin, parts);
+        if let Some(spans) = &mut self.spans {
+            spans.push(&command, None, None);
         }
+        self.slowest.record(operation, end - begin, || command);
+    }
+
+    /// The report; none without a command.
+    pub fn inside(&self) -> Option<Inside> {
+        let latency = self.sums.means();
+        (!latency.is_empty()).then(|| Inside::Commands { latency, slowest: self.slowest() })
     }
 
     /// The slowest, of each operation the slowest first.
@@ -98,9 +97,10 @@ impl CommandLog {
         self.slowest.sorted()
     }
 
-    /// Forgets the slowest.
+    /// Forgets all of them.
     pub fn clear(&mut self) {
         self.slowest.clear();
+        self.sums = SumsByOperation::default();
     }
 
     /// Keeps each command from now on ([`crate::Model::watch`]).
@@ -121,6 +121,7 @@ mod tests {
     use super::*;
     use crate::inside::Parts;
     use crate::timeline::Step;
+    use crate::Operation;
 
     fn command(begin: Nanos, parts: Parts<Nanos>) -> SlowCommand {
         let mut command = SlowCommand {
@@ -138,18 +139,15 @@ mod tests {
     #[test]
     fn a_command_is_its_parts_one_after_the_other() {
         let (mut tracks, mut log) = (Tracks::default(), CommandLog::default());
-        let record = |log: &mut CommandLog, command: SlowCommand| {
-            log.record(command.operation, command.end - command.begin, || command);
-        };
-        record(&mut log, command(0, Parts { service: 1, ..Parts::default() }));
+        log.record(command(0, Parts { service: 1, ..Parts::default() }));
         log.watch("d", &mut tracks);
         let parts = Parts { gc: 5, cell: 7, controller: 2, ..Parts::default() };
-        record(&mut log, command(10, parts));
+        log.record(command(10, parts));
         // At the same time, when it has ended, and a moment later; one that takes no time.
-        record(&mut log, command(20, parts));
-        record(&mut log, command(24, parts));
-        record(&mut log, command(25, parts));
-        record(&mut log, command(50, Parts::default()));
+        log.record(command(20, parts));
+        log.record(command(24, parts));
+        log.record(command(25, parts));
+        log.record(command(50, Parts::default()));
         let mut spans = Spans::default();
         log.take_spans(&mut spans);
         let shown: Vec<_> = spans.kept().iter().map(|s| (s.lane, s.step, s.begin, s.end)).collect();
@@ -160,5 +158,10 @@ mod tests {
         assert_eq!(lanes, [0, 1, 2, 0]);
         assert!(spans.kept().iter().all(|span| (span.offset, span.bytes) == (512, 4096)));
         assert_eq!(log.slowest().len(), 6);
+        let Some(Inside::Commands { latency, .. }) = log.inside() else { panic!("six commands") };
+        let read = latency["read"];
+        assert_eq!((read.count, read.latency, read.parts.cell), (6, 9.5, 4.667));
+        log.clear();
+        assert_eq!(log.inside(), None);
     }
 }

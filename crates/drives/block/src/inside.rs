@@ -30,9 +30,12 @@ pub enum Inside {
         /// The parts, in the order of bytes.
         parts: Vec<PartInside>,
     },
-    /// A model that reports only where the time of its slowest commands went.
-    Slowest {
+    /// A model that reports only where the time of its commands went.
+    Commands {
+        /// By operation of the host's.
+        latency: BTreeMap<String, LatencyMeans>,
         /// The host's slowest commands of each operation, the slowest first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         slowest: Vec<SlowCommand>,
     },
     /// A kind that this version does not report: read from a file of another version.
@@ -45,7 +48,7 @@ impl Inside {
         match self {
             Self::Flash(flash) => Some(flash),
             Self::Image { below, .. } => below.as_ref()?.flash(),
-            Self::Parts { .. } | Self::Slowest { .. } | Self::Other(_) => None,
+            Self::Parts { .. } | Self::Commands { .. } | Self::Other(_) => None,
         }
     }
 
@@ -62,12 +65,22 @@ impl Inside {
                 let inside = numbered.filter_map(|(at, part)| Some((at, part.inside.as_ref()?)));
                 inside.flat_map(|(at, inside)| inside.flashes(&part_name(name, at))).collect()
             }
-            Self::Slowest { .. } | Self::Other(_) => Vec::new(),
+            Self::Commands { .. } | Self::Other(_) => Vec::new(),
         }
     }
 
-    /// Takes the slowest commands of the drive at the bottom out of `inside`, and with them what
-    /// reports nothing else.
+    /// The parts of the host's commands' time at the drive at the bottom, by operation; none of a
+    /// drive of parts.
+    pub fn latency(&self) -> Option<&BTreeMap<String, LatencyMeans>> {
+        match self {
+            Self::Flash(flash) => Some(&flash.latency),
+            Self::Commands { latency, .. } => Some(latency),
+            Self::Image { below, .. } => below.as_ref()?.latency(),
+            Self::Parts { .. } | Self::Other(_) => None,
+        }
+    }
+
+    /// Takes the slowest commands of the drive at the bottom out of `inside`.
     pub fn take_slowest(inside: &mut Option<Self>) -> Vec<SlowCommand> {
         match inside {
             Some(Self::Flash(flash)) => std::mem::take(&mut flash.slowest),
@@ -91,11 +104,7 @@ impl Inside {
                 });
                 all
             }
-            Some(Self::Slowest { slowest }) => {
-                let slowest = std::mem::take(slowest);
-                *inside = None;
-                slowest
-            }
+            Some(Self::Commands { slowest, .. }) => std::mem::take(slowest),
             Some(Self::Other(_)) | None => Vec::new(),
         }
     }
@@ -110,7 +119,7 @@ impl Inside {
     pub fn image(&self) -> Option<&ImageCounters> {
         match self {
             Self::Image { image, .. } => Some(image),
-            Self::Flash(_) | Self::Parts { .. } | Self::Slowest { .. } | Self::Other(_) => None,
+            Self::Flash(_) | Self::Parts { .. } | Self::Commands { .. } | Self::Other(_) => None,
         }
     }
 }
@@ -353,6 +362,60 @@ pub struct LatencyMeans {
     /// Its parts.
     #[serde(flatten)]
     pub parts: Parts<f64>,
+}
+
+/// Sums over the host's commands of one kind (ns).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LatencySums {
+    count: u64,
+    latency: Nanos,
+    parts: Parts<Nanos>,
+}
+
+impl LatencySums {
+    /// Adds a command that took `latency` (ns), which went where `parts` has it.
+    #[inline]
+    pub fn add(&mut self, latency: Nanos, parts: &Parts<Nanos>) {
+        self.count += 1;
+        self.latency = self.latency.wrapping_add(latency);
+        self.parts.change_by(parts, |sum, part| *sum = sum.wrapping_add(part));
+    }
+
+    /// The means, to the picosecond: a value written as text reads back equal.
+    fn means(&self) -> LatencyMeans {
+        let mean = |sum: Nanos| (sum as f64 / self.count.max(1) as f64 * 1e3).round() / 1e3;
+        let parts = self.parts.map(mean);
+        LatencyMeans { count: self.count, latency: mean(self.latency), parts }
+    }
+}
+
+/// The sums of each operation.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SumsByOperation([LatencySums; Operation::ALL.len()]);
+
+impl SumsByOperation {
+    /// Adds a command, see [`LatencySums::add`].
+    #[inline]
+    pub fn add(&mut self, operation: Operation, latency: Nanos, parts: &Parts<Nanos>) {
+        self.0[operation as usize].add(latency, parts);
+    }
+
+    /// Those of the commands after `before`.
+    #[must_use]
+    pub fn since(mut self, before: &Self) -> Self {
+        for (sums, before) in self.0.iter_mut().zip(&before.0) {
+            sums.count -= before.count;
+            sums.latency = sums.latency.wrapping_sub(before.latency);
+            sums.parts.change_by(&before.parts, |sum, part| *sum = sum.wrapping_sub(part));
+        }
+        self
+    }
+
+    /// The means of the operations that there were, by their names.
+    pub fn means(&self) -> BTreeMap<String, LatencyMeans> {
+        let all = Operation::ALL.iter().zip(&self.0).filter(|(_, sums)| sums.count > 0);
+        all.map(|(operation, sums)| (operation.name().to_owned(), sums.means())).collect()
+    }
 }
 
 /// A slow command of the host's.

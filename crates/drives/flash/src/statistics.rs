@@ -5,9 +5,8 @@ mod inside;
 mod temperature;
 
 use stasis_block::clock::Nanos;
-use stasis_block::inside::{Parts, SlowCommand};
+use stasis_block::inside::{Parts, SlowCommand, SumsByOperation};
 use stasis_block::slowest::SlowestByOperation;
-use stasis_block::Operation;
 use stasis_nand::{Op, OpDone, OpKind, OpStatus, MAX_ECC_STEPS};
 
 pub(crate) use self::course::{Course, Level};
@@ -20,19 +19,11 @@ const KINDS: usize = 4;
 /// On whose behalf.
 const PRIORITIES: usize = 3;
 
-/// Sums over the commands of one kind (ns).
-#[derive(Debug, Clone, Copy, Default)]
-struct Sums {
-    count: u64,
-    latency: Nanos,
-    parts: Parts<Nanos>,
-}
-
 /// Counts of a drive at work.
 #[derive(Debug, Clone, Default)]
 pub struct Statistics {
     ops: [[u64; PRIORITIES]; KINDS],
-    latency: [Sums; Operation::ALL.len()],
+    latency: SumsByOperation,
     pub(crate) slowest: SlowestByOperation<SlowCommand>,
     /// Units that the host read.
     pub read_units: u64,
@@ -85,11 +76,7 @@ impl Statistics {
         for (ops, before) in since.ops.iter_mut().flatten().zip(before.ops.iter().flatten()) {
             *ops -= before;
         }
-        for (sums, before) in since.latency.iter_mut().zip(&before.latency) {
-            sums.count -= before.count;
-            sums.latency = sums.latency.wrapping_sub(before.latency);
-            sums.parts.change_by(&before.parts, |sum, part| *sum -= part);
-        }
+        since.latency = since.latency.since(&before.latency);
         since.read_units -= before.read_units;
         since.unwritten_units -= before.unwritten_units;
         since.pages -= before.pages;
@@ -143,10 +130,7 @@ impl Statistics {
         (begin, end): (Nanos, Nanos),
         parts: &Parts<Nanos>,
     ) {
-        let sums = &mut self.latency[request.operation as usize];
-        sums.count += 1;
-        sums.latency = sums.latency.wrapping_add(end - begin);
-        sums.parts.change_by(parts, |sum, part| *sum += part);
+        self.latency.add(request.operation, end - begin, parts);
         let &Request { operation, offset, length: bytes, .. } = request;
         let parts = *parts;
         let describe = || SlowCommand { operation, offset, bytes, begin, end, parts };

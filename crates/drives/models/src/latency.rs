@@ -124,11 +124,9 @@ impl<L: Latency> Model for Independent<L> {
         }
         if self.tells {
             let &Command { operation, offset, length: bytes, .. } = command;
-            self.commands.record(operation, end - now, || {
-                let mut parts = self.latency.parts(end - start);
-                parts.queue += start - now;
-                SlowCommand { operation, offset, bytes, begin: now, end, parts }
-            });
+            let mut parts = self.latency.parts(end - start);
+            parts.queue += start - now;
+            self.commands.record(SlowCommand { operation, offset, bytes, begin: now, end, parts });
         }
         self.due.push(end, (tag, Fate::Done));
     }
@@ -171,8 +169,7 @@ impl<L: Latency> Model for Independent<L> {
     }
 
     fn inside(&self, _: Nanos) -> Option<Inside> {
-        let slowest = self.commands.slowest();
-        (!slowest.is_empty()).then_some(Inside::Slowest { slowest })
+        self.commands.inside()
     }
 
     fn watch(&mut self, owner: &str, tracks: &mut Tracks) {

@@ -79,7 +79,7 @@ impl Report {
         sections.extend(stasis_report::provenance(&self.provenance).map(Section::folded));
         let subtitle = self.fault.map_or(String::new(), |fault| {
             let (name, harm) = (fault.name(), fault.harm());
-            format!("With an injected fault, {name}: {harm}. Findings are its doing.")
+            format!("With an injected fault, {name}: {harm}. The findings come from it.")
         });
         Page {
             title: format!("Crash test of {}", self.experiment.display()),

@@ -136,9 +136,9 @@ pub(crate) struct DriveLoss {
 pub(crate) fn repeated(finding: &Finding) -> Option<&'static str> {
     match finding.repeats {
         _ if !finding.kind.is_of_a_check() => None,
-        Some(_) => Some(
-            "found again by a new guest with this state alone, whose clock counts instructions",
-        ),
+        Some(_) => {
+            Some("found again in a new guest that had this state alone, on a clock of instructions")
+        }
         None => Some("not repeated alone"),
     }
 }

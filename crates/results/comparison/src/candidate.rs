@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use stasis_block::inside::{Inside, LatencyMeans};
 use stasis_block::Operation;
 use stasis_report::verdict::{Doer, Runs};
 use stasis_report::{InputFile, Repeat, Waits};
@@ -47,6 +48,8 @@ pub struct Run {
     pub experiment: Option<Setup>,
     /// The slowest I/Os by drive, as far as its results tell.
     pub slowest: BTreeMap<String, Vec<SlowIo>>,
+    /// The parts of commands' time at the drives, in the mean, as far as its results tell.
+    pub means: BTreeMap<Subject, LatencyMeans>,
     /// The latencies that models by figures have.
     pub own_figures: BTreeMap<Subject, String>,
     /// The command line that repeats it, as far as its results tell.
@@ -169,6 +172,9 @@ impl Candidate {
             run.experiment.iter_mut().for_each(|one| one.rename(name));
             let slowest = std::mem::take(&mut run.slowest);
             run.slowest = slowest.into_values().map(|ios| (name.to_owned(), ios)).collect();
+            let old = std::mem::take(&mut run.means);
+            run.means =
+                old.into_iter().map(|((_, op), means)| ((name.to_owned(), op), means)).collect();
             let old = std::mem::take(&mut run.own_figures);
             run.own_figures =
                 old.into_iter().map(|((_, op), figure)| ((name.to_owned(), op), figure)).collect();
@@ -188,6 +194,14 @@ impl Candidate {
         let waits = Waits::of_all(of_drive.filter(|io| io.operation == *operation))?;
         let figure = self.runs.iter().find_map(|run| run.own_figures.get(subject));
         Some(waits.with_figure(figure.cloned()))
+    }
+
+    /// Returns the places where I/Os spent their time in the mean, in the first of its runs whose results
+    /// have them.
+    pub fn mean_waits(&self, subject: &Subject) -> Option<Waits> {
+        let means = self.runs.iter().find_map(|run| run.means.get(subject));
+        let figure = self.runs.iter().find_map(|run| run.own_figures.get(subject));
+        Some(Waits::in_the_mean(means?)?.with_figure(figure.cloned()))
     }
 
     /// The mean number of I/Os that a drive of its first run had at once, and the time from one completion
@@ -298,6 +312,15 @@ impl Run {
             drive.used().filter_map(own)
         });
         let own_figures = figures.collect();
+        let means = summary.drives.iter().flat_map(|drive| {
+            let latency = drive.inside.as_ref().and_then(Inside::latency);
+            let means = move |operation: Operation| {
+                let subject = (drive.described.name.clone(), operation);
+                Some((subject, *latency?.get(operation.name())?))
+            };
+            Operation::ALL.into_iter().filter_map(means)
+        });
+        let means = means.collect();
         let slowest = summary.drives.into_iter().map(|drive| (drive.described.name, drive.slowest));
         let slowest = slowest.collect();
         let (inputs, command) = (repeat.inputs, repeat.command);
@@ -308,6 +331,7 @@ impl Run {
             setup,
             experiment,
             slowest,
+            means,
             own_figures,
             repeat,
             inputs,

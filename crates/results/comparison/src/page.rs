@@ -5,7 +5,7 @@ use stasis_report::plot::{
     Axis, Cdf, CdfSeries, Dot, Dots, Markup, Quantity, Row, Scale, Stroke, COLOURS,
 };
 use stasis_report::verdict::{Doer, Work};
-use stasis_report::{Column, Repeat, Table, Tone};
+use stasis_report::{Column, Repeat, Table, Tone, Waits};
 use stasis_results::units;
 
 use crate::figures::Statistic;
@@ -92,7 +92,7 @@ impl Comparison {
         let terms = [
             (
                 "Interval",
-                "of 95 %, in brackets, no figure below 0: of one run, that of its I/Os as if they were independent; of several runs, that of the \
+                "of 95 %, in brackets, cut off at 0: of one run, that of its I/Os as if they were independent; of several runs, that of the \
                  runs' figures. A rate of one run has none.",
             ),
             (
@@ -102,8 +102,8 @@ impl Comparison {
             ),
             (
                 "The same I/Os",
-                "of each operation as many I/Os and as many bytes, within 2 % of all; or in the same time a multiple of them \
-                 in the same mix.",
+                "of each operation as many I/Os and as many bytes, to within 2 % of all I/Os and bytes; or more of all of them \
+                 in the same time, in the same mix.",
             ),
             ("–", "in a table: too few I/Os carry the figure, or there are none."),
             (
@@ -161,7 +161,7 @@ impl Comparison {
             ),
         };
         let mut head = Head::answering(self.verdict(), tiles).with(caption, table);
-        head.notes = self.why(self.fastest_first());
+        head.notes = self.why(&self.fastest_first());
         head.notes.extend(self.setup_note());
         head
     }
@@ -193,62 +193,77 @@ impl Comparison {
         all
     }
 
-    /// Returns the waits of the slowest I/Os of these candidates: of the first few.
-    fn why(&self, candidates: Vec<usize>) -> Vec<String> {
+    /// Returns the parts of the time of these candidates' I/Os, in the mean and of the slowest: of the
+    /// first few.
+    fn why(&self, candidates: &[usize]) -> Vec<String> {
         /// All are in a table below.
         const TOLD: usize = 4;
         let Some(subject) = self.main_subject() else { return Vec::new() };
-        let clause = |place: usize| {
+        let name = |place: usize| &self.candidates[place].name;
+        let mean = |place: usize| {
             let candidate = &self.candidates[place];
-            let waits = candidate.waits(&subject)?;
+            let waits = candidate.mean_waits(&subject)?;
+            let latency = Statistic::Mean.measured(candidate, &subject)?;
+            let latency = units::duration(latency.value);
             let depth = candidate.at_once(&subject.0).filter(|_| waits.parts[0].0 == "queue");
             let depth = depth.map_or(String::new(), |(depth, each)| {
                 let (depth, each) = (units::significant(depth, 2), units::duration(each));
                 let own = waits.parts.iter().find(|(name, _)| *name != "queue");
                 let own = own.map_or(String::new(), |(name, _)| format!(", most of it {name}"));
-                format!(
-                    " ({depth} I/Os are there at once in the mean, and one ends every {each}{own})"
-                )
+                format!(" ({depth} I/Os are there at once, and one ends every {each}{own})")
             });
-            Some(format!("of {}: {}{depth}", candidate.name, waits.words()))
+            Some(format!("of {} takes {latency}: {}{depth}", name(place), waits.words()))
         };
-        let clauses: Vec<_> = candidates.into_iter().filter_map(clause).take(TOLD).collect();
-        let all = units::operations(subject.1);
-        let note = format!("Where the slowest {all} spent their time: {}.", clauses.join("; "));
-        if clauses.is_empty() {
-            Vec::new()
-        } else {
-            vec![note]
-        }
+        let slowest = |place: usize| {
+            let waits = self.candidates[place].waits(&subject)?;
+            Some(format!("of {}: {}", name(place), waits.words()))
+        };
+        let means: Vec<_> = candidates.iter().copied().filter_map(mean).take(TOLD).collect();
+        let slowest: Vec<_> = candidates.iter().copied().filter_map(slowest).take(TOLD).collect();
+        let (one, all) = (subject.1.name(), units::operations(subject.1));
+        let in_the_mean =
+            (!means.is_empty()).then(|| format!("In the mean a {one} {}.", means.join("; ")));
+        let of_slowest = (!slowest.is_empty())
+            .then(|| format!("Where the slowest {all} spent their time: {}.", slowest.join("; ")));
+        in_the_mean.into_iter().chain(of_slowest).collect()
     }
 
     /// Returns the waits of the slowest I/Os of each candidate, by drive and operation; none where
     /// no result has them.
     pub fn tails(&self) -> Option<Section> {
         let columns = ["drive", "operation", "candidate"].map(Column::left).into_iter();
-        let figures = ["slowest I/Os", "I/Os at once", "one ends every"].map(Column::right);
-        let columns = columns.chain(figures).chain([Column::left("where their time went")]);
+        let figures = ["I/Os at once", "one ends every"].map(Column::right);
+        let columns = columns.chain(figures).chain([
+            Column::left("in the mean").under("where the time went"),
+            Column::left("of the slowest").under("where the time went"),
+        ]);
         let mut table = Table::new(columns.collect());
         for subject in self.subjects() {
             for candidate in &self.candidates {
-                let Some(waits) = candidate.waits(&subject) else { continue };
+                let (mean, slowest) = (candidate.mean_waits(&subject), candidate.waits(&subject));
+                if mean.is_none() && slowest.is_none() {
+                    continue;
+                }
+                let words =
+                    |waits: Option<Waits>| waits.map_or("–".to_owned(), |waits| waits.words());
                 let depth = candidate.at_once(&subject.0);
                 table.push(vec![
                     subject.0.clone(),
                     subject.1.name().to_owned(),
                     candidate.name.clone(),
-                    units::count(waits.count),
                     depth.map_or("–".to_owned(), |(depth, _)| units::significant(depth, 2)),
                     depth.map_or("–".to_owned(), |(_, each)| units::duration(each)),
-                    waits.words(),
+                    words(mean),
+                    words(slowest),
                 ]);
             }
         }
         let caption =
             "Service time is the latency that a model by figures has for the command alone: its cause is the \
              figure. Model is the time of a model of which no parts are kept. I/Os at once are the mean number in the \
-             drive, of all operations, over the whole time; the next column has the mean time between the ends of two.";
-        let section = Section::new("Why the slowest I/Os are slow");
+             drive, of all operations, from the first submission to the last completion; the next column has the mean \
+             time between the ends of two. The slowest are at most twenty of each run.";
+        let section = Section::new("Why I/Os take their time");
         (!table.rows.is_empty()).then(|| section.with(Block::Table(caption.into(), table)))
     }
 
@@ -417,7 +432,23 @@ impl Comparison {
         let blocks: Vec<_> = self.candidates.iter().filter_map(&mut blocks_of).flatten().collect();
         let mut section = Section::new("To repeat the runs themselves").folded();
         section.blocks = blocks;
+        section.blocks.extend(self.files());
         (!section.blocks.is_empty()).then_some(section)
+    }
+
+    /// The files that the runs read, once each.
+    fn files(&self) -> Option<Block> {
+        let columns = [Column::left("file"), Column::right("length"), Column::left("SHA-256")];
+        let mut table = Table::new(columns.to_vec());
+        for input in self.candidates.iter().flat_map(|one| &one.runs).flat_map(|run| &run.inputs) {
+            let hash = input.sha256.clone().unwrap_or_else(|| "too large to be hashed".to_owned());
+            let row = vec![input.path.clone(), units::bytes(input.bytes), hash];
+            if !table.rows.contains(&row) {
+                table.push(row);
+            }
+        }
+        let caption = "The files that the runs read.".to_owned();
+        (!table.rows.is_empty()).then_some(Block::Table(caption, table))
     }
 
     /// The latencies of a drive and operation with their intervals.

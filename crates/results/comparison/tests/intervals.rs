@@ -157,7 +157,7 @@ fn of_several_the_fastest_and_the_slowest_are_named_and_why() {
         "Where the slowest reads spent their time: of b: cell, 100 %; of a: cell, 100 %; of c: \
                collection, 80 %; cell, 20 %.";
     assert!(html.contains(why), "{why}");
-    for part in ["<dd>least p99", "Why the slowest I/Os are slow", "All differences"] {
+    for part in ["<dd>shortest p99", "Why I/Os take their time", "All differences"] {
         assert!(html.contains(part), "{part}");
     }
     // A row for each in place of a column, so that the table has room for any number.

@@ -1,10 +1,11 @@
 //! The part of `report.html` about a flash SSD's inside.
 
 use serde_json::Value;
-use stasis_block::inside::{DataAge, FlashInside, Parts, Usages};
+use stasis_block::inside::{DataAge, FlashInside, Usages};
 
+use crate::means_page::{bar, latency};
 use crate::page::{thinned, Block, Resolution, Section};
-use crate::plot::{Axis, Bar, Bars, Heat, Line, Lines, Markup, Quantity, Scale, Segment, Stroke};
+use crate::plot::{Axis, Bars, Heat, Line, Lines, Markup, Quantity, Scale, Stroke};
 use crate::run_page::Time;
 use crate::table::{Column, Table};
 use stasis_results::summary::DriveSummary;
@@ -66,7 +67,7 @@ fn section(
     if plots {
         let mut plots = courses(inside, time, resolution);
         plots.extend([
-            latency(inside),
+            latency(&inside.latency),
             operations(inside),
             usage(
                 ["channel", "Channels: share of time in use"],
@@ -238,34 +239,6 @@ fn slc_cache(inside: &FlashInside) -> Vec<(&'static str, String)> {
         ("Duration of a fold, mean", units::duration(cache.fold_time)),
         ("Valid data in it at the end", units::bytes(cache.valid_bytes)),
     ]
-}
-
-fn bar(label: &str, parts: &[(&str, f64)]) -> Bar {
-    let segment = |(colour, &(name, value)): (usize, &(&str, f64))| Segment {
-        name: name.to_owned(),
-        colour,
-        value,
-    };
-    Bar { label: label.to_owned(), segments: parts.iter().enumerate().map(segment).collect() }
-}
-
-fn latency(inside: &FlashInside) -> Markup {
-    let is_something =
-        |place: &usize| inside.latency.values().any(|means| means.parts.named()[*place].1 > 0.0);
-    // The same parts in each bar, so that each has its colour.
-    let places: Vec<usize> =
-        (0..Parts::<f64>::default().named().len()).filter(is_something).collect();
-    let bars = inside.latency.iter().map(|(operation, means)| {
-        let parts: Vec<_> = places.iter().map(|&place| means.parts.named()[place]).collect();
-        bar(operation, &parts)
-    });
-    Bars {
-        title: "Where the time of the host's commands went".to_owned(),
-        axis: Axis::new("Mean latency", Scale::Linear, Quantity::Time),
-        stacked: true,
-        bars: bars.collect(),
-    }
-    .draw()
 }
 
 fn operations(inside: &FlashInside) -> Markup {

@@ -23,6 +23,7 @@ pub mod inspect;
 mod jobs_page;
 pub mod junit;
 mod late;
+mod means_page;
 mod networks_page;
 pub mod page;
 pub mod plot;

@@ -16,11 +16,17 @@ pub(crate) fn sections(summary: &Summary) -> Vec<Section> {
 }
 
 fn section(network: &NetworkOutcome, seconds: f64) -> Section {
-    let caption =
-        "Each direction of each link over which frames were sent, boot included. Time is \
-                   from a frame's first bit on the wire to its arrival.";
+    let mut caption =
+        "Each direction of each link over which frames were sent, boot included. Time is from a \
+                       frame's first bit on the wire to its arrival."
+            .to_owned();
+    if network.links.iter().any(|link| link.no_buffer > 0) {
+        caption.push_str(
+            " No buffer: the machine's driver had none for the frame, as where it is off.",
+        );
+    }
     let table = links(&network.links, seconds);
-    Section::new(format!("Network {}", network.name)).with(Block::Table(caption.into(), table))
+    Section::new(format!("Network {}", network.name)).with(Block::Table(caption, table))
 }
 
 /// A name, and the figure of a link.

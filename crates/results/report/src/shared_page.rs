@@ -87,8 +87,8 @@ fn drive(
              part of the steps below with requests; 5 × 100 are five processes of weight 100 each.".to_owned()
                 + match has_weights(&shared.scheduler) {
                     true => {
-                        " The share by weight is what the weights would give to those that ask, for as long as they ask, \
-                         if their requests were alike."
+                        " The share by weight is what the weights give to those that ask, in the steps in which they ask. \
+                         The last column has what sets a tenant apart besides its weight."
                     }
                     false => "",
                 },
@@ -98,8 +98,8 @@ fn drive(
     if !worst.is_empty() {
         let caption = format!(
             "The worst step of each tenant: p99 at the drive's scheduler, in steps of {}; the usual one is the median of its \
-             steps. Of few requests in a step it is the longest. A tenant that is delayed all the time has a long usual one: \
-             see its mean wait above.",
+             steps. It is at most 1/32 above the latency that it stands for; of few requests in a step that is the longest. A \
+             tenant that is delayed all the time has a long usual one: see its mean wait above.",
             units::duration(shared.tails_step_ns as f64)
         );
         section = section.with(Block::Table(caption, worst_steps(&worst)));
@@ -135,8 +135,8 @@ fn drive(
     section.with(Block::Plots(plots))
 }
 
-/// The steps of a tenant's tail in which it had requests: the middle of each on the axis of time,
-/// and its 99th percentile (ns).
+/// The steps of a tenant's tail in which it had requests: the middle of each on the axis of time, of the
+/// last one that of its part until the end, and its 99th percentile (ns).
 fn tail<'a>(
     shared: &'a SharedOutcome,
     tenant: &'a TenantTail,
@@ -145,7 +145,9 @@ fn tail<'a>(
     let (from, step) = (shared.tails_from_ns as f64, shared.tails_step_ns as f64);
     let steps = tenant.p99_ns_each_step.iter().enumerate();
     let points = steps.filter_map(move |(number, p99)| {
-        Some((time.since(from + (number as f64 + 0.5) * step), (*p99)? as f64))
+        let begin = time.since(from + number as f64 * step);
+        let end = (begin + step).min(time.end().max(begin));
+        Some(((begin + end) / 2.0, (*p99)? as f64))
     });
     points.filter(|(at, _)| time.holds(*at))
 }
@@ -157,7 +159,7 @@ fn worst<'a>(shared: &'a SharedOutcome, time: &'a Time) -> impl Iterator<Item = 
         let mut steps: Vec<_> = tail(shared, tenant, time).collect();
         let &(at, most) = steps.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         steps.sort_by(|a, b| a.1.total_cmp(&b.1));
-        let usual = steps.get(steps.len().checked_sub(1)? / 2)?.1;
+        let usual = (steps[(steps.len() - 1) / 2].1 + steps[steps.len() / 2].1) / 2.0;
         Some(Tenant { name: &tenant.name, is_alone, steps: steps.len(), at, most, usual })
     })
 }
@@ -261,12 +263,14 @@ fn division(scheduler: &Value) -> &'static str {
     let by_time = scheduler.get("charge_time").and_then(Value::as_bool) == Some(true);
     match (scheduler.get("kind").and_then(Value::as_str), by_time) {
         (Some("bfq"), true) | (Some("cfq"), _) => {
-            "Weights divide the drive's time among those with requests at that time. So a share of the amount differs \
-             from the weight's where somebody asks seldom, asks for one request at a time, or makes the drive seek."
+            "Weights divide the drive's time among those with requests at that time. So a share of the time differs from \
+             the weight's where somebody pauses or asks for one request at a time, whose turn ends early, or had the \
+             drive before others began; and a share of the amount besides, where a byte takes more of the drive's time."
         }
         (Some("bfq"), false) => {
             "Weights divide the amount among those with requests at that time. So a share differs from the weight's where \
-             somebody asks seldom, or for one request at a time."
+             somebody pauses or asks for one request at a time, whose turn ends early, or had the drive before others \
+             began."
         }
         _ => "It takes no account of weights: a share is what somebody asked for, within a limit.",
     }
@@ -309,7 +313,8 @@ fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
     let columns = columns.chain(of_shares.map(|name| Column::right(name).under("share")));
     let means = ["latency", "at the drive", "waiting"];
     let means = means.map(|name| Column::right(name).under("a request, in the mean"));
-    let columns = [Column::left("who")].into_iter().chain(columns).chain(means);
+    let apart = weighed.then(|| Column::left("besides its weight"));
+    let columns = [Column::left("who")].into_iter().chain(columns).chain(means).chain(apart);
     let mut table = Table::new(columns.collect());
     let share = |own: u64, all: u64| match all {
         0 => "–".to_owned(),
@@ -333,6 +338,13 @@ fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
         };
         let latency = own.map(mean_latency).or(load.map(of_load));
         let latency = latency.filter(|(latency, _)| *latency > 0.0);
+        let apart = weighed.then(|| {
+            let boot = own.map_or(0, |drive| drive.boot_ios);
+            let mean = latency.map(|(latency, _)| latency);
+            let dear = (service.at_drive_ns as f64 / time.max(1) as f64)
+                / (service.bytes as f64 / all.max(1) as f64);
+            particulars(shared, name, (service, boot), mean, dear)
+        });
         let means = latency.map(|(latency, waited)| [latency, latency - waited, waited]);
         let means =
             means.map_or_else(|| ["–"; 3].map(str::to_owned), |all| all.map(units::duration));
@@ -355,9 +367,62 @@ fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
             true => percent(claim(name, weight) / claims),
             false => "–".to_owned(),
         }));
-        table.push(row.into_iter().chain(means).collect());
+        table.push(row.into_iter().chain(means).chain(apart).collect());
     }
     table
+}
+
+/// From this share of a tenant's requests on its boot's are named.
+const MANY: f64 = 0.1;
+/// Below so many requests at once of each process, somebody asks for one after the other.
+const ONE: f64 = 1.5;
+/// From this ratio on a byte is dear, and below its reciprocal cheap.
+const DEAR: f64 = 1.25;
+
+/// What sets a tenant apart from others besides its weight. `boot`: its boot's requests among those of its
+/// service; `latency`: the mean of the others (ns); `dear`: its time at the drive for a byte, by that of all.
+fn particulars(
+    shared: &SharedOutcome,
+    name: &str,
+    (service, boot): (Service, u64),
+    latency: Option<f64>,
+    dear: f64,
+) -> String {
+    let mut all = Vec::new();
+    let requests = service.requests.max(1);
+    if boot as f64 >= MANY * requests as f64 {
+        let (boot, requests) = (units::count(boot), units::count(requests));
+        all.push(format!("{boot} of {requests} requests are its boot's"));
+    }
+    let tenant = shared.tenants.iter().find(|tenant| tenant.name == name);
+    if let Some(tenant) = tenant.filter(|tenant| tenant.helped_seconds > 0.0) {
+        all.push(format!("help for {}", units::duration(tenant.helped_seconds * 1e9)));
+    }
+    let limited = limits(shared).find(|(each, ..)| *each == name);
+    if let Some((_, requests, limited)) = limited.filter(|one| one.2.limited_requests > 0) {
+        let (waited, requests) = (units::count(limited.limited_requests), units::count(requests));
+        all.push(format!("{waited} of {requests} requests waited for its limit"));
+    }
+    let steps = shared.tails.iter().find(|tail| tail.name == name);
+    let steps = steps.map_or(0, |tail| tail.p99_ns_each_step.iter().flatten().count());
+    let asked = steps as f64 * shared.tails_step_ns as f64;
+    let load = shared.workloads.iter().find(|load| load.name == name);
+    let processes = load.map_or(1, |load| load.threads.len().max(1));
+    let after_boot = service.requests.saturating_sub(boot) as f64;
+    let at_once = latency.map(|latency| after_boot * latency / asked.max(1.0) / processes as f64);
+    if at_once.is_some_and(|at_once| at_once < ONE) {
+        let each = if processes > 1 { " of each process" } else { "" };
+        all.push(format!("one request{each} at a time, or pauses"));
+    }
+    if dear >= DEAR {
+        all.push(format!("{} times the drive's time for a byte", units::significant(dear, 2)));
+    } else if dear > 0.0 && dear <= 1.0 / DEAR {
+        all.push(format!("{} of the drive's time for a byte", units::significant(dear, 2)));
+    }
+    match all.is_empty() {
+        true => "nothing".to_owned(),
+        false => all.join("; "),
+    }
 }
 
 /// The mean latency of all I/Os of a disk, and their mean wait (ns); 0 without any.

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use stasis_block::clock::Nanos;
-use stasis_block::inside::Parts;
+use stasis_block::inside::{LatencyMeans, Parts};
 use stasis_block::Operation;
 
 use crate::page::IoTimes;
@@ -11,7 +11,7 @@ use crate::table::{Column, Table};
 use stasis_results::units;
 use stasis_results::{own_figure, Drive, SlowIo};
 
-/// Places where the slowest I/Os of an operation spent most of their time.
+/// Places where I/Os of an operation spent most of their time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waits {
     /// Number of I/Os.
@@ -41,6 +41,16 @@ impl Waits {
         let share = |(name, sum): (&'static str, Nanos)| (name, sum as f64 / all as f64);
         let parts: Vec<_> = sums.into_iter().map(share).collect();
         (!parts.is_empty()).then_some(Self { count, parts, own_figure: None })
+    }
+
+    /// Those of the mean of commands of one kind, at the drive; none without any.
+    pub fn in_the_mean(means: &LatencyMeans) -> Option<Self> {
+        let mut parts: Vec<_> =
+            means.parts.named().into_iter().filter(|(_, time)| *time > 0.0).collect();
+        let all: f64 = parts.iter().map(|(_, time)| time).sum();
+        parts.iter_mut().for_each(|(_, time)| *time /= all);
+        parts.sort_by(|a, b| b.1.total_cmp(&a.1));
+        (!parts.is_empty()).then_some(Self { count: means.count, parts, own_figure: None })
     }
 
     /// The same, of a model with this figure of its own for the operation.
@@ -184,6 +194,8 @@ pub(crate) fn times(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use stasis_block::inside::{ImageCounters, Inside, SlowCommand};
     use stasis_results::slowest::join;
     use stasis_results::GuestTimes;
@@ -224,12 +236,13 @@ mod tests {
         let mut inside = Some(inside);
         join(&mut ios, &mut inside);
         assert!(inside.unwrap().flash().unwrap().slowest.is_empty());
-        // Nothing stays of a model that tells nothing else, and of one below an image.
-        let slowest_only = Inside::Slowest { slowest: commands };
+        // The means stay of a model that tells nothing else, and of one below an image.
+        let commanded = |slowest| Inside::Commands { latency: BTreeMap::new(), slowest };
         let image = ImageCounters::default();
-        let mut above = Some(Inside::Image { image, below: Some(Box::new(slowest_only.clone())) });
+        let above = |below| Inside::Image { image, below: Some(Box::new(below)) };
+        let (all, rest) = (commanded(commands), commanded(Vec::new()));
         for (mut inside, rest) in
-            [(Some(slowest_only), None), (above.take(), Some(Inside::Image { image, below: None }))]
+            [(Some(all.clone()), Some(rest.clone())), (Some(above(all)), Some(above(rest)))]
         {
             let mut again: Vec<_> =
                 ios.iter().map(|io| SlowIo { parts: None, ..io.clone() }).collect();

@@ -171,6 +171,10 @@ pub fn deviation(percent: Option<f64>) -> String {
             let sign = if percent < 0.0 { "−" } else { "+" };
             match percent.abs() {
                 size if size < 0.01 => "<0.01 %".to_owned(),
+                // Nobody reads four digits of percent.
+                size if size >= 1000.0 && percent > 0.0 => {
+                    format!("{} times", significant(1.0 + percent / 100.0, 4))
+                }
                 size => format!("{sign}{} %", fixed(size, 2)),
             }
         }

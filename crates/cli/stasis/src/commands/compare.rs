@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{ensure, Context, Result};
 use stasis_comparison::{Candidate, Comparison, Slower};
-use stasis_results::{keep_inputs, units, ResultsFolder};
+use stasis_results::{units, ResultsFolder};
 use stasis_runner::provenance::Provenance;
 use stasis_terminal::answer;
 
@@ -91,7 +91,7 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
         eprintln!("{candidate}: its only drive, {name}, is compared with {drive} of {}", base.name);
     }
     if let Some(path) = &arguments.junit {
-        keep_inputs(path, &inputs)?;
+        stasis_runner::check_output(path, &arguments.folder, &inputs)?;
     }
     let repeat = Provenance::begin(false).reading(&files).repeat();
     let mut folder = ResultsFolder::claim(&arguments.folder, &inputs)?;

@@ -2,12 +2,11 @@
 
 use stasis_block::clock::Nanos;
 use stasis_block::inside::{
-    FlashCourse, FlashInside, LatencyMeans, OperationCounts, SlcCacheInside, Usages, WearLevel,
+    FlashCourse, FlashInside, OperationCounts, SlcCacheInside, Usages, WearLevel,
 };
-use stasis_block::Operation;
 use stasis_nand::{Array, OpKind, PlaneId, Usage};
 
-use super::{Level, Statistics, Sums};
+use super::{Level, Statistics};
 use crate::ftl::{Context, Ftl};
 
 /// Levels of wear that results distinguish.
@@ -93,7 +92,6 @@ impl Context {
             let [reads, writes, housekeeping] = counted.ops[kind as usize];
             (name.to_owned(), OperationCounts { host: reads + writes, housekeeping })
         });
-        let done = Operation::ALL.iter().zip(&counted.latency).filter(|(_, sums)| sums.count > 0);
         FlashInside {
             at,
             write_amplification: millionths(self.write_amplification_of(counted)),
@@ -123,7 +121,7 @@ impl Context {
             line_padding: counted.line_padding,
             collection_time: (counted.collecting / counted.collections.max(1)) as f64,
             operations: operations.into(),
-            latency: done.map(|(operation, sums)| (operation.name().into(), means(sums))).collect(),
+            latency: counted.latency.means(),
             slowest: counted.slowest.sorted(),
             course,
             channels: usages(array.channel_usage(), geometry.channels),
@@ -149,13 +147,6 @@ impl Context {
 /// Rounds to millionths: a value written as text reads back equal.
 fn millionths(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
-}
-
-fn means(sums: &Sums) -> LatencyMeans {
-    // To the picosecond: a value written as text reads back equal.
-    let mean = |sum: Nanos| (sum as f64 / sums.count.max(1) as f64 * 1e3).round() / 1e3;
-    let parts = sums.parts.map(mean);
-    LatencyMeans { count: sums.count, latency: mean(sums.latency), parts }
 }
 
 fn usages(usage: &Usage, resources: u32) -> Usages {

@@ -114,7 +114,7 @@ fn lanes(cluster: &Cluster, summary: &Summary, time: &Time, resolution: Resoluti
         (0, true) => String::new(),
         (0, false) => " No message is shown: frames were not kept, or none arrived.".to_owned(),
         _ => format!(
-            " An arrow is a message, from its first bit on the wire to its arrival: {} of {} are \
+            " An arrow is a message that arrived, from its first bit on the wire to its arrival: {} of {} are \
              shown, those of the boot left out.",
             units::count(figure.arrows.len() as u64),
             units::count(count)
@@ -227,11 +227,14 @@ fn written(cluster: &Cluster, time: &Time, resolution: Resolution) -> Section {
         table.push(vec![at, (*machine).to_owned(), line.text.clone()]);
     }
     let count = cluster.machines.iter().map(|machine| machine.lines.count).sum::<u64>();
-    let caption = format!(
-        "{} of {} lines, of each machine the first and the last. Times are those since the \
-         commands' start.",
-        units::count(shown.len() as u64),
-        units::count(count)
-    );
+    let shown = match shown.len() as u64 {
+        shown if shown == count => format!("All {} lines", units::count(count)),
+        shown => format!(
+            "{} of {} lines, the first and the last of each machine",
+            units::count(shown),
+            units::count(count)
+        ),
+    };
+    let caption = format!("{shown}. Times are since the commands' start.");
     Section::new("What the machines wrote").with(Block::Table(caption, table))
 }

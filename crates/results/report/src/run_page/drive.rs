@@ -1,6 +1,6 @@
 //! A drive of a run: its figures, and the plots of its I/Os.
 
-use stasis_block::inside::FlashInside;
+use stasis_block::inside::{FlashInside, Inside};
 use stasis_block::slowest::SLOWEST;
 use stasis_block::Operation;
 use stasis_run_events::BLOCK;
@@ -12,8 +12,8 @@ use crate::plot::{
     Axis, Cdf, CdfSeries, Detail, Line, Lines, Markup, Quantity, Scale, Scatter, ScatterSeries,
     Stroke, COLOURS,
 };
-use crate::slowest_page;
 use crate::table::{Column, Table};
+use crate::{means_page, slowest_page};
 use stasis_results::latency::{carried, error_percent, PERCENTILES};
 use stasis_results::statistics::{DriveStatistics, OperationStatistics};
 use stasis_results::summary::{DriveSummary, OperationSummary};
@@ -254,6 +254,10 @@ fn plots(
     course(bandwidth, axis("Bandwidth", Quantity::Bandwidth), |c| &c.bandwidth);
     let depth = axis("I/Os in flight, mean", Quantity::Number(""));
     course("Queue depth over time", depth, |c| &c.depth);
+    // Flash has its own section.
+    if let Some(Inside::Commands { latency, .. }) = &of_drive.inside {
+        plots.push(means_page::latency(latency));
+    }
     plots
 }
 

@@ -42,9 +42,9 @@ pub(super) fn processors(
     let text = format!(
         "{} processors ran for {} of virtual time together, in {} slices, and were idle for {}. They were \
          frozen together for {} of wall-clock, which is no virtual time. Interrupts between them \
-         took {} in the median and {} at p99. Their places in virtual time differed by {} at most: \
-         by so much one can see late what another has written to memory. I/Os are in the order of \
-         virtual time, whichever processor ran first.",
+         took {} in the median and {} at p99. Each ran ahead of the others by {} at most: a program can see so much \
+         later what another processor of its machine has written to memory. Times of I/Os have no such error: \
+         I/Os are in the order of virtual time, whichever processor ran first.",
         summary.processors.len(),
         units::duration(sum(|processor| processor.running_seconds) * 1e9),
         units::count(summary.slices),

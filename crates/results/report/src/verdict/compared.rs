@@ -440,7 +440,7 @@ impl Several<'_> {
                 (format!("failed {} {} of {}", self.place, self.failed, self.each.len()), Tone::Bad)
             }
             (0, Some((measure, [best, _]))) => {
-                (format!("least {measure}: {}", self.each[best.0].0), Tone::Neutral)
+                (format!("shortest {measure}: {}", self.each[best.0].0), Tone::Neutral)
             }
             (0, None) if times.is_some() || latency.is_some() => {
                 ("no difference".to_owned(), Tone::Neutral)
@@ -480,8 +480,12 @@ impl Several<'_> {
         let (latency, some) = self.beyond.as_ref()?;
         let [best, worst] = ends(some).filter(|[best, worst]| best.0 != worst.0)?;
         let name = |place: usize| self.each[place].0;
+        let carries = |place: usize| some.iter().any(|(each, _)| *each == place);
+        let few = (0..self.each.len()).filter(|place| !carries(*place)).map(name);
+        let few: Vec<_> = few.map(str::to_owned).collect();
         Some(format!(
-            "At {latency}, for which some did too few I/Os, {} is the fastest of the others, {}, and {} their slowest, {}.",
+            "{} did too few I/Os for a {latency}; of the others {} is the fastest there, {}, and {} the slowest, {}.",
+            listed(&few),
             name(best.0),
             units::duration(best.1),
             name(worst.0),
@@ -747,7 +751,8 @@ mod tests {
                     let further = beyond.is_some() && latency.is_some() && !other;
                     assert_eq!(
                         verdict.sentence.contains(
-                            "c is the fastest of the others, 1 ms, and a their slowest, 3 ms"
+                            "b did too few I/Os for a p99.9 of reads; of the others c is the \
+                             fastest there, 1 ms, and a the slowest, 3 ms"
                         ),
                         further,
                         "{case:?}: {verdict:?}"

@@ -68,20 +68,19 @@ impl CrashTest {
         if self.checked > 0 {
             let rest = match (self.cuts.saturating_sub(self.checked), self.check_every) {
                 (0, _) => String::new(),
-                (_, 2..) => format!(
-                    "; it was asked to look at one of {} only",
-                    units::count(self.check_every)
-                ),
+                (_, 2..) => {
+                    format!("; --check-every asks for one in {}", units::count(self.check_every))
+                }
                 // States with the same disks and lines have the same answer.
                 (1, _) => {
-                    "; the other left the same disks after the same lines of output as one of these".into()
+                    "; the other left the same disks after the same lines as one of these".into()
                 }
                 (..) => {
-                    "; the others left the same disks after the same lines of output as one of these".into()
+                    "; the others left the same disks after the same lines as one of these".into()
                 }
             };
             sentences.push(format!(
-                "The check, which sees the lines of output too, looked at {} of {} in a guest{rest}.",
+                "A guest checked {} of {}, each with the lines of output until then{rest}.",
                 units::count(self.checked),
                 counted(self.cuts, "power cut", "power cuts"),
             ));

@@ -165,7 +165,7 @@ impl Run<'_> {
                 match busiest.count {
                     count if count == ios => "all are",
                     count if count > ios / 2 => "most are",
-                    _ => "the most frequent are",
+                    _ => "the most numerous are",
                 },
                 units::operations(busiest.operation),
                 busiest.drive,

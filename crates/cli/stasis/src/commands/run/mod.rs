@@ -106,6 +106,10 @@ fn whole(
         }
         None => {
             let mut runner = Runner::new(&experiment).base(&base).stop(&stop).ios(ios);
+            // Of a command on the command line the page's title is the command.
+            if let Some(name) = file.first().and_then(|path| path.file_name()) {
+                runner = runner.title(name.to_string_lossy());
+            }
             runner = runner.profiled(profiled.as_ref()).snapshots(snapshots).live(page);
             if let Some(debugged) = debugged {
                 runner = runner.debugged(debugged);

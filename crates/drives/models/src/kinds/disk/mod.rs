@@ -157,12 +157,10 @@ impl HardDisk {
     /// A command completes at `end`, the last part of its time with the controller.
     fn complete(&mut self, submitted: Submitted, end: Nanos, before: Parts<Nanos>) {
         let Submitted { tag, operation, offset, bytes, since: begin } = submitted;
-        self.commands.record(operation, end.saturating_sub(begin), || {
-            let known = before.queue + before.buffer + before.positioning + before.transfer;
-            let controller = end.saturating_sub(begin).saturating_sub(known);
-            let parts = Parts { controller, ..before };
-            SlowCommand { operation, offset, bytes, begin, end, parts }
-        });
+        let known = before.queue + before.buffer + before.positioning + before.transfer;
+        let controller = end.saturating_sub(begin).saturating_sub(known);
+        let parts = Parts { controller, ..before };
+        self.commands.record(SlowCommand { operation, offset, bytes, begin, end, parts });
         self.due.push(end, tag);
     }
 
@@ -458,8 +456,7 @@ impl Model for HardDisk {
     }
 
     fn inside(&self, _: Nanos) -> Option<Inside> {
-        let slowest = self.commands.slowest();
-        (!slowest.is_empty()).then_some(Inside::Slowest { slowest })
+        self.commands.inside()
     }
 
     fn watch(&mut self, owner: &str, tracks: &mut Tracks) {

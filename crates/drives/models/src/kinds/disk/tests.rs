@@ -241,7 +241,7 @@ fn nothing_starves() {
 
 fn slowest(disk: &HardDisk) -> Vec<SlowCommand> {
     match disk.inside(0) {
-        Some(Inside::Slowest { slowest }) => slowest,
+        Some(Inside::Commands { slowest, .. }) => slowest,
         None => Vec::new(),
         Some(other) => panic!("{other:?}"),
     }
