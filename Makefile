@@ -68,8 +68,8 @@ system-test: guest ## Tests that boot guests
 	failed=; \
 	$(TEST) --test system -- --nocapture || failed=1; \
 	$(TEST) --test own_program || failed=1; \
-	$(TEST) --test function --test ublk -- --ignored || failed=1; \
-	$(TEST) --test nvme_tcp linux_connects -- --ignored --nocapture || failed=1; \
+	$(TEST) --test function -- --ignored || failed=1; \
+	$(TEST) --test served -- ublk:: nvme_tcp::linux_connects --ignored --nocapture || failed=1; \
 	$(TEST) --test coordinate help -- --ignored || failed=1; \
 	$(TEST) --test vm -- --ignored --test-threads=1 || failed=1; \
 	test -z "$$failed"
@@ -79,7 +79,8 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 	@seed=$$(shuf -i 2-4294967295 -n 1); echo "properties: PROPTEST_RNG_SEED=$$seed"; PROPTEST_RNG_SEED=$$seed $(TEST) --lib --bins --tests
 	CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true cargo test --locked --release -p stasis-nand -p stasis-flash -p stasis-nvme
 	$(TEST) --test boot -- --ignored --test-threads=1
-	$(TEST) --test vmm --test differential -- --ignored
+	$(TEST) --test served vmm:: -- --ignored
+	$(TEST) --test all differential:: -- --ignored
 	$(TEST) --test clients --test peer -- --ignored --nocapture --test-threads=1
 	test -z "$(STASIS_TEST_DEVICE)" || $(TEST) --test contents -- --ignored
 	$(TEST) --test coordinate start_up -- --ignored --nocapture
@@ -93,7 +94,7 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 	$(TEST) --test system findings -- --ignored --nocapture
 	$(TEST) --test system endurance_groups -- --ignored --nocapture
 	$(TEST) --test system records_are_filtered -- --ignored --nocapture
-	$(TEST) --test key_value million -- --ignored --nocapture
+	$(TEST) --test all key_value::million -- --ignored --nocapture
 	$(TEST) --test system out_of_its_slot -- --ignored --nocapture
 	$(TEST) --test system atomic_writes -- --ignored --nocapture
 	$(TEST) --test system protection -- --ignored --nocapture
@@ -101,23 +102,27 @@ slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or
 	$(TEST) --test system -- --ignored --nocapture controllers_fail debian_13 a_host_without_room exact_is_found
 	$(TEST) --test system -- --ignored --nocapture going_back a_branch a_medium_on each_of_fifty zones_end an_image
 	$(TEST) --test system -- --ignored --nocapture profile guest_times guide_to_a_kernel
-	$(TEST) --test nvme_tcp --test kept_tcp -- --ignored --nocapture --test-threads=1
+	$(TEST) --test served -- nvme_tcp:: kept_tcp:: --ignored --nocapture --test-threads=1
+	$(TEST) --test nvme_tcp -- --ignored --nocapture --test-threads=1
+	$(TEST) --test served vfio_user:: -- --ignored --nocapture --test-threads=1
 	$(TEST) --test vfio_user -- --ignored --nocapture --test-threads=1
-	$(TEST) --test nvme_peer -- --ignored --nocapture
-	$(TEST) --test named -- --ignored --nocapture
+	$(TEST) --test served nvme_peer:: -- --ignored --nocapture
+	$(TEST) --test all named:: -- --ignored --nocapture
 	$(TEST) --test reproduce -- --ignored --nocapture
 
 plant-faults: guest ## Plant a fault for each promise of docs/explanation/trust.md: its test must find it; FAULTS= a word of the tests' names
-	$(TEST) --test planted_faults -- --ignored --nocapture
+	$(TEST) --test house planted_faults:: -- --ignored --nocapture
 
 FUZZ_CASES = 200000
 
 fuzz: ## Try FUZZ_CASES inputs on each parser of what a guest or a client says, on the stable toolchain; crates/*/*/fuzz has the same for cargo-fuzz
 	STASIS_FUZZ_CASES=$(FUZZ_CASES) $(TEST) --test hostile
-	STASIS_FUZZ_CASES=$$(($(FUZZ_CASES) / 100)) $(TEST) --test bad --test clients
+	STASIS_FUZZ_CASES=$(FUZZ_CASES) $(TEST) --test all hostile::
+	STASIS_FUZZ_CASES=$$(($(FUZZ_CASES) / 100)) $(TEST) --test clients
+	STASIS_FUZZ_CASES=$$(($(FUZZ_CASES) / 100)) $(TEST) --test all bad::
 
 fuzz-inputs: ## Make what fuzzing of a user's root begins with, in target/fuzz: archives and disk images, by the tools that make such
-	$(TEST) --test hostile inputs_to_begin_with -- --ignored
+	$(TEST) --test hostile --test all inputs_to_begin_with -- --ignored
 
 test-intel: guest ## The engine kvm on Intel's VMX, in a processor that Bochs emulates; some minutes each (PROCESSORS= some of `scripts/test-intel STASIS list`)
 	@scripts/test-intel $(STASIS) $(PROCESSORS)
@@ -130,14 +135,14 @@ conformance: build ## Run others' suites in a guest: BLKTESTS=, FIO=, NVME_CLI=,
 	@status=0; \
 	test -z "$(BLKTESTS)" || scripts/conformance blktests "$(BLKTESTS)" $(STASIS) || status=1; \
 	test -z "$(BLKTESTS)" || for way in tcp vfio-user; do \
-		WAY=$$way SUITE=blktests SOURCE="$(abspath $(BLKTESTS))" $(TEST) --test suites -- --ignored --nocapture || status=1; \
+		WAY=$$way SUITE=blktests SOURCE="$(abspath $(BLKTESTS))" $(TEST) --test served suites:: -- --ignored --nocapture || status=1; \
 	done; \
 	test -z "$(FIO)" || PATH="$(abspath $(FIO)):$$PATH" cargo test --locked --release -p stasis-workload --test fio || status=1; \
 	test -z "$(FIO)" || scripts/conformance fio-zbd "$(FIO)" $(STASIS) || status=1; \
 	test -z "$(FIO_JOBS)" || FIO_JOBS="$(abspath $(FIO_JOBS))" FIO_REPORT="$(abspath results/conformance)/fio-jobs.tsv" \
 		PATH="$(if $(FIO),$(abspath $(FIO)):)$$PATH" cargo test --locked --release -p stasis-workload --test jobs -- --ignored --nocapture || status=1; \
 	test -z "$(NVME_CLI)" || scripts/conformance nvme-cli "$(NVME_CLI)" $(STASIS) || status=1; \
-	test -z "$(NVME_CLI)" || WAY=tcp SUITE=nvme-cli SOURCE="$(abspath $(NVME_CLI))" $(TEST) --test suites -- --ignored --nocapture || status=1; \
+	test -z "$(NVME_CLI)" || WAY=tcp SUITE=nvme-cli SOURCE="$(abspath $(NVME_CLI))" $(TEST) --test served suites:: -- --ignored --nocapture || status=1; \
 	test -z "$(ZONEFS)" || scripts/conformance zonefs "$(ZONEFS)" $(STASIS) || status=1; \
 	test -z "$(XNVME)" || scripts/conformance xnvme "$(XNVME)" $(STASIS) || status=1; \
 	test -z "$(XFSTESTS)" || scripts/conformance xfstests "$(XFSTESTS)" $(STASIS) || status=1; \

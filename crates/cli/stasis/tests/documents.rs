@@ -3,6 +3,8 @@
 //! experiment, each link leads somewhere, each file that is named is there. The commands of
 //! the README, the guides and of some pages are also run, by `tests/system/readme.rs`.
 
+use crate::markdown;
+use crate::pages;
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
@@ -13,12 +15,8 @@ use stasis_experiment::Experiment;
 mod commands;
 #[path = "documents/guides.rs"]
 mod guides;
-#[path = "documents/markdown.rs"]
-mod markdown;
-#[path = "documents/pages.rs"]
-mod pages;
 
-use pages::root;
+use crate::pages::root;
 
 fn text_of(page: &Path) -> String {
     std::fs::read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()))

@@ -37,11 +37,11 @@ fn ignored_tests_name_their_target() {
             let name = file.file_stem().unwrap().to_str().unwrap();
             let folder = file.parent().unwrap().file_name().unwrap().to_str().unwrap();
             let recipe = makefile.split(&target).nth(1).unwrap().split("\n\n").next().unwrap();
-            assert!(
-                [name, folder].iter().any(|test| recipe.contains(&format!("--test {test}"))),
-                "{}: {target} does not run it",
-                file.display()
-            );
+            // Its own program, or its part of one.
+            let is_run = |test: &str| {
+                recipe.contains(&format!("--test {test}")) || recipe.contains(&format!(" {test}::"))
+            };
+            assert!(is_run(name) || is_run(folder), "{}: {target} does not run it", file.display());
         }
     }
     assert!(count >= 10, "{count} ignored tests");
@@ -84,6 +84,43 @@ fn what_contributing_calls_a_test_runs_in_ci() {
     for target in ["lint", "unit-test", "python-test", "system-test", "test-on"] {
         assert!(runs(target).1, "`make test` leaves out {target}");
     }
+}
+
+/// A crate that lists its programs of tests has each file of tests in one of them.
+#[test]
+fn each_file_of_tests_is_in_a_program() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let entries = |folder: &Path| {
+        let all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        all.collect::<Vec<_>>()
+    };
+    let packages =
+        entries(&crates).into_iter().filter(|path| path.is_dir()).flat_map(|wing| entries(&wing));
+    let mut count = 0;
+    for package in packages.filter(|path| path.join("Cargo.toml").exists()) {
+        let manifest = fs::read_to_string(package.join("Cargo.toml")).unwrap();
+        let manifest: toml::Table = toml::from_str(&manifest).unwrap();
+        if manifest["package"].get("autotests").and_then(toml::Value::as_bool) != Some(false) {
+            continue;
+        }
+        let programs = manifest["test"].as_array().unwrap().iter().map(|program| {
+            let path = program.get("path").map(|path| path.as_str().unwrap().to_owned());
+            path.unwrap_or_else(|| format!("tests/{}.rs", program["name"].as_str().unwrap()))
+        });
+        let programs: Vec<_> = programs.map(|path| package.join(path)).collect();
+        let parts: String = programs.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+        for path in entries(&package.join("tests")) {
+            let file = if path.is_dir() { path.join("main.rs") } else { path.clone() };
+            if !file.exists() || file.extension().is_none_or(|end| end != "rs") {
+                continue;
+            }
+            let part = format!("mod {};", path.file_stem().unwrap().to_str().unwrap());
+            let is_there = programs.contains(&file) || parts.lines().any(|line| line == part);
+            assert!(is_there, "no program of tests has {}", file.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 80, "{count} files of tests");
 }
 
 /// Fuzz targets are found in whichever wing their crate stands.

@@ -1,14 +1,12 @@
 //! Output for programs (`--json`): each command is documented, and those that start no guest print
 //! one document with the documented fields.
 
+use crate::examples::help;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-
-#[path = "examples/help.rs"]
-mod help;
 
 /// Commands that take no `--json`.
 const WITHOUT: [&str; 3] = ["shell", "debug", "sweep"];

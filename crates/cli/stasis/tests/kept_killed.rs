@@ -1,22 +1,16 @@
 //! `stasis serve` is killed, and the next server goes on with the drive's whole state: zones, chunks,
 //! formats, marks of Write Uncorrectable, and the namespaces that a host has created, over NVMe/TCP
 //! and over vfio-user.
-//! `KILLS=300 cargo test --release -p stasis --test kept_killed -- --nocapture`
-
-mod server;
-#[path = "../../../realtime/serve/tests/support/tcp_host.rs"]
-mod tcp_host;
-#[path = "../../../realtime/serve/tests/support/vfio_host.rs"]
-mod vfio_host;
+//! `KILLS=300 cargo test --release -p stasis --test served kept_killed:: -- --nocapture`
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
-use server::{serve, Process};
+use crate::server::{serve, Process};
+use crate::tcp_host::TcpHost;
+use crate::vfio_host::VfioHost;
 use stasis_nvme::Config;
-use tcp_host::TcpHost;
 use tempfile::TempDir;
-use vfio_host::VfioHost;
 
 /// Zone Invalid Write (NVM Express Zoned Namespace Command Set Specification 1.1, 3.4.1), Out of
 /// Order Write (Open-Channel SSD 2.0, 3.3), and Unrecovered Read Error (NVMe 2.0, figure 97), as they

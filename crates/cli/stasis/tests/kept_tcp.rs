@@ -1,17 +1,14 @@
 //! The state of an NVMe/TCP target, its zones, is kept beside its medium, and where the
 //! next server begins. `kept_killed.rs` has all that survives kills.
 
-mod server;
-#[path = "../../../realtime/serve/tests/support/tcp_host.rs"]
-mod tcp_host;
-
+use crate::server;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Command;
 
+use crate::tcp_host::{Event, TcpHost};
 use rustix::process::{kill_process, Pid, Signal};
 use stasis_nvme::Config;
-use tcp_host::{Event, TcpHost};
 
 /// Zones of 1 MiB, which are 256 blocks of 4096 bytes.
 const DRIVE: &str = "name=z,model=null,medium=file:disk.img,size=16MiB,zones.size=1MiB,serial=Z";

@@ -1,21 +1,16 @@
 //! `stasis serve` is killed, or its client is, or another server takes its place, in the midst of
 //! writes; acknowledged data is there afterwards.
-//! `KILLS=1000 cargo test --release -p stasis --test kills -- --nocapture`
-
-mod server;
-#[path = "../../../realtime/serve/tests/support/mod.rs"]
-#[allow(dead_code)]
-mod support;
+//! `KILLS=1000 cargo test --release -p stasis --test served kills:: -- --nocapture`
 
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::server::{serve, Process};
+use crate::support::{Guest, DATA, IN, OUT};
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use server::{serve, Process};
-use support::{Guest, DATA, IN, OUT};
 
 const BLOCKS: u64 = 256;
 const BLOCK: u64 = 4096;

@@ -1,18 +1,13 @@
 //! `stasis serve --nvme-tcp` is killed in the midst of writes; acknowledged data is there
 //! afterwards.
-//! `KILLS=1000 cargo test --release -p stasis --test kills_tcp -- --nocapture`
-
-mod killed_writes;
-mod server;
-#[path = "../../../realtime/serve/tests/support/tcp_host.rs"]
-mod tcp_host;
+//! `KILLS=1000 cargo test --release -p stasis --test served kills_tcp:: -- --nocapture`
 
 use std::net::TcpListener;
 
-use killed_writes::{survive, Host, BLOCKS};
-use server::serve;
+use crate::killed_writes::{survive, Host, BLOCKS};
+use crate::server::serve;
+use crate::tcp_host::{Event, TcpHost};
 use stasis_nvme::Config;
-use tcp_host::{Event, TcpHost};
 
 impl Host for TcpHost {
     fn begin(&mut self, slot: u16, block: u64, data: &[u8]) {

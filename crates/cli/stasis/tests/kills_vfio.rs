@@ -1,15 +1,10 @@
 //! `stasis serve --vfio-user` is killed in the midst of writes; acknowledged data is there
 //! afterwards. The client is the tests' own, which connects again: QEMU does not.
-//! `KILLS=300 cargo test --release -p stasis --test kills_vfio -- --nocapture`
+//! `KILLS=300 cargo test --release -p stasis --test served kills_vfio:: -- --nocapture`
 
-mod killed_writes;
-mod server;
-#[path = "../../../realtime/serve/tests/support/vfio_host.rs"]
-mod vfio_host;
-
-use killed_writes::{survive, Host, BLOCKS};
-use server::serve;
-use vfio_host::VfioHost;
+use crate::killed_writes::{survive, Host, BLOCKS};
+use crate::server::serve;
+use crate::vfio_host::VfioHost;
 
 impl Host for VfioHost {
     fn begin(&mut self, slot: u16, block: u64, data: &[u8]) {

@@ -1,11 +1,11 @@
 //! Every command, feature, log page and Identify structure, asked by Linux's passthrough in one guest of a
 //! served drive and of QEMU's own: the answers are those of `docs/reference/nvme.md`.
-//! `cargo test -p stasis --test nvme_peer -- --ignored --nocapture`.
+//! `cargo test -p stasis --test served nvme_peer:: -- --ignored --nocapture`.
 
-mod host_guest;
 #[path = "../../../drives/nvme/tests/support/offered.rs"]
 mod offered;
 
+use crate::host_guest;
 use std::collections::BTreeMap;
 
 use stasis_qemu_vm::{Config, Vm};

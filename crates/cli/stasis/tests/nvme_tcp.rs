@@ -1,12 +1,12 @@
 //! Drives as NVMe/TCP targets: a guest under stock QEMU has the server and Linux's own client,
 //! which find each other by the loopback. Needs QEMU, and the network once for the guest:
-//! `cargo test -p stasis --test nvme_tcp -- --ignored --nocapture`.
+//! `cargo test -p stasis --test served nvme_tcp:: -- --ignored --nocapture`.
 //! `KILLS` is how often the server is killed while fio verifies.
 
 #[path = "documents/commands.rs"]
 mod commands;
-mod host_guest;
 
+use crate::host_guest;
 use stasis_qemu_vm::{Config, Vm};
 
 #[test]

@@ -1,19 +1,14 @@
 //! The schema that `stasis schema` prints: every experiment of the examples and the documents is
 //! valid by it, and keys that the program refuses as unknown are not.
 
+use crate::markdown;
+use crate::pages;
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
-use pages::{below, root};
+use crate::pages::{below, root};
 use regex_lite::Regex;
 use serde_json::Value;
-
-#[path = "documents/markdown.rs"]
-#[allow(dead_code)] // only its TOML
-mod markdown;
-#[path = "documents/pages.rs"]
-#[allow(dead_code)] // only its folders
-mod pages;
 
 fn schema() -> Value {
     schema_of("experiment")

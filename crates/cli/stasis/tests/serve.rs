@@ -1,10 +1,7 @@
 //! `stasis serve` from outside: its control interface, its replacement, its end.
 
-mod server;
-#[path = "../../../realtime/serve/tests/support/mod.rs"]
-#[allow(dead_code)]
-mod support;
-
+use crate::server;
+use crate::support;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

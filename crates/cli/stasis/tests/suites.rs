@@ -1,17 +1,15 @@
 //! Suites of others in a guest under stock QEMU, on drives that it reaches by `WAY`: `vfio-user` (QEMU
 //! 10.1 or later), or `tcp`, where the guest has the server as well. `SUITE` is `blktests` or, over
 //! TCP, `nvme-cli`; `SOURCE` its folder, built; `TESTS` names the only tests to run, `RESULTS` a folder.
-//! `WAY=tcp SUITE=blktests SOURCE=DIR cargo test --release -p stasis --test suites -- --ignored --nocapture`
+//! `WAY=tcp SUITE=blktests SOURCE=DIR cargo test --release -p stasis --test served suites:: -- --ignored --nocapture`
 
-mod newer_qemu;
-mod server;
-
+use crate::newer_qemu;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::server::serve;
 use serde_json::json;
-use server::serve;
 use stasis_guest_image::{build, default_cache, Recipe};
 use stasis_qemu_vm::{Config, Job, Piece, Vm};
 

@@ -1,11 +1,11 @@
 //! Drives as block devices of a host whose kernel has ublk: a guest under stock
 //! QEMU is that host. Needs QEMU, and the network once for the guest:
-//! `cargo test -p stasis --test ublk -- --ignored --nocapture`.
+//! `cargo test -p stasis --test served ublk:: -- --ignored --nocapture`.
 //! `KILLS` is how often the server is killed while fio verifies.
 
-mod host_guest;
-
 use stasis_qemu_vm::{Config, Vm};
+
+use crate::host_guest;
 
 #[test]
 #[ignore = "boots a guest with another kernel: make system-test"]

@@ -1,19 +1,18 @@
 //! Drives by vfio-user in a guest under stock QEMU, 10.1 or later: this machine's, or that of the
 //! root of `scripts/test-on trixie-backports`.
-//! `cargo test -p stasis --test vfio_user -- --ignored --nocapture`
+//! `cargo test -p stasis --test served vfio_user:: -- --ignored --nocapture`
 
 #[path = "newer_qemu/boot_sector.rs"]
 mod boot_sector;
-mod job;
-mod newer_qemu;
-mod server;
 
+use crate::job;
+use crate::newer_qemu;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::server::serve;
 use rustix::process::{kill_process, Pid, Signal};
 use serde_json::json;
-use server::serve;
 use stasis_guest_image::{build, default_cache, Guest, Recipe};
 use stasis_qemu_vm::{Config, Job, Vm};
 

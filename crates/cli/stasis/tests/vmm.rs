@@ -1,16 +1,12 @@
 //! QEMU is killed in the midst of its guest's writes, at times together with the server; data that
 //! the guest had acknowledged is there afterwards.
-//! `KILLS=300 cargo test -p stasis --test vmm -- --ignored --nocapture`
+//! `KILLS=300 cargo test -p stasis --test served vmm:: -- --ignored --nocapture`
 //!
 //! The guest reports each acknowledged write to the host before it continues. It is booted once and
 //! saved; each life starts from there and gets the drive by hot-plug.
 
 #[path = "guest/compile.rs"]
 mod compile;
-mod server;
-#[path = "../../../realtime/serve/tests/support/mod.rs"]
-#[allow(dead_code)]
-mod support;
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -24,9 +20,9 @@ use serde_json::json;
 use stasis_qcow2::{create, CreateOptions};
 use stasis_qemu_vm::qmp::Qmp;
 
+use crate::server::{serve, Process};
+use crate::support::{Guest, DATA, IN, OUT};
 use compile::compile;
-use server::{serve, Process};
-use support::{Guest, DATA, IN, OUT};
 
 const BLOCKS: u64 = 256;
 const BLOCK: u64 = 4096;

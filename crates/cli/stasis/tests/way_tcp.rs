@@ -1,17 +1,14 @@
 //! The time that the way to an NVMe/TCP target's host takes is measured, and in the results.
 
-mod server;
-#[path = "../../../realtime/serve/tests/support/tcp_host.rs"]
-mod tcp_host;
-
+use crate::server;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::Instant;
 
+use crate::tcp_host::TcpHost;
 use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 use stasis_nvme::Config;
-use tcp_host::TcpHost;
 
 /// Serves a drive of a model while a host reads 1,500 blocks one by one: the summary, the page, the
 /// server's log, and the mean latency at the host (ns).

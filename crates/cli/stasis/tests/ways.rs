@@ -1,12 +1,11 @@
 //! Ways to NVMe drives that cannot be: `stasis serve` says what is wrong and what to do.
 
+use crate::server;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-
-mod server;
 
 const DRIVE: &str = "name=d,model=null,medium=ram:16MiB";
 

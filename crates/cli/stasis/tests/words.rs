@@ -2,10 +2,7 @@
 
 use std::fs;
 
-#[path = "documents/pages.rs"]
-mod pages;
-
-use pages::{all, below, root};
+use crate::pages::{all, below, root};
 
 /// Columns of a line of prose outside tables.
 const COLUMNS: usize = 100;

@@ -1,14 +1,11 @@
 //! A namespace promises of atomic writes exactly what a power cut keeps: the fields of
 //! Identify Namespace against the states that the model of power cuts permits.
 
-#[path = "../../nvme/tests/support/mod.rs"]
-mod support;
-
+use crate::support::*;
 use proptest::prelude::*;
 use stasis_block::{CacheKind, Command, Operation, PowerLoss};
 use stasis_drive::power_cut::{Sampling, Survival, VolatileCache};
 use stasis_nvme::{Config, Namespace};
-use support::*;
 
 /// Blocks of a namespace here.
 const SIZE: u64 = 256;

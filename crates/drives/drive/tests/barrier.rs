@@ -1,8 +1,6 @@
 //! A barrier is acknowledged after its own cost and waits for nothing.
 
-mod common;
-
-use common::Lowest;
+use crate::common::Lowest;
 use stasis_block::{Command, Operation, Request, Status};
 use stasis_drive::{Done, Drive, Layer};
 use stasis_media::Ram;

@@ -1,10 +1,8 @@
 //! A drive whose power is cut on its way, against the history of its commands.
 
-mod common;
-#[path = "common/history.rs"]
-mod history;
-
-use common::{Latencies, Moody};
+use crate::common;
+use crate::common::{Latencies, Moody};
+use crate::history;
 use proptest::prelude::*;
 use stasis_block::{BlockLayout, Command, Operation, Request, ZoneLayout, ZonedPart};
 use stasis_drive::{Drive, Layer, PowerCuts, Sampling, WritePointers};

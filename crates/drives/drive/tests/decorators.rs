@@ -1,10 +1,9 @@
 //! Layers on layers lose nothing of the one below.
 
-#[path = "common/history.rs"]
-mod history;
 #[path = "common/probe.rs"]
 mod probe;
 
+use crate::history;
 use probe::{every_method_reaches_the_layer_below, Probe};
 use stasis_drive::Scheduled;
 use stasis_scheduler::SchedulerSpec;

@@ -1,12 +1,10 @@
 //! Barriers by flushes: a command behind one reaches the layer below after a flush of those before
 //! it, and nothing else waits.
 
-mod common;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use common::{Latencies, Moody};
+use crate::common::{Latencies, Moody};
 use proptest::prelude::*;
 use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Request, Status};

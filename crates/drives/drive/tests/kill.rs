@@ -2,14 +2,12 @@
 
 #![allow(clippy::disallowed_methods, reason = "the test kills a process that writes")]
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command as Process, Stdio};
 use std::time::Duration;
 
-use common::Latencies;
+use crate::common::Latencies;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use stasis_block::{Command, Operation, Request, Status};
@@ -18,7 +16,7 @@ use stasis_media::{Execution, MediumSpec, OpenOptions};
 
 const BLOCK: usize = 4096;
 const BLOCKS: usize = 256;
-const TEST: &str = "an_acknowledged_flush_survives_a_kill";
+const TEST: &str = "kill::an_acknowledged_flush_survives_a_kill";
 const IMAGE: &str = "STASIS_TEST_KILL_IMAGE";
 
 /// The blocks that each round writes.

@@ -1,20 +1,17 @@
 //! Blocks with metadata, from a controller through the layers to a medium: a model sees the host's
 //! data, a power cut parts no block from its metadata, and a wrong bit is found.
 
-mod common;
-#[path = "../../nvme/tests/support/mod.rs"]
-mod support;
-
+use crate::support;
 use std::sync::{Arc, Mutex};
 
-use common::{Latencies, Moody};
+use crate::common::{Latencies, Moody};
+use crate::support::{Driver, Sqe, DATA};
 use proptest::prelude::*;
 use stasis_block::clock::Nanos;
 use stasis_block::{BlockLayout, Command, Fate, Interleaved, Operation, Request, Status, Tag};
 use stasis_drive::{Done, Drive, DriveFault, DriveFaultKind, Faults, Layer, PowerCuts, Sampling};
 use stasis_models::{Completion, Model};
 use stasis_nvme::{Config, Metadata, Namespace, Protection};
-use support::{Driver, Sqe, DATA};
 
 const BLOCKS: u64 = 24;
 const STRIDE: u64 = 4096 + 512;

@@ -1,11 +1,9 @@
 //! A drive below a scheduler.
 
-mod common;
-
 use std::path::Path;
 use std::time::Duration;
 
-use common::Latencies;
+use crate::common::Latencies;
 use stasis_block::{Command, Operation, Request, Status};
 use stasis_drive::{Drive, Layer, Scheduled};
 use stasis_media::{Execution, MediumSpec, OpenOptions};

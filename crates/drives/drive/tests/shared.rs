@@ -1,13 +1,10 @@
 //! Disks and workloads on one shared drive.
 
-mod common;
-#[path = "common/history.rs"]
-mod history;
-
+use crate::history;
 use std::path::Path;
 use std::time::Duration;
 
-use common::Latencies;
+use crate::common::Latencies;
 use serde_json::Value;
 use stasis_block::{Command, Operation, Request, Status};
 use stasis_drive::{Drive, Layer, LoadSpec, Region, SharedDrive, VirtualDisk};

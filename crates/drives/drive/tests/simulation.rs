@@ -1,12 +1,10 @@
 //! Random commands in virtual time against a plain array, on media that finish
 //! in any order, fail, and are slow.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::reference::Reference;
-use common::{Latencies, Lowest, Moody, SECTOR};
+use crate::common::reference::Reference;
+use crate::common::{Latencies, Lowest, Moody, SECTOR};
 use proptest::prelude::*;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

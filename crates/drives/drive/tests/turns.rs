@@ -1,12 +1,10 @@
 //! Reports of a shared drive about its scheduler's turns and its tenants' requests.
 
-mod common;
-
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use common::Latencies;
+use crate::common::Latencies;
 use stasis_block::timeline::{Span, Spans, Track, TrackKind, Tracks, What};
 use stasis_block::{Command, Operation, Request};
 use stasis_drive::{Control, Drive, Layer, LoadSpec, Region, SharedDrive};

@@ -1,6 +1,6 @@
 //! The kept figures of the named models are those that they deliver.
 //!
-//! After a change of a model or of its code: `STASIS_KEEP=1 cargo test -p stasis-models --test kept_sheets`
+//! After a change of a model or of its code: `STASIS_KEEP=1 cargo test -p stasis-models --test all kept_sheets::`
 //! writes them anew.
 
 // The test writes a file of its crate.

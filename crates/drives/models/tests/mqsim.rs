@@ -1,8 +1,6 @@
 //! `mqsim-mlc` beside MQSim's own program on the same configuration.
 
-mod common;
-
-use common::{build, numbers, run, REGION};
+use crate::common::{build, numbers, run, REGION};
 use serde::Deserialize;
 use stasis_block::Command;
 use stasis_block::Operation::{Discard, Read, Write};

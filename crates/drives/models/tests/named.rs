@@ -1,8 +1,7 @@
 //! The named models against their figures.
 
-mod common;
-
-use common::{build, numbers, REGION};
+use crate::common;
+use crate::common::{build, numbers, REGION};
 use serde_json::{json, Value};
 use stasis_block::clock::Nanos;
 use stasis_block::inside::Inside;
@@ -170,7 +169,7 @@ fn rated_drives_meet_their_data_sheets() {
             let mut model = build(named.name, 0);
             run(model.as_mut(), operation, 4096, (20_000, 4096), 0);
             let inside = model.inside(0);
-            let Some(Inside::Slowest { slowest }) = inside else { panic!("{inside:?}") };
+            let Some(Inside::Commands { slowest, .. }) = inside else { panic!("{inside:?}") };
             assert_eq!(slowest.len(), 20);
             for slow in slowest {
                 let sum: Nanos = slow.parts.named().iter().map(|(_, part)| part).sum();

@@ -1,9 +1,7 @@
 //! Asymmetric Namespace Access: two paths of one host to one namespace.
 
-mod support;
-
+use crate::support::*;
 use stasis_nvme::AnaState;
-use support::*;
 
 const LOG: u32 = 0x0c;
 /// Asymmetric Namespace Access Change: a notice, its number, and its log (NVMe 1.4 figure 147).

@@ -1,9 +1,7 @@
 //! Attached namespaces: hosts that have some of a subsystem's namespaces, which come and go.
 
-mod support;
-
+use crate::support::*;
 use stasis_nvme::{Config, Namespace};
-use support::*;
 
 const MANAGEMENT: u8 = 0x0d;
 const ATTACHMENT: u8 = 0x15;

@@ -2,12 +2,11 @@
 
 #[path = "support/initiator.rs"]
 mod initiator;
-mod support;
 
+use crate::support::*;
 use initiator::*;
 use stasis_nvme_auth::{Ended, Failure, Group};
 use stasis_nvme_tcp::Fault;
-use support::*;
 
 const REQUIRED: u64 = 1 << 17;
 const AUTHENTICATION_REQUIRED: u16 = 0x191;

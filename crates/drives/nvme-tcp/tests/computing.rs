@@ -1,10 +1,8 @@
 //! Computational programs over a fabric, with data of the command.
 
-mod support;
-
+use crate::support::*;
 use stasis_block::Rate;
 use stasis_nvme::{Config, Programs};
-use support::*;
 
 const EXIT: [u8; 8] = [0x95, 0, 0, 0, 0, 0, 0, 0];
 

@@ -1,8 +1,6 @@
 //! Hosts that break the protocol: the fault has a name, and others are unharmed.
 
-mod support;
-
-use support::*;
+use crate::support::*;
 
 /// Sends `raw` on the connection and returns the fault and the status of the termination request,
 /// while another host goes on.

@@ -1,10 +1,8 @@
 //! Hosts that keep to the protocol, and what they find.
 
-mod support;
-
+use crate::support::*;
 use stasis_nvme::fabrics::DiscoveryEntry;
 use stasis_nvme::Config;
-use support::*;
 
 const SECOND: u64 = 1_000_000_000;
 

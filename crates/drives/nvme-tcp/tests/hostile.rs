@@ -1,7 +1,7 @@
 //! Hosts that do anything: never a panic, and every promise kept.
 
 #[path = "support/hostile.rs"]
-mod hostile;
+mod scripts;
 
 use proptest::prelude::*;
 use stasis_fuzz_corpus::{cases, corpus, inputs};
@@ -12,7 +12,7 @@ fn known() -> Vec<Vec<u8>> {
 
 #[test]
 fn the_corpus_does_not_break_the_target() {
-    known().iter().for_each(|script| hostile::run(script));
+    known().iter().for_each(|script| scripts::run(script));
 }
 
 proptest! {
@@ -20,11 +20,11 @@ proptest! {
 
     #[test]
     fn no_host_breaks_the_target(script in inputs(known(), 3000)) {
-        hostile::run(&script);
+        scripts::run(&script);
     }
 }
 
 #[test]
 fn a_script_s_host_can_authenticate() {
-    assert!(hostile::is_served_after_authentication());
+    assert!(scripts::is_served_after_authentication());
 }

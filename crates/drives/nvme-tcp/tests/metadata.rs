@@ -1,9 +1,7 @@
 //! Metadata over a fabric: behind the data, and not apart.
 
-mod support;
-
+use crate::support::*;
 use stasis_nvme::{Config, Metadata, Namespace, Protection};
-use support::*;
 
 const FORMAT: u8 = 0x80;
 const ACTION: u32 = 1 << 29;

@@ -1,8 +1,6 @@
 //! Reservations between two hosts of one namespace.
 
-mod support;
-
-use support::*;
+use crate::support::*;
 
 const REGISTER: u8 = 0x0d;
 const REPORT: u8 = 0x0e;

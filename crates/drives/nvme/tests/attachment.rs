@@ -1,9 +1,7 @@
 //! Namespaces of a drive on PCIe that are attached, detached and resized while its driver works.
 
-mod support;
-
+use crate::support::*;
 use stasis_nvme::{Config, Namespace};
-use support::*;
 
 #[test]
 fn the_driver_hears_of_a_namespace_that_goes_and_comes() {

@@ -1,11 +1,9 @@
 //! Computational programs: memory and compute namespaces, and the model of their device.
 
-mod support;
-
+use crate::support::*;
 use stasis_block::clock::Nanos;
 use stasis_block::Rate;
 use stasis_nvme::{Config, Programs};
-use support::*;
 
 const MEMORY: u32 = 2;
 const COMPUTE: u32 = 3;

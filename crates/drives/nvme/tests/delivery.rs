@@ -1,10 +1,8 @@
 //! Completions that do not come as they should.
 
-mod support;
-
+use crate::support::*;
 use stasis_block::{Delivery, Status};
 use stasis_nvme::Ended;
-use support::*;
 
 fn driver() -> Driver {
     let mut driver = Driver::new(config());

@@ -1,11 +1,9 @@
 //! The controller under a driver that works as Linux's does: setting up,
 //! admin commands, and the life of the controller.
 
-mod support;
-
+use crate::support::*;
 use stasis_block::{Operation, Status};
 use stasis_nvme::{Config, ConfigError, Controller, Namespace};
-use support::*;
 
 #[test]
 fn registers_tell_what_is_offered() {

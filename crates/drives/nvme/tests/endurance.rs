@@ -1,11 +1,9 @@
 //! Endurance groups and NVM sets: their lists, what each reports of itself, its events, and data
 //! placement by group.
 
-mod support;
-
+use crate::support::*;
 use stasis_block::{Health, Operation};
 use stasis_nvme::{Config, Controller, EnduranceGroup, KeptState, Namespace, Placement};
-use support::*;
 
 const INVALID_FIELD: u16 = 0x002;
 const COMMAND_SEQUENCE: u16 = 0x00c;

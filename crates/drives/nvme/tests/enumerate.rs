@@ -3,12 +3,11 @@
 
 #[path = "support/offered.rs"]
 mod offered;
-mod support;
 
+use crate::support::*;
 use offered::table;
 use stasis_block::VendorError;
 use stasis_nvme::{Config, EnduranceGroup, KeyValue, Namespace, Ocssd, Placement, Programs, Zones};
-use support::*;
 
 const ABORTED_OPCODE: u16 = 0x001;
 const INVALID_FIELD: u16 = 0x002;

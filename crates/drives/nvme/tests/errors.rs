@@ -1,11 +1,9 @@
 //! The reports of each kind of failure: its completion, its entry in the error log, and the counts
 //! of the SMART log (NVMe 1.4 sections 4.6.1, 5.14.1.1 and 5.14.1.2).
 
-mod support;
-
+use crate::support::*;
 use stasis_block::{Operation, Status};
 use stasis_nvme::{Config, Ended, Namespace, Zones};
-use support::*;
 
 const FLUSH: u8 = 0;
 const WRITE: u8 = 1;

@@ -1,10 +1,8 @@
 //! Format NVM: contents, block sizes, and other commands under way.
 
-mod support;
-
+use crate::support::*;
 use stasis_block::{Operation, Status};
 use stasis_nvme::{Config, Namespace};
-use support::*;
 
 const FORMAT: u8 = 0x80;
 const READ: u8 = 2;

@@ -1,10 +1,8 @@
 //! Fused commands: Compare and Write.
 
-mod support;
-
+use crate::support::*;
 use stasis_block::{Operation, Status};
 use stasis_nvme::{Config, Namespace};
-use support::*;
 
 const WRITE: u8 = 1;
 const COMPARE: u8 = 5;

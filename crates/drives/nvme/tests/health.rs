@@ -1,9 +1,7 @@
 //! The drive's health reports: the SMART log, its warnings, and the events of changes.
 
-mod support;
-
+use crate::support::*;
 use stasis_block::Health;
-use support::*;
 
 const EVENT: Sqe = Sqe {
     opcode: 0x0c,

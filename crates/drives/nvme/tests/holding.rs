@@ -1,10 +1,8 @@
 //! A carrier that keeps the drive's state holds completions until that is done.
 
-mod support;
-
+use crate::support::*;
 use stasis_block::Status;
 use stasis_nvme::{Config, Namespace, Zones};
-use support::*;
 
 const WRITE: u8 = 1;
 const SEND: u8 = 0x79;

@@ -1,7 +1,7 @@
 //! Drivers that do anything: never a panic, and every promise kept.
 
 #[path = "support/hostile.rs"]
-mod hostile;
+mod scripts;
 
 use proptest::prelude::*;
 use stasis_fuzz_corpus::{cases, corpus, inputs};
@@ -13,15 +13,15 @@ fn known() -> Vec<Vec<u8>> {
 /// Those of drives with pairs.
 fn pairs() -> Vec<Vec<u8>> {
     let has = |script: &Vec<u8>| {
-        let kind = script.first().copied().unwrap_or(0) & (hostile::OTHERS | hostile::PAIRS);
-        kind == hostile::PAIRS
+        let kind = script.first().copied().unwrap_or(0) & (scripts::OTHERS | scripts::PAIRS);
+        kind == scripts::PAIRS
     };
     known().into_iter().filter(has).collect()
 }
 
 #[test]
 fn the_corpus_does_not_break_the_controller() {
-    known().iter().for_each(|script| hostile::run(script));
+    known().iter().for_each(|script| scripts::run(script));
 }
 
 proptest! {
@@ -29,7 +29,7 @@ proptest! {
 
     #[test]
     fn no_driver_breaks_the_controller(script in inputs(known(), 3000)) {
-        hostile::run(&script);
+        scripts::run(&script);
     }
 }
 
@@ -38,7 +38,7 @@ proptest! {
 
     #[test]
     fn no_driver_breaks_computational_programs(script in inputs(known(), 12_000)) {
-        hostile::run(&hostile::of_kind("programs", script).expect("a kind"));
+        scripts::run(&scripts::of_kind("programs", script).expect("a kind"));
     }
 }
 
@@ -47,6 +47,6 @@ proptest! {
 
     #[test]
     fn no_driver_breaks_a_key_value_namespace(script in inputs(pairs(), 12_000)) {
-        hostile::run(&script);
+        scripts::run(&script);
     }
 }

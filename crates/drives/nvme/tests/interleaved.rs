@@ -1,12 +1,10 @@
 //! Commands that wait for others (formats, deletions, self-tests and fused pairs) in any order and
 //! beside I/O, aborts and resets: each command ends once, and nobody is held up for good.
 
-mod support;
-
+use crate::support::*;
 use proptest::prelude::*;
 use stasis_block::Status;
 use stasis_nvme::{Config, Namespace};
-use support::*;
 
 #[derive(Debug, Clone, Copy)]
 enum Step {

@@ -1,12 +1,10 @@
 //! I/O commands: data by all shapes of PRPs, errors, limits, completion queues
 //! that are full, shadow doorbells.
 
-mod support;
-
+use crate::support::*;
 use proptest::prelude::*;
 use stasis_block::{Doorbells, Operation, Status};
 use stasis_nvme::{Config, Namespace};
-use support::*;
 
 const WRITE: u8 = 1;
 const READ: u8 = 2;

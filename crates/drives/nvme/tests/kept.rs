@@ -1,14 +1,12 @@
 //! State that a drive keeps while its power is off.
 
-mod support;
-
+use crate::support::*;
 use proptest::prelude::*;
 use stasis_block::{Health, Status};
 use stasis_nvme::{
     Config, Controller, KeptState, KeptZones, Namespace, Ocssd, Placement, StateError, ZoneState,
     Zones, Zrwa,
 };
-use support::*;
 
 const WRITE: u8 = 1;
 const READ: u8 = 2;

@@ -1,16 +1,14 @@
 //! Key-value namespaces: their commands against a map, on a drive that ends requests in any order.
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::*;
 use proptest::prelude::*;
 use stasis_block::{Command, Operation, Random, Request, Status};
 use stasis_nvme::{
     Config, ConfigError, Controller, KeptState, KeyValue, KeyValueError, Namespace, StateError,
     Zones,
 };
-use support::*;
 
 const STORE: u8 = 0x01;
 const RETRIEVE: u8 = 0x02;

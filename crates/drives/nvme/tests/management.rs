@@ -1,13 +1,11 @@
 //! Namespaces that a host creates, attaches, detaches and deletes.
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::*;
 use proptest::prelude::*;
 use stasis_block::{Operation, Status};
 use stasis_nvme::{Config, Controller, KeptState, Namespace};
-use support::*;
 
 const WRITE: u8 = 1;
 const READ: u8 = 2;

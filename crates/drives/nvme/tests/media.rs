@@ -1,12 +1,10 @@
 //! I/O commands beyond Read and Write: Copy, Compare, Verify and Write
 //! Uncorrectable.
 
-mod support;
-
+use crate::support::*;
 use proptest::prelude::*;
 use stasis_block::{Operation, Status};
 use stasis_nvme::{Config, Namespace};
-use support::*;
 
 const WRITE: u8 = 1;
 const READ: u8 = 2;

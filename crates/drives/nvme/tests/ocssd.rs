@@ -1,10 +1,8 @@
 //! Open-Channel namespaces, by the commands that a host's own FTL gives.
 
-mod support;
-
+use crate::support::*;
 use stasis_block::{Operation, Status};
 use stasis_nvme::{Config, Namespace, Ocssd};
-use support::*;
 
 const RESET: u8 = 0x90;
 const WRITE: u8 = 0x91;

@@ -1,11 +1,9 @@
 //! Which data belongs together: streams, and Flexible Data Placement.
 
-mod support;
-
+use crate::support::*;
 use proptest::prelude::*;
 use stasis_block::{Health, Operation};
 use stasis_nvme::{Config, Namespace, Placement};
-use support::*;
 
 const WRITE: u8 = 1;
 const COPY: u8 = 0x19;

@@ -1,10 +1,8 @@
 //! Metadata and protection information, as a driver sees them.
 
-mod support;
-
+use crate::support::*;
 use stasis_block::Operation;
 use stasis_nvme::{Config, Guard, Metadata, Namespace, Protection};
-use support::*;
 
 const WRITE: u8 = 1;
 const READ: u8 = 2;

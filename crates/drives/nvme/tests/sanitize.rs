@@ -1,10 +1,8 @@
 //! The sanitize operation.
 
-mod support;
-
+use crate::support::*;
 use stasis_block::{Operation, Request, Status};
 use stasis_nvme::{Config, Controller, Namespace, Ocssd, Zones};
-use support::*;
 
 const SANITIZE: u8 = 0x84;
 const EXIT_FAILURE: u32 = 1;

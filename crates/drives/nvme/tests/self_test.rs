@@ -1,10 +1,8 @@
 //! The device self-test.
 
-mod support;
-
+use crate::support::*;
 use stasis_block::{Health, Operation, Status};
 use stasis_nvme::{Config, Ended, Namespace};
-use support::*;
 
 const SELF_TEST: u8 = 0x14;
 const SHORT: u32 = 1;

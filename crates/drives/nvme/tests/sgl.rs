@@ -1,10 +1,8 @@
 //! Data by scatter gather lists: all shapes of them, and all ways to be wrong.
 
-mod support;
-
+use crate::support::*;
 use proptest::prelude::*;
 use stasis_nvme::Config;
-use support::*;
 
 const WRITE: u8 = 1;
 const READ: u8 = 2;

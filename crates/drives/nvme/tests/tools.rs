@@ -1,12 +1,10 @@
 //! The commands, features and logs that tools ask for: firmware, power states, telemetry, persistent
 //! events, the state of blocks.
 
-mod support;
-
+use crate::support::*;
 use proptest::prelude::*;
 use stasis_block::{Health, Operation, Status};
 use stasis_nvme::{Config, Controller, KeptState, PowerState, PowerStates};
-use support::*;
 
 const SEQUENCE_ERROR: u16 = 0x00c;
 const INVALID_FIELD: u16 = 0x002;

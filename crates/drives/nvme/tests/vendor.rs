@@ -1,10 +1,8 @@
 //! Vendor specific admin commands: on their way to the drive and back.
 
-mod support;
-
+use crate::support::*;
 use stasis_block::VendorError;
 use stasis_nvme::{Config, VendorRequest};
-use support::*;
 
 /// An opcode without data, to the drive, to the host, and both.
 const NONE: u8 = 0xc0;

@@ -1,10 +1,8 @@
 //! Zoned namespaces under a driver that works as Linux's does.
 
-mod support;
-
+use crate::support::*;
 use stasis_block::{Operation, Status};
 use stasis_nvme::{Config, Namespace, Zones, Zrwa};
-use support::*;
 
 const WRITE: u8 = 1;
 const READ: u8 = 2;

@@ -1,14 +1,13 @@
 //! Random commands for zones, against the simplest zones there can be: each
 //! status, each zone's descriptor after each command, and all data.
 
-mod support;
 #[path = "support/zones.rs"]
 mod zones;
 
+use crate::support::{config, Cqe, Driver, Sqe, DATA, PAGE};
 use proptest::prelude::*;
 use stasis_block::{Operation, Status};
 use stasis_nvme::{Config, Namespace, Zones, Zrwa};
-use support::{config, Cqe, Driver, Sqe, DATA, PAGE};
 use zones::{Model, BLOCK, CAPACITY, FULL, OFFLINE, READ_ONLY, SIZE, ZONES};
 
 #[derive(Debug, Clone)]

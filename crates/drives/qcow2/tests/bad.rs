@@ -1,7 +1,6 @@
 //! Bad input: files that are no images, or images that contradict themselves,
 //! and drives without room.
 
-mod common;
 #[path = "common/damaged.rs"]
 mod damaged;
 
@@ -9,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use rand_xoshiro::rand_core::RngCore;
 use stasis_block::{Command, Operation, Request, Status};

@@ -1,11 +1,9 @@
 //! An image driven by random operations against a plain disk, with `qemu-img`
 //! as the second opinion.
 
-mod common;
-
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use rand_xoshiro::rand_core::RngCore;
 use stasis_block::{Command, Operation, Status};

@@ -1,12 +1,10 @@
 //! The power is cut anywhere, and the image is started again from a state that the drive's cache
 //! may leave.
 
-mod common;
-
 use std::path::Path;
 
-use common::cut::{run, run_on_shared, Run};
-use common::*;
+use crate::common::cut::{run, run_on_shared, Run};
+use crate::common::*;
 use stasis_qcow2::{Durability, Settings};
 
 fn cuts(options: &str, durability: Durability, seeds: std::ops::Range<u64>, each: u64) {

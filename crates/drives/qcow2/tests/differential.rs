@@ -2,12 +2,10 @@
 //! snapshots, resizes, compressed clusters, clusters of zeroes and images that were not closed.
 //! After every step both programs find the image sound and read the same disk.
 
-mod common;
-
 use std::path::PathBuf;
 use std::process::Command as Program;
 
-use common::*;
+use crate::common::*;
 use rand_xoshiro::rand_core::RngCore;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use stasis_block::{Command, Operation, Status};

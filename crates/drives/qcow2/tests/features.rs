@@ -1,10 +1,8 @@
 //! Features of images: files below, snapshots, growth, compression.
 
-mod common;
-
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use rand_xoshiro::rand_core::RngCore;
 use stasis_block::Status;
 use stasis_drive::{Drive, Layer};

@@ -1,9 +1,7 @@
 //! Cost of a guest's fsync of an append at the drive below ("Barrier enabled QEMU", 3.1.2: two
 //! flushes of the guest, eight of the host).
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use stasis_block::clock::{EventQueue, Nanos};
 use stasis_block::{Command, Completion, Model, Operation, Status, Tag};
 use stasis_drive::{Drive, Layer};

@@ -1,11 +1,9 @@
 //! The program is killed at any time; acknowledged writes are there when the image is opened again,
 //! flushed or not.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::*;
+use crate::common::*;
 use rand_xoshiro::rand_core::RngCore;
 use stasis_block::{Command, Operation, Status, Tag};
 use stasis_drive::{Drive, Layer};

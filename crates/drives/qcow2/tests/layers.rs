@@ -1,12 +1,10 @@
 //! The times of the layers around a model are all of an I/O's time but the model's.
 
-mod common;
-
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Rate, Request};

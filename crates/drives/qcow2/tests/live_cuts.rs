@@ -1,10 +1,9 @@
 //! The power of a drive is cut while its image is in use, and the image goes on.
 
-mod common;
-
+use crate::common;
 use std::collections::BTreeSet;
 
-use common::*;
+use crate::common::*;
 use stasis_block::{Command, Operation, Request, Status};
 use stasis_drive::{Drive, Layer, PowerCuts, Sampling};
 use stasis_qcow2::{Durability, Settings};

@@ -1,12 +1,10 @@
 //! Requests that a guest prefers are preferred below an image as well, at the image's place for
 //! them.
 
-mod common;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use common::*;
+use crate::common::*;
 use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Request};
 use stasis_drive::{Decorator, Drive, Layer};

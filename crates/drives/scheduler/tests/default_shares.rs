@@ -2,9 +2,7 @@
 //! 2 % after 10 s where changing from one queue to another costs little. With
 //! `--nocapture` it prints the shares of each mix.
 
-mod common;
-
-use common::{Client, Serial, World, DISK, FLASH};
+use crate::common::{Client, Serial, World, DISK, FLASH};
 use proptest::prelude::*;
 use stasis_block::clock::{Nanos, SECOND};
 use stasis_scheduler::{Bfq, BfqSpec, QueueSpec};

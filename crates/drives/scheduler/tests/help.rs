@@ -1,8 +1,6 @@
 //! Effect of help on the one helped, and the limit on its cost to the others.
 
-mod common;
-
-use common::{Client, World, DISK, FLASH};
+use crate::common::{Client, World, DISK, FLASH};
 use stasis_block::clock::{Nanos, SECOND};
 use stasis_scheduler::{Bfq, BfqSpec, QueueSpec};
 

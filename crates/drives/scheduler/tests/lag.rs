@@ -1,9 +1,7 @@
 //! The guarantee of B-WF2Q+, at the end of every budget and at every instant.
 //! `docs/reference/schedulers.md` derives both formulas.
 
-mod common;
-
-use common::Numbers;
+use crate::common::Numbers;
 use proptest::prelude::*;
 use stasis_block::clock::{MILLISECOND, SECOND};
 use stasis_block::{Command, Operation};

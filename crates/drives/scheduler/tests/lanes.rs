@@ -1,9 +1,7 @@
 //! One queue of `bfq` with requests of different kinds: a tenant that reads and has
 //! its writes written back, a guest with many processes.
 
-mod common;
-
-use common::{Client, Got, World, DISK};
+use crate::common::{Client, Got, World, DISK};
 use stasis_block::clock::{MILLISECOND, SECOND};
 use stasis_block::{Command, Operation};
 use stasis_scheduler::{Bfq, BfqSpec, QueueSpec, QueuedRequest, Scheduler as _};

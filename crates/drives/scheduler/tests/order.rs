@@ -1,8 +1,6 @@
 //! Properties of every scheduler, and the orders of some.
 
-mod common;
-
-use common::Numbers;
+use crate::common::Numbers;
 use proptest::prelude::*;
 use stasis_block::clock::{Nanos, MILLISECOND};
 use stasis_block::{Command, Operation};

@@ -1,8 +1,7 @@
 //! `bfq` gives each queue its weight's share of the sectors.
 
-mod common;
-
-use common::{Client, Serial, World, DISK, FLASH};
+use crate::common;
+use crate::common::{Client, Serial, World, DISK, FLASH};
 use proptest::prelude::*;
 use stasis_block::clock::{MILLISECOND, SECOND};
 use stasis_scheduler::{Bfq, BfqSpec, QueueSpec};

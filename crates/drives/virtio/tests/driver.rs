@@ -1,10 +1,8 @@
 //! The device as a driver sees it before and beside its requests.
 
-mod support;
-
+use crate::support::*;
 use stasis_block::Doorbells;
 use stasis_virtio::{feature, Config, Device, Fault, PciDevice, QueueSetup};
-use support::*;
 
 #[test]
 fn capabilities_say_where_the_structures_are() {

@@ -1,7 +1,7 @@
 //! Drivers that do anything: never a panic, and every promise kept.
 
 #[path = "support/hostile.rs"]
-mod hostile;
+mod scripts;
 
 use proptest::prelude::*;
 use stasis_fuzz_corpus::{cases, corpus, inputs};
@@ -12,7 +12,7 @@ fn known() -> Vec<Vec<u8>> {
 
 #[test]
 fn the_corpus_does_not_break_the_device() {
-    known().iter().for_each(|script| hostile::run(script));
+    known().iter().for_each(|script| scripts::run(script));
 }
 
 proptest! {
@@ -20,6 +20,6 @@ proptest! {
 
     #[test]
     fn no_driver_breaks_the_device(script in inputs(known(), 3000)) {
-        hostile::run(&script);
+        scripts::run(&script);
     }
 }

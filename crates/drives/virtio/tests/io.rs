@@ -1,11 +1,9 @@
 //! Requests: their effect on the disk, and their report to the driver.
 
-mod support;
-
+use crate::support::*;
 use proptest::prelude::*;
 use stasis_block::{Command, Doorbells, Operation, Status};
 use stasis_virtio::{feature, Config, Fault, OutOfMemoryRange};
-use support::*;
 
 #[test]
 fn a_write_is_read_back_over_any_pieces() {

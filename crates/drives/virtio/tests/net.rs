@@ -1,11 +1,9 @@
 //! The network device, driven as Linux's `virtio_net` drives it.
 
-mod support;
-
+use crate::support::Ram;
 use proptest::prelude::*;
 use stasis_virtio::net::{Config, Device};
 use stasis_virtio::{Fault, Interrupt, Memory, QueueSetup, VirtioDevice};
-use support::Ram;
 
 const SIZE: u16 = 16;
 /// Places of the queues, and of buffers behind them.

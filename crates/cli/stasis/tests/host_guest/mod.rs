@@ -6,8 +6,7 @@ use std::time::Duration;
 use stasis_guest_image::{build, default_cache, Guest, Recipe};
 use stasis_qemu_vm::{Job, Vm};
 
-#[path = "../job/mod.rs"]
-mod job;
+use crate::job;
 
 /// The functions that scripts in such a guest share.
 const FUNCTIONS: &str = include_str!("../guest/host.sh");

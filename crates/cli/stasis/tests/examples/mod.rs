@@ -3,7 +3,7 @@
 //! `src/cli.rs`.
 
 #[path = "help.rs"]
-mod help;
+pub mod help;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

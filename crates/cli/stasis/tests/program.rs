@@ -1,0 +1,15 @@
+//! Tests of commands that start no server.
+
+mod archive;
+mod cli;
+mod compare;
+mod completion;
+mod examples;
+mod export;
+mod json;
+mod misuse;
+mod old_results;
+mod pages;
+mod probes;
+mod sim;
+mod thresholds;
