@@ -503,8 +503,9 @@ fn memory_buffers(
         let Some(size) = config.memory_buffer else { continue };
         for path in 0..drive.paths() {
             let function = bus.function(slots.of_path(number, path));
-            if let Some(address) = function.bar(stasis_nvme::MEMORY_BUFFER_BAR) {
-                drive.place_memory_buffer(path, address);
+            let address = function.bar(stasis_nvme::MEMORY_BUFFER_BAR);
+            if let (Some(address), Some(nvme)) = (address, drive.nvme()) {
+                nvme.place_memory_buffer(path, address);
                 placed.push((address, size));
             }
         }

@@ -36,7 +36,9 @@ impl Machine {
         for due in self.path_faults.take_due(timeline.clock.now_ns()) {
             let (drive, path) = due.path;
             let happens = if due.fault == PathFault::Gone {
-                self.drives[drive].reset(path, Reset::Bus);
+                if let Some(nvme) = self.drives[drive].nvme() {
+                    nvme.reset(path, Reset::Bus);
+                }
                 let slot = self.slots.of_path(drive, path);
                 if let Some(message) = self.bus.change_slot(slot, !due.begins) {
                     self.send(timeline, None, message)?;
@@ -60,17 +62,18 @@ impl Machine {
         begins: bool,
     ) -> bool {
         let Self { drives, memory, .. } = self;
-        let drive = &mut drives[drive];
+        // No other interface has such faults: the plan of an experiment has looked before.
+        let Some(nvme) = drives[drive].nvme() else { return false };
         match fault {
             // The bus has it.
             PathFault::Gone => {}
             PathFault::Access(state) => {
                 let state = if begins { state } else { AnaState::default() };
-                drive.set_access(memory, path, state);
+                nvme.set_access(memory, path, state);
             }
-            PathFault::Detached(nsid) => drive.attach(memory, path, nsid, !begins),
+            PathFault::Detached(nsid) => nvme.attach(memory, path, nsid, !begins),
             PathFault::Resized { nsid, bytes } => {
-                return drive.resize(memory, nsid, begins.then_some(bytes));
+                return nvme.resize(memory, nsid, begins.then_some(bytes));
             }
         }
         true

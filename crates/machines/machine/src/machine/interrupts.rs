@@ -40,7 +40,9 @@ impl Machine {
         if let (Some(reset), Some(Device::Drive(drive, path))) =
             (written.reset, self.slots.device(written.slot))
         {
-            self.drives[drive].reset(path, reset);
+            if let Some(nvme) = self.drives[drive].nvme() {
+                nvme.reset(path, reset);
+            }
         }
         if let Some(message) = written.message {
             self.send(timeline, None, message)?;

@@ -53,8 +53,8 @@ pub(super) fn answer(debuggee: &mut Debuggee, command: &str) -> String {
             }
         }
         "queues" => {
-            for machine in &debuggee.machines {
-                for drive in &machine.drives[..machine.own] {
+            for machine in &mut debuggee.machines {
+                for drive in &mut machine.drives[..machine.own] {
                     for line in drive.queues() {
                         let _ = writeln!(text, "{}: {line}", drive.name());
                     }
