@@ -171,6 +171,11 @@ impl Io {
 
     /// Adds an event of a controller to the Persistent Event Log.
     pub fn log_event(&mut self, controller: ControllerId, occurrence: &Occurrence) {
+        // An event of none is of the one that a drive on PCIe always has.
+        let controller = match controller {
+            ControllerId::NONE => ControllerId::PCIE,
+            controller => controller,
+        };
         let timestamp = self.features(controller).timestamp_at(self.now);
         self.event_log.add(controller, timestamp, occurrence);
     }

@@ -4,7 +4,7 @@
 mod support;
 
 use stasis_block::{Health, Operation};
-use stasis_nvme::{Config, Controller, EnduranceGroup, KeptState, Namespace, Placement};
+use stasis_nvme::{Config, EnduranceGroup, KeptState, Namespace, Placement};
 use support::*;
 
 const INVALID_FIELD: u16 = 0x002;

@@ -5,7 +5,7 @@ mod support;
 use proptest::prelude::*;
 use stasis_block::{Health, Status};
 use stasis_nvme::{
-    Config, Controller, KeptState, KeptZones, Namespace, Ocssd, Placement, StateError, ZoneState,
+    Config, KeptState, KeptZones, Namespace, Ocssd, Placement, StateError, ZoneState,
     Zones, Zrwa,
 };
 use support::*;

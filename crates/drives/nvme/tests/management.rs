@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use stasis_block::{Operation, Status};
-use stasis_nvme::{Config, Controller, KeptState, Namespace};
+use stasis_nvme::{Config, KeptState, Namespace};
 use support::*;
 
 const WRITE: u8 = 1;

@@ -3,7 +3,7 @@
 mod support;
 
 use stasis_block::{Operation, Request, Status};
-use stasis_nvme::{Config, Controller, Namespace, Ocssd, Zones};
+use stasis_nvme::{Config, Namespace, Ocssd, Zones};
 use support::*;
 
 const SANITIZE: u8 = 0x84;

@@ -5,7 +5,7 @@ mod support;
 
 use proptest::prelude::*;
 use stasis_block::{Health, Operation, Status};
-use stasis_nvme::{Config, Controller, KeptState, PowerState, PowerStates};
+use stasis_nvme::{Config, KeptState, PowerState, PowerStates};
 use support::*;
 
 const SEQUENCE_ERROR: u16 = 0x00c;

@@ -106,7 +106,7 @@ impl NvmeController {
             revision: 1,
         };
         let function = Function::new(identity)
-            .with_bar(DEVICE_BAR, stasis_nvme::Controller::bar_size(), false)
+            .with_bar(DEVICE_BAR, stasis_nvme::BAR_SIZE, false)
             .with_msix(config.queue_pairs + 1);
         match config.memory_buffer {
             Some(size) => function.with_bar(stasis_nvme::MEMORY_BUFFER_BAR, size, true),
@@ -203,7 +203,7 @@ impl NvmeController {
 
 impl DriveController for NvmeController {
     fn is_doorbell(&self, offset: u64) -> bool {
-        stasis_nvme::Controller::is_doorbell(offset)
+        stasis_nvme::is_doorbell(offset)
     }
 
     fn read(&mut self, path: usize, offset: u64, into: &mut [u8]) {
@@ -219,7 +219,7 @@ impl DriveController for NvmeController {
         data: &[u8],
     ) {
         self.set_time(memory, now);
-        if stasis_nvme::Controller::is_admin_doorbell(offset) {
+        if stasis_nvme::is_admin_doorbell(offset) {
             self.ask_health(drive);
         }
         self.with(path, |controller| controller.write_register(memory, offset, data));
