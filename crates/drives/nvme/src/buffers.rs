@@ -1,4 +1,5 @@
-//! Memory that commands work with, used again so that an I/O allocates nothing.
+//! Memory that commands work with, used again so that an I/O allocates nothing. Owns what is not lent; a
+//! [`Lease`] has what a command was lent, and brings back what it has not passed on.
 
 use stasis_block::memory::{Pool, Segment};
 
@@ -6,6 +7,29 @@ use crate::command::{location, SubmissionEntry, METADATA_SGL, PSDT};
 use crate::protection::Passage;
 use crate::status::{Failure, StatusCode};
 use crate::{prp, sgl, Memory, PAGE_SIZE};
+
+/// The buffers of a command that is being carried out (`Io::lend`): those that it does not take out
+/// come back, however it ends.
+#[derive(Debug, Default)]
+pub struct Lease {
+    /// Places of its data in guest memory.
+    pub segments: Vec<Segment>,
+    /// Places of its metadata, if that is apart.
+    pub metadata_segments: Vec<Segment>,
+    pub data: Vec<u8>,
+}
+
+impl Lease {
+    /// Takes the places out: of the data, and of the metadata.
+    pub fn take_places(&mut self) -> (Vec<Segment>, Vec<Segment>) {
+        (std::mem::take(&mut self.segments), std::mem::take(&mut self.metadata_segments))
+    }
+
+    /// Takes the data out.
+    pub fn take_data(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.data)
+    }
+}
 
 /// Data buffers, lists of segments, and room for a page read from guest memory.
 #[derive(Debug)]
@@ -47,6 +71,13 @@ impl Buffers {
     /// Takes a list of segments back.
     pub fn give_segments(&mut self, segments: Vec<Segment>) {
         self.pool.give_segments(segments);
+    }
+
+    /// Takes back what a lease still has.
+    pub fn end(&mut self, lease: Lease) {
+        self.give_segments(lease.segments);
+        self.give_segments(lease.metadata_segments);
+        self.give(lease.data);
     }
 
     /// Returns the places in guest memory of the `length` bytes of a command, by its PRPs or SGLs.
@@ -101,29 +132,38 @@ impl Buffers {
         }
     }
 
-    /// The host's data and metadata of that many blocks with metadata, at these places.
+    /// Runs `work` with room for the data and the metadata of that many blocks with metadata.
+    pub fn with_room<R>(
+        &mut self,
+        passage: Passage,
+        blocks: usize,
+        work: impl FnOnce(&mut [u8], &mut [u8]) -> R,
+    ) -> R {
+        let mut host = self.pool.take(passage.data_bytes(blocks));
+        let mut apart = self.pool.take(passage.metadata_bytes(blocks));
+        let result = work(&mut host, &mut apart);
+        self.pool.give(host);
+        self.pool.give(apart);
+        result
+    }
+
+    /// The same with the host's data and metadata, at these places.
     ///
     /// # Errors
     /// A place is not in guest memory.
-    pub fn host_data(
+    pub fn with_host_data<R>(
         &mut self,
         memory: &dyn Memory,
         passage: Passage,
         blocks: usize,
         (segments, metadata_segments): (&[Segment], &[Segment]),
-    ) -> Result<(Vec<u8>, Vec<u8>), Failure> {
-        let mut host = self.pool.take(passage.data_bytes(blocks));
-        let mut apart = self.pool.take(passage.metadata_bytes(blocks));
-        let gathered = stasis_block::memory::gather(memory, segments, &mut host)
-            .and_then(|()| stasis_block::memory::gather(memory, metadata_segments, &mut apart));
-        match gathered {
-            Ok(()) => Ok((host, apart)),
-            Err(error) => {
-                self.pool.give(host);
-                self.pool.give(apart);
-                Err(error.into())
-            }
-        }
+        work: impl FnOnce(&[u8], &[u8]) -> R,
+    ) -> Result<R, Failure> {
+        self.with_room(passage, blocks, |host, apart| {
+            stasis_block::memory::gather(memory, segments, host)?;
+            stasis_block::memory::gather(memory, metadata_segments, apart)?;
+            Ok(work(host, apart))
+        })
     }
 
     /// Those bytes' places, while `use_them` works on them.

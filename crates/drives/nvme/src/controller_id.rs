@@ -10,6 +10,8 @@ pub struct ControllerId(pub u16);
 impl ControllerId {
     /// Identifier of the one controller of a drive on PCIe.
     pub const PCIE: Self = Self(0);
+    /// Identifier of none.
+    pub(crate) const NONE: Self = Self(u16::MAX);
 
     pub(crate) fn index(self) -> usize {
         self.0.into()

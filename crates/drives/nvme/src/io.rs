@@ -6,7 +6,7 @@ use stasis_block::{Command, Operation, Request, Status, Tag};
 
 use crate::ana::Ana;
 use crate::attachments::Attachments;
-use crate::buffers::Buffers;
+use crate::buffers::{Buffers, Lease};
 use crate::changes::{Change, Changes};
 use crate::command::{location, CommandId, SubmissionEntry};
 use crate::computing::Device;
@@ -171,6 +171,11 @@ impl Io {
 
     /// Adds an event of a controller to the Persistent Event Log.
     pub fn log_event(&mut self, controller: ControllerId, occurrence: &Occurrence) {
+        // An event of none is of the one that a drive on PCIe always has.
+        let controller = match controller {
+            ControllerId::NONE => ControllerId::PCIE,
+            controller => controller,
+        };
         let timestamp = self.features(controller).timestamp_at(self.now);
         self.event_log.add(controller, timestamp, occurrence);
     }
@@ -392,69 +397,68 @@ impl Io {
         let blocks = extent.blocks as usize;
         let crossing = passage.map_or(bytes, |passage| passage.data_bytes(blocks));
         let apart = passage.map_or(0, |passage| passage.metadata_bytes(blocks));
-        let mut segments = self.buffers.segments_of(memory, command, crossing)?;
-        let mut metadata_segments = match self.buffers.metadata_segments_of(memory, command, apart)
-        {
-            Ok(segments) => segments,
-            Err(failure) => {
-                self.buffers.give_segments(segments);
-                return Err(failure);
-            }
-        };
-        let mut data = self.buffers.take(bytes);
-        if transfer == Transfer::Write {
-            let gathered = match passage {
-                None => stasis_block::memory::gather(memory, &segments, &mut data)
-                    .map_err(Failure::from),
-                Some(passage) => {
-                    let places = (&segments[..], &metadata_segments[..]);
-                    let host = self.buffers.host_data(memory, passage, blocks, places);
-                    host.and_then(|(host, apart)| {
-                        let packed = passage.pack(&host, &apart, &mut data);
-                        self.buffers.give(host);
-                        self.buffers.give(apart);
-                        packed.map_err(|flaw| {
-                            Failure::from(flaw.status).of_block(extent.lba + flaw.block)
-                        })
-                    })
-                }
-            };
-            // A write needs its places no more; a read's wait for its data.
-            self.buffers.give_segments(std::mem::take(&mut segments));
-            self.buffers.give_segments(std::mem::take(&mut metadata_segments));
-            if let Err(failure) = gathered {
-                self.buffers.give(data);
-                return Err(failure);
-            }
-        }
-        let stream = match transfer {
-            Transfer::Write => match self.place(command, extent.data) {
-                Ok(stream) => stream,
-                Err(failure) => {
-                    self.buffers.give(data);
-                    return Err(failure);
-                }
-            },
-            _ => 0,
-        };
         let (operation, purpose) = match transfer {
             Transfer::Read => (Operation::Read, Purpose::Deliver),
             Transfer::Write => (Operation::Write, Purpose::Deliver),
             Transfer::Compare => (Operation::Read, Purpose::Compare),
         };
-        let fua = self.is_forced(command, operation);
-        let request =
-            Command { fua, stream, ..Command::new(operation, extent.offset, extent.length) };
-        let slot = Slot {
-            purpose,
-            bytes,
-            segments,
-            metadata_segments,
-            passage,
-            ..Slot::new(owner, &request, command.nsid, extent.lba)
+        self.lend(|io, lease| {
+            lease.segments = io.buffers.segments_of(memory, command, crossing)?;
+            lease.metadata_segments = io.buffers.metadata_segments_of(memory, command, apart)?;
+            lease.data = io.buffers.take(bytes);
+            let mut stream = 0;
+            let mut places = (Vec::new(), Vec::new());
+            if transfer == Transfer::Write {
+                io.receive_blocks(memory, (extent, passage), lease)?;
+                stream = io.place(command, extent.data)?;
+            } else {
+                // A write needs its places no more; a read's wait for its data.
+                places = lease.take_places();
+            }
+            let fua = io.is_forced(command, operation);
+            let request =
+                Command { fua, stream, ..Command::new(operation, extent.offset, extent.length) };
+            let (segments, metadata_segments) = places;
+            let slot = Slot {
+                purpose,
+                bytes,
+                segments,
+                metadata_segments,
+                passage,
+                ..Slot::new(owner, &request, command.nsid, extent.lba)
+            };
+            io.send_request(command.sq, slot, request, lease.take_data());
+            Ok(Outcome::Pending)
+        })
+    }
+
+    /// Runs `work` with a lease of buffers: what it has not taken out of that comes back here,
+    /// whatever the work comes to, and nowhere else.
+    pub fn lend<R>(&mut self, work: impl FnOnce(&mut Self, &mut Lease) -> R) -> R {
+        let mut lease = Lease::default();
+        let result = work(self, &mut lease);
+        self.buffers.end(lease);
+        result
+    }
+
+    /// Copies the data of a write from the host's places into the drive's, through its passage, if it
+    /// has one.
+    fn receive_blocks(
+        &mut self,
+        memory: &dyn Memory,
+        (extent, passage): (&Extent, Option<Passage>),
+        lease: &mut Lease,
+    ) -> Result<(), Failure> {
+        let Lease { segments, metadata_segments, data } = lease;
+        let Some(passage) = passage else {
+            return stasis_block::memory::gather(memory, segments, data).map_err(Failure::from);
         };
-        self.send_request(command.sq, slot, request, data);
-        Ok(Outcome::Pending)
+        let (blocks, places) = (extent.blocks as usize, (&segments[..], &metadata_segments[..]));
+        let packed =
+            self.buffers.with_host_data(memory, passage, blocks, places, |host, apart| {
+                passage.pack(host, apart, data)
+            })?;
+        packed.map_err(|flaw| Failure::from(flaw.status).of_block(extent.lba + flaw.block))
     }
 
     /// The stream of a write of `length` bytes, by which the drive receives the host's grouping of

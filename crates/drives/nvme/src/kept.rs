@@ -1,12 +1,11 @@
 //! State that a controller keeps while its power is off: how its namespaces are formatted, the
 //! states and pointers of zones and chunks, pairs, what cannot be read, and Flexible Data Placement.
 //!
-//! [`Controller::kept_state`](crate::Controller::kept_state) gives it,
-//! [`Controller::with_state`](crate::Controller::with_state) makes a controller that resumes from
-//! it as after a power cycle: open zones are closed then, or empty. A caller that has better
-//! information about the effects of a power cut than a controller, such as a test of power cuts,
-//! begins with [`KeptState::as_made`] and changes it. Volatile are features, logs, counters and
-//! queues.
+//! [`Subsystem::kept_state`](crate::Subsystem::kept_state) gives it,
+//! [`Subsystem::with_state`](crate::Subsystem::with_state) makes a subsystem that resumes from it as
+//! after a power cycle: open zones are closed then, or empty. A caller that has better information about
+//! the effects of a power cut than a controller, such as a test of power cuts, begins with
+//! [`KeptState::as_made`] and changes it. Volatile are features, logs, counters and queues.
 
 use serde::{Deserialize, Serialize};
 use stasis_block::units::format_size;

@@ -1,14 +1,14 @@
 //! An NVMe 1.4 controller, independent of who carries its registers, its
 //! memory and its interrupts.
 //!
-//! The carrier (a virtual machine, or a test) forwards register accesses to
-//! [`Controller::read_register`] and [`Controller::write_register`], gives
-//! access to guest memory through [`Memory`], carries the I/O requests of
-//! [`Controller::pop_request`] to a drive, returns them by
-//! [`Controller::complete`], likewise those of [`Controller::pop_vendor`] by
-//! [`Controller::complete_vendor`], and signals the MSI-X vectors of
-//! [`Controller::pop_interrupt`]. After any call that takes a memory, both
-//! the requests and the interrupts are to be looked at.
+//! The carrier (a virtual machine, or a test) makes a [`Subsystem`] and adds controllers. It forwards
+//! register accesses to [`ControllerMut::read_register`] and [`ControllerMut::write_register`], gives
+//! access to guest memory through [`Memory`], carries the I/O requests of [`Subsystem::pop_request`]
+//! to a drive, returns them by [`Subsystem::complete`], likewise those of [`Subsystem::pop_vendor`] by
+//! [`ControllerMut::complete_vendor`], and signals the MSI-X vectors of
+//! [`ControllerMut::pop_interrupt`]. After any call that takes a memory, the controllers that are
+//! [waiting](Subsystem::waiting) are to be attended to, and both the requests and the interrupts
+//! looked at.
 //!
 //! Promises:
 //! - Linux's own `nvme` driver finds here what it needs, and several queue
@@ -97,7 +97,7 @@ pub use ana::AnaState;
 pub use computing::{Part as ComputingPart, Programs, ProgramsError};
 pub use config::{Config, ConfigError, Namespace, MAX_NAMESPACES, VENDOR_ID};
 pub use context::ControllerMut;
-pub use controller::{Controller, Ended};
+pub use controller::Ended;
 pub use controller_id::{ControllerId, MAX_CONTROLLERS};
 pub use endurance::{EnduranceGroup, MediaPart};
 pub use kept::{
@@ -114,6 +114,7 @@ pub use outgoing::MAX_REFUSED;
 pub use placement::Placement;
 pub use power_states::{PowerState, PowerStates};
 pub use queues::QueuePair;
+pub use registers::{is_admin_doorbell, is_doorbell, BAR_SIZE};
 pub use stasis_block::memory::{Memory, OutOfMemoryRange};
 pub use statistics::Statistics;
 pub use subsystem::Subsystem;

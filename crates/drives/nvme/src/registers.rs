@@ -22,9 +22,20 @@ pub const ACQ: u64 = 0x30;
 /// (`CAP.DSTRD` = 0), tails and heads alternate.
 pub const DOORBELLS: u64 = 0x1000;
 
-/// Size of the register space in bytes, a power of two as a PCI base address
-/// register needs it: one page of registers, and doorbells with room to spare.
+/// Size of the registers and doorbells in bytes, for their base address register, a power of two as that
+/// needs it: one page of registers, and doorbells with room to spare. The MSI-X table is the carrier's.
 pub const BAR_SIZE: u64 = 0x4000;
+
+/// Returns whether the register at `offset` is a doorbell.
+pub fn is_doorbell(offset: u64) -> bool {
+    offset >= DOORBELLS
+}
+
+/// Returns whether a write to the register at `offset` announces admin commands, before which the carrier
+/// is to call [`crate::Subsystem::set_health`].
+pub fn is_admin_doorbell(offset: u64) -> bool {
+    offset == DOORBELLS
+}
 
 /// Revision 1.4, as VS (section 3.1.2) and Identify Controller spell it.
 pub const VERSION: u32 = 0x0001_0400;

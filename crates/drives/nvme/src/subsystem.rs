@@ -281,6 +281,7 @@ impl Subsystem {
                     || self.formatting.controller() == Some(host.id)
                     || self.io.fused.waiting() == Some(host.id)
                     || self.io.slots.work.has_ended(host.id)
+                    || self.io.lba_scans.waiting(host.id).is_some()
                     || self.io.ended.iter().any(|(command, _)| command.controller == host.id))
         };
         self.hosts.iter().flatten().find(waits).map(|host| host.id)
@@ -311,8 +312,9 @@ impl Subsystem {
         if let Some(mut controller) = id.and_then(|id| self.controller(id)) {
             return controller.complete(memory, tag, ended, data);
         }
-        // No host waits for it, and the namespaces' state still depends on it.
-        let mut gone = Host::new(ControllerId::PCIE, Transport::Pcie, &self.io.config);
+        // No host waits for it, and the namespaces' state still depends on it. What else waits for it goes
+        // on where its own controller is attended to.
+        let mut gone = Host::new(ControllerId::NONE, Transport::Pcie, &self.io.config);
         let Self { io, formatting, vendor, chunk_notifications, .. } = self;
         let (host, commands) = (&mut gone, commands::of(Transport::Pcie));
         ControllerMut { io, host, formatting, vendor, chunk_notifications, alone: true, commands }

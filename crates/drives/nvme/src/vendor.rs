@@ -20,7 +20,7 @@ const MAX_WAITING: usize = 16;
 /// A vendor specific command for the drive.
 #[derive(Debug)]
 pub struct VendorRequest {
-    /// Its name, for [`Controller::complete_vendor`].
+    /// Its name, for [`crate::ControllerMut::complete_vendor`].
     pub tag: u32,
     /// The command to carry out.
     pub command: VendorCommand,
@@ -124,13 +124,16 @@ impl Vendor {
             return Err(StatusCode::InternalError.into());
         }
         let mut data = vec![0; length as usize];
-        let mut segments = io.buffers.segments_of(memory, command, data.len())?;
-        if to_drive {
-            gather(memory, &segments, &mut data)?;
-        }
-        if !to_host {
-            segments.clear();
-        }
+        let segments = io.lend(|io, lease| {
+            lease.segments = io.buffers.segments_of(memory, command, data.len())?;
+            if to_drive {
+                gather(memory, &lease.segments, &mut data)?;
+            }
+            if !to_host {
+                lease.segments.clear();
+            }
+            Ok::<_, Failure>(lease.take_places().0)
+        })?;
         let tag = self.next_tag;
         self.next_tag = tag.wrapping_add(1);
         self.waiting.push(Waiting { tag, id: command.id(), segments });

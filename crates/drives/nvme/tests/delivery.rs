@@ -67,7 +67,7 @@ fn a_stopped_queue_stands_still_until_it_is_made_anew() {
 fn a_controller_that_has_failed_needs_a_reset() {
     let mut driver = driver();
     read(&mut driver, 1, Delivery::FailsController);
-    assert!(driver.controller.has_failed());
+    assert!(driver.controller.pcie().has_failed());
     assert_eq!(driver.read32(0x1c) & 2, 2, "CSTS.CFS");
     driver.submit(2, Sqe::io(2, 0, 1, DATA, 0));
     assert!(driver.controller.pop_request().is_none());

@@ -3,7 +3,7 @@
 
 use crate::support::*;
 use stasis_block::{Operation, Status};
-use stasis_nvme::{Config, ConfigError, Controller, Namespace};
+use stasis_nvme::{Config, ConfigError, Namespace};
 
 #[test]
 fn registers_tell_what_is_offered() {
@@ -54,7 +54,7 @@ fn a_controller_that_cannot_be_enabled_fails() {
         driver.write64(0x30, acq);
         driver.write32(0x14, cc);
         assert_eq!(driver.read32(0x1c), 2, "{cc:x} {aqa:x} {asq:x} {acq:x}");
-        assert!(driver.controller.has_failed());
+        assert!(driver.controller.pcie().has_failed());
         driver.write32(0x1000, 1);
         driver.write32(0x14, cc & !1);
         assert_eq!(driver.read32(0x1c), 0, "a reset clears it");
@@ -390,7 +390,7 @@ fn a_reset_of_the_function_forgets_every_register() {
     let mut driver = Driver::with_queues(config(), 1, 16);
     let cid = driver.submit(1, Sqe::io(2, 0, 8, DATA, 0));
     let request = driver.controller.pop_request().unwrap();
-    driver.controller.reset_function();
+    driver.controller.pcie().reset_function();
     for register in [0x14, 0x1c, 0x24, 0x28, 0x2c, 0x30, 0x34] {
         let mut value = [0xff; 4];
         driver.controller.read_register(register, &mut value);
@@ -577,6 +577,6 @@ fn a_memory_buffer_is_offered_where_there_is_one() {
     with.disable();
     with.enable();
     assert_eq!(registers.map(|at| with.read32(at)), enabled);
-    with.controller.reset_function();
+    with.controller.pcie().reset_function();
     assert_eq!(registers.map(|at| with.read32(at)), enabled);
 }

@@ -3,7 +3,7 @@
 
 use crate::support::*;
 use stasis_block::{Health, Operation};
-use stasis_nvme::{Config, Controller, EnduranceGroup, KeptState, Namespace, Placement};
+use stasis_nvme::{Config, EnduranceGroup, KeptState, Namespace, Placement};
 
 const INVALID_FIELD: u16 = 0x002;
 const COMMAND_SEQUENCE: u16 = 0x00c;

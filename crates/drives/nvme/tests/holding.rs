@@ -18,7 +18,7 @@ fn driver(cq_size: u16) -> Driver {
     driver.enable();
     driver.create_pair(1, 64, cq_size, 1);
     driver.interrupts();
-    driver.controller.hold_completions();
+    driver.controller.pcie().hold_completions();
     driver
 }
 
@@ -32,15 +32,15 @@ fn a_completion_waits_for_the_state_that_it_depends_on() {
     let before = driver.controller.state_changes();
     driver.submit(1, Sqe::io(WRITE, 0, 1, DATA, 0));
     assert_ne!(driver.controller.state_changes(), before, "the pointer moves at once");
-    assert!(!driver.controller.is_holding(), "nothing has ended");
+    assert!(!driver.controller.pcie().is_holding(), "nothing has ended");
     let mut request = driver.controller.pop_request().unwrap();
     driver.perform(&mut request);
     driver.controller.complete(&driver.ram, request.tag, Status::Ok, request.data);
-    assert!(driver.controller.is_holding());
+    assert!(driver.controller.pcie().is_holding());
     assert_eq!(driver.next(1), None, "the host sees nothing");
     assert!(driver.interrupts().is_empty(), "and hears nothing");
-    driver.controller.release(&driver.ram);
-    assert!(!driver.controller.is_holding());
+    driver.controller.pcie().release(&driver.ram);
+    assert!(!driver.controller.pcie().is_holding());
     assert_eq!(driver.reap(1).len(), 1);
     assert_eq!(driver.interrupts(), [1]);
 }
@@ -60,7 +60,7 @@ fn commands_that_wait_for_a_held_completion_go_on_after_it() {
         driver.serve();
         let state = driver.controller.kept_state();
         assert_eq!(driver.next(1), None);
-        driver.controller.release(&driver.ram);
+        driver.controller.pcie().release(&driver.ram);
         let completions = driver.reap(1);
         assert!(completions.iter().all(|cqe| cqe.status == 0));
         done.extend(completions);
@@ -80,12 +80,12 @@ fn a_full_queue_is_not_waited_for() {
     }
     driver.ring(1);
     driver.serve();
-    assert!(driver.controller.is_holding());
-    driver.controller.release(&driver.ram);
-    assert!(!driver.controller.is_holding(), "there is no room");
+    assert!(driver.controller.pcie().is_holding());
+    driver.controller.pcie().release(&driver.ram);
+    assert!(!driver.controller.pcie().is_holding(), "there is no room");
     let mut completions = driver.reap(1).len();
-    while driver.controller.is_holding() {
-        driver.controller.release(&driver.ram);
+    while driver.controller.pcie().is_holding() {
+        driver.controller.pcie().release(&driver.ram);
         driver.serve();
         completions += driver.reap(1).len();
     }
@@ -96,11 +96,11 @@ fn a_full_queue_is_not_waited_for() {
 fn events_and_admin_commands_are_held_too() {
     let mut driver = driver(64);
     let cid = driver.submit(0, Sqe { opcode: 6, prp1: SCRATCH, cdw10: 1, ..Default::default() });
-    assert!(driver.controller.is_holding());
+    assert!(driver.controller.pcie().is_holding());
     assert_eq!(driver.next(0), None);
     // A reset drops what is held.
     driver.disable();
-    assert!(!driver.controller.is_holding());
+    assert!(!driver.controller.pcie().is_holding());
     driver.enable();
     assert_eq!(driver.next(0), None, "{cid}");
 }

@@ -149,7 +149,7 @@ proptest! {
             sent += batch;
             if policy == Doorbells::Lazy {
                 prop_assert!(batch == 0 || driver.controller.pop_request().is_none());
-                driver.controller.poll_shadow(&driver.ram);
+                driver.controller.pcie().poll_shadow(&driver.ram);
             }
             pending.extend(std::iter::from_fn(|| driver.controller.pop_request()));
             prop_assert_eq!(pending.len() as u32, sent - got);
@@ -187,7 +187,7 @@ proptest! {
             }
             driver.ring(1);
             if shadow == Some(Doorbells::Lazy) {
-                driver.controller.poll_shadow(&driver.ram);
+                driver.controller.pcie().poll_shadow(&driver.ram);
             }
             let mut takes = taken.iter();
             while cids.len() < expected.len() {
@@ -461,13 +461,13 @@ fn a_queue_of_wrong_doorbells_goes_on() {
     // By shadow: an invalid tail fetches nothing.
     driver.configure_shadow();
     driver.ram.set32(SHADOW + 8, 8);
-    driver.controller.poll_shadow(&driver.ram);
+    driver.controller.pcie().poll_shadow(&driver.ram);
     driver.ram.set32(SHADOW + 8, 0x1_0001);
-    driver.controller.poll_shadow(&driver.ram);
+    driver.controller.pcie().poll_shadow(&driver.ram);
     assert!(driver.controller.pop_request().is_none());
     driver.ram.set32(SHADOW + 8, driver.pairs[1].tail.into());
     assert_eq!(driver.io(Sqe::io(READ, 0, 1, DATA, 0)).status, 0);
-    assert!(!driver.controller.has_failed());
+    assert!(!driver.controller.pcie().has_failed());
 }
 
 #[test]
@@ -483,7 +483,7 @@ fn doorbell_buffers_are_checked() {
     ] {
         let sqe = Sqe { opcode: 0x7c, prp1, prp2, ..Default::default() };
         assert_eq!(driver.admin(sqe).status, 0x002, "{prp1:x} {prp2:x}");
-        assert!(!driver.controller.has_shadow());
+        assert!(!driver.controller.pcie().has_shadow());
     }
     driver.configure_shadow();
     // A queue made anew does not start from its predecessor's shadow.
@@ -492,7 +492,7 @@ fn doorbell_buffers_are_checked() {
         assert_eq!(driver.admin(Sqe { opcode, cdw10: 1, ..Default::default() }).status, 0);
     }
     driver.create_pair(1, 8, 8, 1);
-    driver.controller.poll_shadow(&driver.ram);
+    driver.controller.pcie().poll_shadow(&driver.ram);
     assert!(driver.controller.pop_request().is_none());
     for _ in 0..20 {
         assert_eq!(driver.io(Sqe::io(READ, 0, 1, DATA, 0)).status, 0);
@@ -534,7 +534,7 @@ fn memory_that_goes_away_fails_the_controller() {
         (|driver| driver.ring(1), QUEUES as usize),
         (|driver| driver.serve(), QUEUES as usize + 0x30000),
         (|driver| driver.write32(0x1008, 1), SHADOW as usize),
-        (|driver| driver.controller.poll_shadow(&driver.ram), SHADOW as usize),
+        (|driver| driver.controller.pcie().poll_shadow(&driver.ram), SHADOW as usize),
     ];
     for (index, (act, bytes)) in losses.into_iter().enumerate() {
         let mut driver = Driver::with_queues(config(), 1, 8);
@@ -549,7 +549,7 @@ fn memory_that_goes_away_fails_the_controller() {
         }
         driver.ram.bytes.borrow_mut().truncate(bytes);
         act(&mut driver);
-        assert!(driver.controller.has_failed(), "case {index}");
+        assert!(driver.controller.pcie().has_failed(), "case {index}");
         assert_eq!(driver.read32(0x1c), 3);
         driver.serve();
         driver.ram.bytes.borrow_mut().resize(RAM, 0);

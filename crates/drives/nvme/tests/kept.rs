@@ -4,7 +4,7 @@ use crate::support::*;
 use proptest::prelude::*;
 use stasis_block::{Health, Status};
 use stasis_nvme::{
-    Config, Controller, KeptState, KeptZones, Namespace, Ocssd, Placement, StateError, ZoneState,
+    Config, KeptState, KeptZones, Namespace, Ocssd, Placement, StateError, ZoneState,
     Zones, Zrwa,
 };
 

@@ -6,7 +6,7 @@ use crate::support::*;
 use proptest::prelude::*;
 use stasis_block::{Command, Operation, Random, Request, Status};
 use stasis_nvme::{
-    Config, ConfigError, Controller, KeptState, KeyValue, KeyValueError, Namespace, StateError,
+    Config, ConfigError, KeptState, KeyValue, KeyValueError, Namespace, StateError,
     Zones,
 };
 

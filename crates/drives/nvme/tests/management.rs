@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::support::*;
 use proptest::prelude::*;
 use stasis_block::{Operation, Status};
-use stasis_nvme::{Config, Controller, KeptState, Namespace};
+use stasis_nvme::{Config, KeptState, Namespace};
 
 const WRITE: u8 = 1;
 const READ: u8 = 2;

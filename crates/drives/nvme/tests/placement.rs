@@ -85,7 +85,7 @@ fn configurations_are_checked() {
         fdp(1, 1, 5000),
     ] {
         let config = Config { placement, ..config() };
-        assert!(stasis_nvme::Controller::new(config).is_err(), "{placement:?}");
+        assert!(Controller::new(config).is_err(), "{placement:?}");
     }
 }
 

@@ -102,13 +102,13 @@ fn a_namespace_is_formatted_and_keeps_it() {
     assert_eq!(state.namespaces[0].metadata, Some(metadata));
     let text = serde_json::to_string(&state).unwrap();
     assert_eq!(serde_json::from_str::<stasis_nvme::KeptState>(&text).unwrap(), state);
-    let again = stasis_nvme::Controller::with_state(offering(), &state).unwrap();
+    let again = Controller::with_state(offering(), &state).unwrap();
     assert_eq!(again.kept_state(), state);
     let layout = again.layout();
     assert_eq!(layout.largest(), 4096);
     assert!(!layout.is_plain());
     // A drive without such formats cannot go on with it.
-    assert!(stasis_nvme::Controller::with_state(config(), &state).is_err());
+    assert!(Controller::with_state(config(), &state).is_err());
     // Made so from the beginning.
     let made = Namespace { metadata: Some(metadata), ..Namespace::new(100, 4096) };
     let config = Config { namespaces: vec![made], ..offering() };
@@ -116,7 +116,7 @@ fn a_namespace_is_formatted_and_keeps_it() {
     let (_, id) = made.identify(0, 1);
     assert_eq!((id[0], id[26], id[29]), (100, 0x15, 0x0a));
     assert!(made.controller.kept_state().is_as_made());
-    let message = stasis_nvme::Controller::with_state(config, &state).unwrap_err().to_string();
+    let message = Controller::with_state(config, &state).unwrap_err().to_string();
     assert!(message.contains("8 bytes of metadata behind their data"), "{message}");
 }
 
@@ -139,7 +139,7 @@ fn what_cannot_be_formatted_is_refused() {
     assert_eq!(format_nvm_refused(&mut small, 2), 0x10a);
     let wrong = |metadata, size| {
         let namespace = Namespace { metadata: Some(metadata), ..Namespace::new(64, size) };
-        stasis_nvme::Controller::new(Config { namespaces: vec![namespace], ..offering() })
+        Controller::new(Config { namespaces: vec![namespace], ..offering() })
     };
     assert!(wrong(Metadata::new(8), 512).is_ok());
     assert!(wrong(Metadata::new(12), 512).is_err());
@@ -392,5 +392,5 @@ fn what_the_drive_holds_is_bounded() {
         ended += driver.reap(1).len();
     }
     let too_few = Config { max_transfer: 8192, max_in_flight_bytes: 8192, ..offering() };
-    assert!(stasis_nvme::Controller::new(too_few).is_err());
+    assert!(Controller::new(too_few).is_err());
 }

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use stasis_block::{Operation, Request, Status};
-use stasis_nvme::{Config, Controller, Namespace, Ocssd, Zones};
+use stasis_nvme::{Config, Namespace, Ocssd, Zones};
 
 const SANITIZE: u8 = 0x84;
 const EXIT_FAILURE: u32 = 1;

@@ -4,7 +4,7 @@
 use crate::support::*;
 use proptest::prelude::*;
 use stasis_block::{Health, Operation, Status};
-use stasis_nvme::{Config, Controller, KeptState, PowerState, PowerStates};
+use stasis_nvme::{Config, KeptState, PowerState, PowerStates};
 
 const SEQUENCE_ERROR: u16 = 0x00c;
 const INVALID_FIELD: u16 = 0x002;

@@ -1,7 +1,7 @@
 //! The device: its regions, its interrupts, and the doorbells that it looks for.
 
 use stasis_block::Health;
-use stasis_nvme::{Controller, ControllerId, Memory, Subsystem};
+use stasis_nvme::{is_admin_doorbell, ControllerId, Memory, Subsystem};
 
 use crate::config_space::{self, ConfigSpace};
 use crate::doorbells::Doorbells;
@@ -260,8 +260,7 @@ impl Device {
     }
 
     fn register(&mut self, drive: &mut Drive, memory: &dyn Memory, offset: u64, from: &[u8]) {
-        let news =
-            Controller::is_admin_doorbell(offset) && drive.subsystem.set_health((drive.health)());
+        let news = is_admin_doorbell(offset) && drive.subsystem.set_health((drive.health)());
         if let Some(mut controller) = drive.subsystem.controller(self.id) {
             if news {
                 controller.attend(memory);

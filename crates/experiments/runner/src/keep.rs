@@ -114,7 +114,7 @@ impl Before {
     /// Checks that a drive can start from the state that was found.
     fn check(&self, found: &StateFile, spec: &DriveSpec, config: &Config) -> Result<()> {
         // The whole state is checked, and not only whether it fits the drive.
-        if let Err(error) = stasis_nvme::Controller::with_state(config.clone(), &found.state) {
+        if let Err(error) = stasis_nvme::Subsystem::with_state(config.clone(), &found.state) {
             bail!("{error}: make the drive as it was, or {BEGIN_NEW}");
         }
         let governs = found.state.governs_contents();
@@ -334,7 +334,7 @@ pub fn leave_zones(
     let config = Config { namespaces, ..Config::default() };
     let mut state = KeptState::as_made(&config);
     state.cut_zones(written);
-    stasis_nvme::Controller::with_state(config, &state)?;
+    stasis_nvme::Subsystem::with_state(config, &state)?;
     let file = medium::beside(image);
     let medium = medium::sample(image)?;
     write(

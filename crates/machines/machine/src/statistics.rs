@@ -14,15 +14,7 @@ use crate::utilization::Utilization;
 #[derive(Debug)]
 pub struct Statistics {
     /// Time at which the machine was made.
-    pub born: Instant,
-    /// Time at which progress was last reported.
-    pub reported: Instant,
-    /// Turns of the machine's loop, for what is looked at only now and then.
-    pub turns: u32,
-    /// Virtual time (ticks) at the last of these looks.
-    pub looked: u64,
-    /// The interval of virtual time in which records were last sent.
-    pub sent: u64,
+    born: Instant,
     /// True if the command runs.
     pub running: bool,
     /// Virtual time when the command began (ns).
@@ -78,10 +70,6 @@ impl Statistics {
     pub fn new(born: Instant, processors: usize) -> Self {
         Self {
             born,
-            reported: born,
-            turns: 0,
-            looked: 0,
-            sent: 0,
             running: false,
             started_virtual: 0,
             skipped: 0,

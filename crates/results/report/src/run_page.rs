@@ -23,7 +23,7 @@ use stasis_results::units;
 /// I/Os that the plots over time of one page have at most, all together, and those of a
 /// series at least; in the coarsest resolution as many as [`MIN_POINTS`].
 const POINTS: usize = 16 << 10;
-const MIN_TIMELINE_POINTS: usize = 128;
+const MIN_OVER_TIME_POINTS: usize = 128;
 
 /// The page in some resolution, with what several machines did, and the profile of the processors.
 /// Its times begin at `begin`, the command's start (ns).
@@ -51,7 +51,7 @@ pub(crate) fn page(
     }
     let series = summary.drives.iter().flat_map(DriveSummary::used).count();
     let points = (resolution.of(POINTS, 0) / series.max(1))
-        .max(resolution.of(MIN_TIMELINE_POINTS, MIN_POINTS));
+        .max(resolution.of(MIN_OVER_TIME_POINTS, MIN_POINTS));
     let drawn = drawn(summary, resolution);
     for ((figures, statistics), drawn) in summary.drives.iter().zip(drives).zip(drawn) {
         let extent = Extent { kind, time, points, resolution, drawn };

@@ -165,7 +165,7 @@ pub(crate) fn times(
         let slowest = ios.iter().filter(|io| io.operation == operation).take(most);
         let slowest: Vec<&SlowIo> = slowest.collect();
         let alike = |a: &&SlowIo, b: &&SlowIo| {
-            (a.latency(), a.bytes, a.timeline()) == (b.latency(), b.bytes, b.timeline())
+            (a.latency(), a.bytes, a.parts_in_order()) == (b.latency(), b.bytes, b.parts_in_order())
         };
         for same in slowest.chunk_by(|a, b| alike(a, b)) {
             let (io, order) = (same[0], same[0].order);
@@ -181,7 +181,7 @@ pub(crate) fn times(
                     units::duration(io.latency() as f64),
                     units::duration(since(io.delivered_ns).max(0.0))
                 ),
-                parts: io.timeline(),
+                parts: io.parts_in_order(),
                 note: format!(
                     "{}In this page's folder, stasis why . {drive}:{order} shows what was before it.",
                     who.unwrap_or_default()
@@ -312,11 +312,11 @@ mod tests {
         };
         let whole = SlowIo { guest: Some(guest), ..own.clone() };
         assert_eq!(whole.whole(), 40 + own.latency() + 10);
-        let parts = whole.timeline();
+        let parts = whole.parts_in_order();
         assert_eq!(parts.iter().map(|(_, time)| time).sum::<Nanos>(), whole.whole());
         assert_eq!(parts[0], ("submission in the guest", 25));
         assert_eq!(parts[1], ("block layer", 15));
-        assert_eq!(own.timeline(), own.named());
+        assert_eq!(own.parts_in_order(), own.named());
         let times = times(&[whole, own], |at| at as f64, 9, "disk");
         assert_eq!(times.len(), 2);
         assert_eq!(times[0].orders, [3]);

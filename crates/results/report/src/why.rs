@@ -132,7 +132,7 @@ impl Why {
             link(folder, owner, operation)?;
         }
         Ok(Self {
-            parts: slow_io.timeline().into_iter().filter(|(_, time)| *time > 0).collect(),
+            parts: slow_io.parts_in_order().into_iter().filter(|(_, time)| *time > 0).collect(),
             whole: slow_io.whole(),
             has_parts: slow_io.parts.is_some(),
             guest: slow_io.guest,

@@ -28,6 +28,7 @@ pub mod interval;
 pub mod ios;
 pub mod jobs;
 pub mod latency;
+pub mod over_time;
 mod own_figure;
 pub mod pcapng;
 pub mod sample_file;
@@ -38,7 +39,6 @@ pub mod statistics;
 pub mod summary;
 pub mod symbols;
 pub mod thresholds;
-pub mod timeline;
 pub mod trust;
 pub mod units;
 

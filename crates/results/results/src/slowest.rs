@@ -123,7 +123,7 @@ impl SlowIo {
 impl SlowIo {
     /// Each part of its time from its system call to its thread, in the order of time where that is
     /// known, with its name; together they are [`Self::whole`].
-    pub fn timeline(&self) -> Vec<(&'static str, Nanos)> {
+    pub fn parts_in_order(&self) -> Vec<(&'static str, Nanos)> {
         let Some(guest) = &self.guest else { return self.named() };
         let [submission, block_layer, after @ ..] = guest.parts();
         let mut all = vec![submission, block_layer];

@@ -6,9 +6,9 @@ use stasis_block::Operation;
 use stasis_run_events::IoRecord;
 
 use crate::distribution::Distribution;
+use crate::over_time::{OverTime, Point};
 use crate::slowest::SlowIo;
 use crate::summary::{DriveSummary, FirstError, OperationSummary};
-use crate::timeline::{Point, Timeline};
 use crate::Drive;
 
 /// Gaps between two I/Os of an operation: a mix at random ends later than one of its operations by more
@@ -104,7 +104,7 @@ pub struct OperationStatistics {
     /// Their latencies.
     pub latencies: Latencies,
     /// The I/Os over time.
-    pub timeline: Timeline,
+    pub over_time: OverTime,
 }
 
 impl OperationStatistics {
@@ -117,7 +117,7 @@ impl OperationStatistics {
             active: ActiveTime::default(),
             waited: 0,
             latencies: Latencies::new(bound),
-            timeline: Timeline::new(),
+            over_time: OverTime::new(),
         }
     }
 
@@ -131,7 +131,7 @@ impl OperationStatistics {
         let latency = record.delivered.saturating_sub(record.submit);
         self.latencies.record(record.target.saturating_sub(record.submit), latency);
         let IoRecord { offset, bytes, order, .. } = *record;
-        self.timeline.record(Point { at: record.delivered, latency, offset, bytes, order });
+        self.over_time.record(Point { at: record.delivered, latency, offset, bytes, order });
     }
 
     /// I/Os that failed.

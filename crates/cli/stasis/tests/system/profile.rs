@@ -331,7 +331,7 @@ medium    = { ram = "64MiB" }
         let Some(guest) = times.get(&(drive, io.order)) else { continue };
         assert_eq!((guest.rung_ns, guest.delivered_ns), (io.submit, io.delivered), "{io:?}");
         let io = SlowIo { guest: Some(guest.clone()), ..SlowIo::told(&io, command.as_ref()) };
-        let sum: u64 = io.timeline().iter().map(|(_, time)| time).sum();
+        let sum: u64 = io.parts_in_order().iter().map(|(_, time)| time).sum();
         assert_eq!(sum, guest.ended() - guest.begun_ns, "{io:?}");
         assert_eq!(sum, io.whole(), "{io:?}");
         whole += 1;

@@ -66,16 +66,12 @@ fn load_program(
     if bytes == 0 || bytes > io.config.max_transfer {
         return Err(StatusCode::InvalidField.at(location::CDW14));
     }
-    let mut piece = io.buffers.take(bytes as usize);
-    let loaded = match io.receive(memory, command, &mut piece) {
-        Ok(()) => {
-            let loaded = io.device()?.load(index, size, offset, &piece);
-            loaded.map_err(at)
-        }
-        Err(failure) => Err(failure),
-    };
-    io.buffers.give(piece);
-    loaded.map(|()| Outcome::Done(0))
+    io.lend(|io, lease| {
+        lease.data = io.buffers.take(bytes as usize);
+        io.receive(memory, command, &mut lease.data)?;
+        io.device()?.load(index, size, offset, &lease.data).map_err(at)?;
+        Ok(Outcome::Done(0))
+    })
 }
 
 /// Index and what to do in Dword 10 (CP figure 52).

@@ -82,15 +82,11 @@ fn read(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
     io.check_length(bytes)?;
     range(io.device()?, command)?;
     if bytes > 0 {
-        let segments = io.buffers.segments_of(memory, command, bytes as usize)?;
-        let sent = match io.device().and_then(|device| range(device, command)) {
-            Ok(bytes) => {
-                stasis_block::memory::scatter(memory, &segments, bytes).map_err(Failure::from)
-            }
-            Err(failure) => Err(failure),
-        };
-        io.buffers.give_segments(segments);
-        sent?;
+        io.lend(|io, lease| {
+            lease.segments = io.buffers.segments_of(memory, command, bytes as usize)?;
+            let bytes = range(io.device()?, command)?;
+            stasis_block::memory::scatter(memory, &lease.segments, bytes).map_err(Failure::from)
+        })?;
     }
     io.end_after_transfer(command, bytes)
 }
@@ -100,16 +96,14 @@ fn write(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<
     io.check_length(bytes)?;
     range(io.device()?, command)?;
     if bytes > 0 {
-        let segments = io.buffers.segments_of(memory, command, bytes as usize)?;
-        // All of it arrives, or none.
-        let mut data = io.buffers.take(bytes as usize);
-        let received = stasis_block::memory::gather(memory, &segments, &mut data);
-        io.buffers.give_segments(segments);
-        if received.is_ok() {
-            range(io.device()?, command)?.copy_from_slice(&data);
-        }
-        io.buffers.give(data);
-        received?;
+        io.lend(|io, lease| {
+            lease.segments = io.buffers.segments_of(memory, command, bytes as usize)?;
+            // All of it arrives, or none.
+            lease.data = io.buffers.take(bytes as usize);
+            stasis_block::memory::gather(memory, &lease.segments, &mut lease.data)?;
+            range(io.device()?, command)?.copy_from_slice(&lease.data);
+            Ok::<_, Failure>(())
+        })?;
     }
     io.end_after_transfer(command, bytes)
 }
@@ -138,16 +132,16 @@ fn execute(
     }
     let checked = io.device()?.check(program, set);
     checked.map_err(|status| status.at(location::CDW2))?;
-    let mut data = io.buffers.take_for(bytes as usize);
-    if bytes > 0 {
-        if let Err(failure) = io.receive(memory, command, &mut data) {
-            io.buffers.give(data);
-            return Err(failure);
+    io.lend(|io, lease| {
+        lease.data = io.buffers.take_for(bytes as usize);
+        if bytes > 0 {
+            io.receive(memory, command, &mut lease.data)?;
         }
-    }
-    let parameter = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-    let parameters =
-        [parameter(command.cdw10, command.cdw11), parameter(command.cdw12, command.cdw13)];
-    io.execute_program(command.id(), command.nsid, Call { program, set, parameters, data });
-    Ok(Outcome::Pending)
+        let parameter = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let parameters =
+            [parameter(command.cdw10, command.cdw11), parameter(command.cdw12, command.cdw13)];
+        let call = Call { program, set, parameters, data: lease.take_data() };
+        io.execute_program(command.id(), command.nsid, call);
+        Ok(Outcome::Pending)
+    })
 }

@@ -92,15 +92,17 @@ fn copy(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
     }
     let mut to = start;
     for Source { offset, bytes, .. } in sources {
-        let mut data = io.buffers.take_for(bytes as usize);
-        let device = io.device()?;
-        if let Some(from) = device.bytes(offset, bytes) {
-            data.copy_from_slice(from);
-        }
-        if let Some(place) = device.bytes(to, bytes) {
-            place.copy_from_slice(&data);
-        }
-        io.buffers.give(data);
+        io.lend(|io, lease| {
+            lease.data = io.buffers.take_for(bytes as usize);
+            let device = io.device()?;
+            if let Some(from) = device.bytes(offset, bytes) {
+                lease.data.copy_from_slice(from);
+            }
+            if let Some(place) = device.bytes(to, bytes) {
+                place.copy_from_slice(&lease.data);
+            }
+            Ok::<_, Failure>(())
+        })?;
         to += bytes;
     }
     // It is read and written.

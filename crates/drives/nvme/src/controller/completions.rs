@@ -282,20 +282,15 @@ impl ControllerMut<'_> {
                     None => Some((StatusCode::InternalError, 0)),
                 }
             }
-            Purpose::Compare => {
-                let mut wanted = self.io.buffers.take(slot.bytes);
-                let failure =
-                    match stasis_block::memory::gather(memory, &slot.segments, &mut wanted) {
-                        Err(_) => Some((StatusCode::DataTransferError, 0)),
-                        Ok(()) => {
-                            let differs =
-                                wanted.iter().zip(data).position(|(one, other)| one != other);
-                            differs.map(|at| (StatusCode::CompareFailure, at as u64))
-                        }
-                    };
-                self.io.buffers.give(wanted);
-                failure
-            }
+            Purpose::Compare => self.io.lend(|io, lease| {
+                lease.data = io.buffers.take(slot.bytes);
+                let wanted = &mut lease.data;
+                if stasis_block::memory::gather(memory, &slot.segments, wanted).is_err() {
+                    return Some((StatusCode::DataTransferError, 0));
+                }
+                let differs = wanted.iter().zip(data).position(|(one, other)| one != other);
+                differs.map(|at| (StatusCode::CompareFailure, at as u64))
+            }),
         }
     }
 
@@ -315,22 +310,17 @@ impl ControllerMut<'_> {
             return passage.verify(data);
         }
         if slot.purpose == Purpose::Compare {
-            let host = buffers.host_data(memory, passage, blocks, places);
-            let (host, apart) = host.map_err(|_| lost)?;
-            let compared = passage.compare(data, &host, &apart);
-            buffers.give(host);
-            buffers.give(apart);
-            return compared;
+            let compared =
+                buffers.with_host_data(memory, passage, blocks, places, |host, apart| {
+                    passage.compare(data, host, apart)
+                });
+            return compared.unwrap_or(Err(lost));
         }
-        let mut host = buffers.take(passage.data_bytes(blocks));
-        let mut apart = buffers.take(passage.metadata_bytes(blocks));
-        let sent = passage.unpack(data, &mut host, &mut apart).and_then(|()| {
-            let sent = stasis_block::memory::scatter(memory, places.0, &host)
-                .and_then(|()| stasis_block::memory::scatter(memory, places.1, &apart));
+        buffers.with_room(passage, blocks, |host, apart| {
+            passage.unpack(data, host, apart)?;
+            let sent = stasis_block::memory::scatter(memory, places.0, host)
+                .and_then(|()| stasis_block::memory::scatter(memory, places.1, apart));
             sent.map_err(|_| lost)
-        });
-        buffers.give(host);
-        buffers.give(apart);
-        sent
+        })
     }
 }

@@ -6,11 +6,9 @@ mod dispatch;
 mod doorbells;
 mod fusing;
 mod lifecycle;
-mod one;
 mod properties;
 
 pub use completions::Ended;
-pub use one::Controller;
 
 use stasis_block::VendorError;
 
@@ -101,7 +99,7 @@ impl ControllerMut<'_> {
     }
 
     /// Returns whether the driver has configured shadow doorbells, so that
-    /// [`Controller::poll_shadow`] does something.
+    /// [`ControllerMut::poll_shadow`] does something.
     pub fn has_shadow(&self) -> bool {
         self.host.queues.has_shadow()
     }
@@ -210,6 +208,7 @@ impl ControllerMut<'_> {
         self.check_warnings(memory);
         self.go_on_formatting(memory);
         self.go_on_fused(memory);
+        self.go_on_scans(memory);
         self.end_ended(memory);
         self.report_changes(memory);
         self.resume_if_waiting(memory);

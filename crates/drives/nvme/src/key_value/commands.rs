@@ -88,21 +88,19 @@ fn store(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<
         return Ok(Outcome::Done(0));
     }
     let bytes = pairs.store.layout().rounded(length) as usize;
-    let segments = io.buffers.segments_of(memory, command, length as usize)?;
-    let mut data = io.buffers.take(bytes);
-    let gathered = stasis_block::memory::gather(memory, &segments, &mut data[..length as usize]);
-    io.buffers.give_segments(segments);
-    // Directives are of the NVM command set: the dwords that they stand in are reserved here.
-    let plain = SubmissionEntry { cdw12: 0, cdw13: 0, ..*command };
-    let placed = gathered.map_err(Failure::from).and_then(|()| io.place(&plain, bytes as u64));
-    if let Err(failure) = placed {
-        io.buffers.give(data);
-        return Err(failure);
-    }
-    let pair = Pair { key, condition, length };
-    let nsid = command.nsid;
-    io.store_pair(WaitingStore { command: command.id(), nsid, pair, data });
-    Ok(Outcome::Pending)
+    io.lend(|io, lease| {
+        lease.segments = io.buffers.segments_of(memory, command, length as usize)?;
+        lease.data = io.buffers.take(bytes);
+        let value = &mut lease.data[..length as usize];
+        stasis_block::memory::gather(memory, &lease.segments, value)?;
+        // Directives are of the NVM command set: the dwords that they stand in are reserved here.
+        let plain = SubmissionEntry { cdw12: 0, cdw13: 0, ..*command };
+        io.place(&plain, bytes as u64)?;
+        let (pair, nsid) = (Pair { key, condition, length }, command.nsid);
+        let data = lease.take_data();
+        io.store_pair(WaitingStore { command: command.id(), nsid, pair, data });
+        Ok(Outcome::Pending)
+    })
 }
 
 /// Retrieves a value, or as much of it as the host has room for; the completion has its length
@@ -124,25 +122,26 @@ fn retrieve(
     if wanted == 0 {
         return io.end_after(page, command, Ok(length));
     }
-    let segments = io.buffers.segments_of(memory, command, wanted as usize)?;
-    let value = io.pairs(command.nsid)?.store.retrieve(&key, wanted);
-    let Some((offset, bytes)) = value.and_then(|value| value.read) else {
-        io.buffers.give_segments(segments);
-        return Err(StatusCode::InternalError.into());
-    };
-    let data = io.buffers.take(bytes as usize);
-    let read = Command::new(Operation::Read, offset, bytes);
-    // The completion tells the length.
-    let owner = Owner::Telling(command.id());
-    let slot = Slot::new(owner, &read, command.nsid, length.into());
-    let slot = Slot { bytes: bytes as usize, segments, ..slot };
-    match page {
-        None => {
-            io.send_request(command.sq, slot, read, data);
+    io.lend(|io, lease| {
+        lease.segments = io.buffers.segments_of(memory, command, wanted as usize)?;
+        let value = io.pairs(command.nsid)?.store.retrieve(&key, wanted);
+        let read = value.and_then(|value| value.read);
+        let (offset, bytes) = read.ok_or(StatusCode::InternalError)?;
+        let data = io.buffers.take(bytes as usize);
+        let read = Command::new(Operation::Read, offset, bytes);
+        // The completion tells the length.
+        let owner = Owner::Telling(command.id());
+        let slot = Slot::new(owner, &read, command.nsid, length.into());
+        let (segments, _) = lease.take_places();
+        let slot = Slot { bytes: bytes as usize, segments, ..slot };
+        match page {
+            None => {
+                io.send_request(command.sq, slot, read, data);
+            }
+            Some(page) => io.send_behind(page, command.sq, slot, read, data),
         }
-        Some(page) => io.send_behind(page, command.sq, slot, read, data),
-    }
-    Ok(Outcome::Pending)
+        Ok(Outcome::Pending)
+    })
 }
 
 /// Deletes a pair (section 3.2.1): the index forgets it, and the drive is asked for no more than a page

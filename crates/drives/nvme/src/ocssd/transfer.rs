@@ -3,6 +3,7 @@
 use stasis_block::memory::{Segment, NOWHERE};
 use stasis_block::{Command, Operation};
 
+use crate::buffers::Lease;
 use crate::command::SubmissionEntry;
 use crate::io::Io;
 use crate::slots::{Owner, Slot};
@@ -59,19 +60,29 @@ pub fn transfer_runs(
     };
     let block = namespace.block_size as usize;
     let bytes = runs.iter().map(|run| run.count as usize).sum::<usize>() * block;
-    let segments = io.buffers.segments_of(memory, command, bytes)?;
-    let mut whole = Vec::new();
-    if operation == Operation::Write {
-        whole = io.buffers.take(bytes);
-        if let Err(error) = stasis_block::memory::gather(memory, &segments, &mut whole) {
-            io.buffers.give_segments(segments);
-            io.buffers.give(whole);
-            return Err(error.into());
+    io.lend(|io, lease| {
+        lease.segments = io.buffers.segments_of(memory, command, bytes)?;
+        if operation == Operation::Write {
+            lease.data = io.buffers.take(bytes);
+            stasis_block::memory::gather(memory, &lease.segments, &mut lease.data)?;
         }
-    }
+        send_runs(io, command, operation, (runs, block), reporting, lease);
+        Ok(Outcome::Pending)
+    })
+}
+
+/// Hands runs of blocks of this size to the drive, each with its part of what was lent for all.
+fn send_runs(
+    io: &mut Io,
+    command: &SubmissionEntry,
+    operation: Operation,
+    (runs, block): (&[Run], usize),
+    reporting: Reporting,
+    Lease { segments, data: whole, .. }: &Lease,
+) {
     let id = command.id();
     let group = io.slots.insert_group(id, runs.len() as u32, false);
-    let mut cutter = Cutter { segments: &segments, index: 0, used: 0 };
+    let mut cutter = Cutter { segments, index: 0, used: 0 };
     let mut at = 0;
     for (index, run) in runs.iter().enumerate() {
         let length = run.count as usize * block;
@@ -97,9 +108,6 @@ pub fn transfer_runs(
         }
         io.send_request(command.sq, slot, request, data);
     }
-    io.buffers.give(whole);
-    io.buffers.give_segments(segments);
-    Ok(Outcome::Pending)
 }
 
 /// Resets resettable chunks.

@@ -6,13 +6,17 @@ use std::collections::HashMap;
 
 use stasis_block::{Doorbells, Health, Operation, Request, Status, VendorError};
 use stasis_nvme::{
-    Config, Controller, EnduranceGroup, KeptState, KeyValue, Memory, Metadata, Namespace, Ocssd,
+    Config, EnduranceGroup, KeptState, KeyValue, Memory, Metadata, Namespace, Ocssd,
     OutOfMemoryRange, Placement, Programs, Protection, VendorRequest, Zones, Zrwa,
 };
 
 #[path = "../../../block/tests/common/hostile.rs"]
 pub mod common;
 use common::Script;
+#[allow(dead_code)] // Each test file uses its part.
+#[path = "one.rs"]
+mod one;
+use one::Controller;
 
 /// Small, so that any address often hits something.
 const RAM: usize = 256 << 10;
@@ -179,7 +183,7 @@ pub fn run(script: &[u8]) {
     let mut held: HashMap<u32, Request> = HashMap::new();
     // A carrier that keeps the state before completions.
     if flags >> 3 & 3 == 3 {
-        controller.hold_completions();
+        controller.pcie().hold_completions();
     }
     // Start enabled, or else most scripts would never get there.
     let mut tails = [0u16; 4];
@@ -198,8 +202,8 @@ pub fn run(script: &[u8]) {
         }
         // Each release posts completions, of which queues have only so many.
         let releases = (0..1000).take_while(|_| {
-            let holds = controller.is_holding();
-            controller.release(&ram);
+            let holds = controller.pcie().is_holding();
+            controller.pcie().release(&ram);
             holds
         });
         assert!(releases.count() < 1000, "releases end");
@@ -231,7 +235,7 @@ pub fn run(script: &[u8]) {
     assert_eq!(controller.in_flight(), 0);
     assert!(controller.pop_request().is_none());
     enable(&mut controller, &ram);
-    assert!(!controller.has_failed());
+    assert!(!controller.pcie().has_failed());
 }
 
 /// The kept state, but for the bytes that Flexible Data Placement counts, and for pairs, which are kept
@@ -337,7 +341,7 @@ fn step(
             let _ = ram.write(3 * 4096 + queue * 4, &value.to_le_bytes());
             controller.write_register(ram, 0x1000 + queue * 4, &value.to_le_bytes());
         }
-        5 => controller.poll_shadow(ram),
+        5 => controller.pcie().poll_shadow(ram),
         6 => {
             if script.u8() < 16 {
                 *tails = [0; 4];

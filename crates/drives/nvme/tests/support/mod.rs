@@ -6,7 +6,10 @@
 use std::cell::{Cell, RefCell};
 
 use stasis_block::{Operation, Request, Status};
-use stasis_nvme::{Config, Controller, KeptState, Memory, Namespace, OutOfMemoryRange};
+use stasis_nvme::{Config, KeptState, Memory, Namespace, OutOfMemoryRange};
+
+mod one;
+pub use one::Controller;
 
 pub const PAGE: u64 = 4096;
 

@@ -1,66 +1,37 @@
-//! A drive on the PCI bus, behind a controller of any kind.
+//! A drive on the PCI bus, and the part of its controller that it needs of any.
+//!
+//! A drive's device owns the controller, the drive, and what lies between them: commands' names,
+//! completions that are not delivered, and refusals that are not recorded.
 
 use std::collections::HashMap;
 
 use stasis_block::clock::Nanos;
 use stasis_block::{Refused, Request, Tag};
 use stasis_drive::{put_before, Control, Done, FaultChange, Faults, Layer, TenantHandle};
-use stasis_nvme::AnaState;
 use stasis_run_events::IoRecord;
 
+use super::nvme::NvmeController;
 use super::urgent::Urgent;
 use crate::memory::GuestMemory;
-use crate::pci::Reset;
 
-/// A controller that the guest sees, with a drive attached; or several, of which each has a
-/// function of its own on the bus: its *path* is its number among them.
+/// The part of a controller that a drive's device needs, whichever its interface. A controller can
+/// have several functions on the bus: its *path* is a function's number among them.
 pub trait DriveController {
-    /// Number of blocks.
-    fn paths(&self) -> usize {
-        1
-    }
-
     /// Returns whether a write to `offset` announces commands.
     fn is_doorbell(&self, offset: u64) -> bool;
-
-    /// The state that the drive keeps beside its bytes if its power is off from now on, with its
-    /// medium's health at this instant; `None` if it keeps none.
-    fn kept_state(&mut self, _drive: &mut dyn Layer) -> Option<stasis_nvme::KeptState> {
-        None
-    }
-
-    /// A path's function has been reset. By default it has no function-level reset, and no root port
-    /// to reset it.
-    fn reset(&mut self, _path: usize, _reset: Reset) {}
-
-    /// A path's memory buffer is at `address`. By default it has none.
-    fn place_memory_buffer(&mut self, _path: usize, _address: u64) {}
-
-    /// A path has this access to the namespaces from now on. By default access has no states.
-    fn set_access(&mut self, _memory: &GuestMemory, _path: usize, _state: AnaState) {}
-
-    /// A namespace is attached to a path, or is not. By default there are none.
-    fn attach(&mut self, _memory: &GuestMemory, _path: usize, _nsid: u32, _attached: bool) {}
-
-    /// A namespace has so many bytes, or its own; whether it can. By default there are none.
-    fn resize(&mut self, _memory: &GuestMemory, _nsid: u32, _bytes: Option<u64>) -> bool {
-        false
-    }
 
     /// The guest reads a path's register.
     fn read(&mut self, path: usize, offset: u64, into: &mut [u8]);
 
-    /// The guest writes a path's register.
+    /// The guest writes the register of a path at `place` at virtual time `now`.
     fn write(
         &mut self,
         memory: &GuestMemory,
+        now: Nanos,
         drive: &mut dyn Layer,
         place: (usize, u64),
         data: &[u8],
     );
-
-    /// Makes the drive carry out its vendor's own commands.
-    fn vendor(&mut self, _memory: &GuestMemory, _drive: &mut dyn Layer, _now: Nanos) {}
 
     /// Looks for commands that the guest has not rung for; whether it could look.
     fn poll(&mut self, memory: &GuestMemory, now: Nanos) -> bool;
@@ -71,22 +42,12 @@ pub trait DriveController {
     /// The next command that was refused.
     fn pop_refused(&mut self) -> Option<Refused>;
 
-    /// Its queues, for a person who looks: a line each.
-    fn queues(&self) -> Vec<String> {
-        vec!["one queue of virtio".to_owned()]
-    }
-
     /// The entry of MSI-X that tells the completions of the commands of a path's submission queue, if
     /// one does.
     fn entry_of(&self, path: usize, queue: u16) -> Option<u16>;
 
-    /// Returns the time at which the controller is to be advanced, independently of the drive.
-    fn next_event(&self) -> Option<Nanos> {
-        None
-    }
-
-    /// Virtual time is `now`.
-    fn set_time(&mut self, _memory: &GuestMemory, _now: Nanos) {}
+    /// Returns the time at which something of the controller's ends, independently of the drive.
+    fn next_event(&self) -> Option<Nanos>;
 
     /// The drive has completed a command; `io` is its record.
     fn complete(
@@ -99,6 +60,9 @@ pub trait DriveController {
 
     /// The next MSI-X vector of a path to signal.
     fn pop_interrupt(&mut self, path: usize) -> Option<u16>;
+
+    /// The controllers of NVMe, if it is these: they have more than the others.
+    fn as_nvme(&mut self) -> Option<&mut NvmeController>;
 }
 
 /// The first name of commands that the layer below has not had from a controller: these have few.
@@ -146,6 +110,8 @@ impl Names {
 /// A controller, its drive, and the state between them.
 pub struct DriveDevice {
     controller: Box<dyn DriveController>,
+    /// Number of functions on the bus that lead to the drive.
+    paths: usize,
     drive: Box<dyn Layer>,
     /// Its hold on the drive, if others share it.
     tenant: Option<TenantHandle>,
@@ -166,12 +132,13 @@ impl DriveDevice {
     /// Attaches `drive` to `controller`. The driver of a `lazy` controller does not ring for
     /// a submission: it is to be polled.
     pub fn new(
-        controller: Box<dyn DriveController>,
+        mut controller: Box<dyn DriveController>,
         drive: Box<dyn Layer>,
         tenant: Option<TenantHandle>,
         lazy: bool,
     ) -> Self {
         Self {
+            paths: controller.as_nvme().map_or(1, |nvme| nvme.paths()),
             controller,
             drive,
             tenant,
@@ -189,8 +156,8 @@ impl DriveDevice {
         self.names.get_or_insert_default();
     }
 
-    /// Puts a controller in the place of the present one: what that has submitted means nothing to
-    /// the new one.
+    /// Puts a controller in the place of the present one, with as many paths: what that has submitted
+    /// means nothing to the new one.
     pub fn replace(&mut self, controller: Box<dyn DriveController>) {
         self.controller = controller;
         self.done.clear();
@@ -210,8 +177,11 @@ impl DriveDevice {
     }
 
     /// The queues of its controller, for a person who looks: a line each.
-    pub fn queues(&self) -> Vec<String> {
-        self.controller.queues()
+    pub fn queues(&mut self) -> Vec<String> {
+        match self.controller.as_nvme() {
+            Some(nvme) => nvme.queues(),
+            None => vec!["one queue of virtio".to_owned()],
+        }
     }
 
     /// The drive's index among those of the run.
@@ -239,10 +209,15 @@ impl DriveDevice {
         self.drive.control()
     }
 
+    /// The drive's controllers of NVMe, if it has these.
+    pub fn nvme(&mut self) -> Option<&mut NvmeController> {
+        self.controller.as_nvme()
+    }
+
     /// The state that the drive keeps beside its bytes if its power is off from now on; `None` for
     /// a controller that keeps none.
     pub fn kept_state(&mut self) -> Option<stasis_nvme::KeptState> {
-        self.controller.kept_state(&mut *self.drive)
+        Some(self.controller.as_nvme()?.kept_state(&mut *self.drive))
     }
 
     /// Returns whether a write to `offset` announces commands.
@@ -252,12 +227,7 @@ impl DriveDevice {
 
     /// Returns the number of functions on the bus that lead to it.
     pub fn paths(&self) -> usize {
-        self.controller.paths()
-    }
-
-    /// A path's function has been reset.
-    pub fn reset(&mut self, path: usize, reset: Reset) {
-        self.controller.reset(path, reset);
+        self.paths
     }
 
     /// The guest begins or ends to need help from those it shares the drive with.
@@ -277,26 +247,6 @@ impl DriveDevice {
         }
     }
 
-    /// A path's memory buffer is at `address`.
-    pub fn place_memory_buffer(&mut self, path: usize, address: u64) {
-        self.controller.place_memory_buffer(path, address);
-    }
-
-    /// A path has this access to the namespaces from now on.
-    pub fn set_access(&mut self, memory: &GuestMemory, path: usize, state: AnaState) {
-        self.controller.set_access(memory, path, state);
-    }
-
-    /// A namespace is attached to a path from now on, or is not.
-    pub fn attach(&mut self, memory: &GuestMemory, path: usize, nsid: u32, attached: bool) {
-        self.controller.attach(memory, path, nsid, attached);
-    }
-
-    /// A namespace has so many bytes from now on, or its own; returns whether it can.
-    pub fn resize(&mut self, memory: &GuestMemory, nsid: u32, bytes: Option<u64>) -> bool {
-        self.controller.resize(memory, nsid, bytes)
-    }
-
     /// The guest reads a path's register.
     pub fn read(&mut self, path: usize, offset: u64, into: &mut [u8]) {
         self.controller.read(path, offset, into);
@@ -304,9 +254,7 @@ impl DriveDevice {
 
     /// The guest writes the register of a path at `place` at virtual time `now`.
     pub fn write(&mut self, memory: &GuestMemory, now: Nanos, place: (usize, u64), data: &[u8]) {
-        self.controller.set_time(memory, now);
-        self.controller.write(memory, &mut *self.drive, place, data);
-        self.controller.vendor(memory, &mut *self.drive, now);
+        self.controller.write(memory, now, &mut *self.drive, place, data);
         self.submit(now);
     }
 
@@ -364,7 +312,9 @@ impl DriveDevice {
         boot: bool,
         mut record: impl FnMut(IoRecord),
     ) {
-        self.controller.set_time(memory, now);
+        if let Some(nvme) = self.controller.as_nvme() {
+            nvme.set_time(memory, now);
+        }
         self.drive.advance(now, &mut self.done);
         let drive = self.drive.properties().index;
         let mut done = std::mem::take(&mut self.done);

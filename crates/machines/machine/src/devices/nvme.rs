@@ -1,11 +1,12 @@
-//! NVMe controllers on the PCI bus.
+//! NVMe controllers on the PCI bus. They own the subsystem, and what is known of the drive's health and
+//! of the layout of its blocks.
 
 use stasis_block::clock::Nanos;
 use stasis_block::{BlockLayout, Refused, Request, Status};
 use stasis_drive::{Done, Layer};
 use stasis_nvme::{
-    AnaState, ControllerId, ControllerMut, Ended, Memory, OutOfMemoryRange, QueuePair, Subsystem,
-    Transport, VendorRequest,
+    AnaState, ControllerId, ControllerMut, Ended, KeptState, Memory, OutOfMemoryRange, QueuePair,
+    Subsystem, Transport, VendorRequest,
 };
 use stasis_run_events::{IoRecord, IoStatus};
 
@@ -105,58 +106,104 @@ impl NvmeController {
             revision: 1,
         };
         let function = Function::new(identity)
-            .with_bar(DEVICE_BAR, stasis_nvme::Controller::bar_size(), false)
+            .with_bar(DEVICE_BAR, stasis_nvme::BAR_SIZE, false)
             .with_msix(config.queue_pairs + 1);
         match config.memory_buffer {
             Some(size) => function.with_bar(stasis_nvme::MEMORY_BUFFER_BAR, size, true),
             None => function,
         }
     }
-}
 
-impl DriveController for NvmeController {
-    fn paths(&self) -> usize {
+    /// The number of its controllers.
+    pub fn paths(&self) -> usize {
         self.controllers.len()
     }
 
-    fn is_doorbell(&self, offset: u64) -> bool {
-        stasis_nvme::Controller::is_doorbell(offset)
-    }
-
-    fn kept_state(&mut self, drive: &mut dyn Layer) -> Option<stasis_nvme::KeptState> {
+    /// The state that the drive keeps beside its bytes if its power is off from now on, with its
+    /// medium's health at this instant.
+    pub fn kept_state(&mut self, drive: &mut dyn Layer) -> KeptState {
         self.ask_health(drive);
-        Some(self.subsystem.kept_state())
+        self.subsystem.kept_state()
     }
 
-    fn reset(&mut self, path: usize, reset: Reset) {
+    /// A path's function has been reset.
+    pub fn reset(&mut self, path: usize, reset: Reset) {
         self.with(path, |controller| match reset {
             Reset::Function => controller.reset_function(),
             Reset::Bus => controller.reset_bus(),
         });
     }
 
-    fn place_memory_buffer(&mut self, path: usize, address: u64) {
+    /// A path's memory buffer is at `address`.
+    pub fn place_memory_buffer(&mut self, path: usize, address: u64) {
         self.with(path, |controller| controller.place_memory_buffer(address));
     }
 
-    fn set_access(&mut self, memory: &GuestMemory, path: usize, state: AnaState) {
+    /// A path has this access to the namespaces from now on.
+    pub fn set_access(&mut self, memory: &GuestMemory, path: usize, state: AnaState) {
         if let Some(&ControllerId(number)) = self.controllers.get(path) {
             self.subsystem.set_ana(number, state);
             self.attend(memory);
         }
     }
 
-    fn attach(&mut self, memory: &GuestMemory, path: usize, nsid: u32, attached: bool) {
+    /// A namespace is attached to a path from now on, or is not.
+    pub fn attach(&mut self, memory: &GuestMemory, path: usize, nsid: u32, attached: bool) {
         if let Some(&id) = self.controllers.get(path) {
             self.subsystem.attach(id, nsid, attached);
             self.attend(memory);
         }
     }
 
-    fn resize(&mut self, memory: &GuestMemory, nsid: u32, bytes: Option<u64>) -> bool {
+    /// A namespace has so many bytes from now on, or its own; returns whether it can.
+    pub fn resize(&mut self, memory: &GuestMemory, nsid: u32, bytes: Option<u64>) -> bool {
         let resized = self.subsystem.resize(nsid, bytes);
         self.attend(memory);
         resized
+    }
+
+    /// Its pairs of queues, for a person who looks: a line each.
+    pub fn queues(&self) -> Vec<String> {
+        let several = self.controllers.len() > 1;
+        let pairs_of = |id: &ControllerId| {
+            let name = if several { format!("controller {}, ", id.0 + 1) } else { String::new() };
+            self.subsystem.queue_pairs(*id).map(move |pair| {
+                let QueuePair { number, size, submission, to, completion, held, .. } = pair;
+                let vector = pair.vector.map_or("none".to_owned(), |vector| vector.to_string());
+                let stopped = if pair.is_stopped { ", stopped" } else { "" };
+                format!(
+                    "{name}queue {number}: {size} entries, head {}, tail {}{stopped}; completions \
+                     to {to}: head {}, tail {}, {held} held, vector {vector}",
+                    submission.0, submission.1, completion.0, completion.1
+                )
+            })
+        };
+        self.controllers.iter().flat_map(pairs_of).collect()
+    }
+
+    /// Virtual time is `now`: commands that end by themselves do.
+    pub fn set_time(&mut self, memory: &GuestMemory, now: Nanos) {
+        self.subsystem.set_time(now);
+        if self.subsystem.has_ended_work() {
+            self.attend(memory);
+        }
+    }
+
+    /// Makes the drive carry out its vendor's own commands.
+    fn vendor(&mut self, memory: &GuestMemory, drive: &mut dyn Layer, now: Nanos) {
+        while let Some(VendorRequest { tag, mut command }) = self.subsystem.pop_vendor() {
+            let result = drive.control().vendor(now, &mut command);
+            let id = self.subsystem.controller_of_vendor(tag);
+            if let Some(mut controller) = id.and_then(|id| self.subsystem.controller(id)) {
+                controller.complete_vendor(memory, tag, result, &command.data);
+            }
+        }
+    }
+}
+
+impl DriveController for NvmeController {
+    fn is_doorbell(&self, offset: u64) -> bool {
+        stasis_nvme::is_doorbell(offset)
     }
 
     fn read(&mut self, path: usize, offset: u64, into: &mut [u8]) {
@@ -166,26 +213,19 @@ impl DriveController for NvmeController {
     fn write(
         &mut self,
         memory: &GuestMemory,
+        now: Nanos,
         drive: &mut dyn Layer,
         (path, offset): (usize, u64),
         data: &[u8],
     ) {
-        if stasis_nvme::Controller::is_admin_doorbell(offset) {
+        self.set_time(memory, now);
+        if stasis_nvme::is_admin_doorbell(offset) {
             self.ask_health(drive);
         }
         self.with(path, |controller| controller.write_register(memory, offset, data));
         self.attend(memory);
         self.tell_layout(drive);
-    }
-
-    fn vendor(&mut self, memory: &GuestMemory, drive: &mut dyn Layer, now: Nanos) {
-        while let Some(VendorRequest { tag, mut command }) = self.subsystem.pop_vendor() {
-            let result = drive.control().vendor(now, &mut command);
-            let id = self.subsystem.controller_of_vendor(tag);
-            if let Some(mut controller) = id.and_then(|id| self.subsystem.controller(id)) {
-                controller.complete_vendor(memory, tag, result, &command.data);
-            }
-        }
+        self.vendor(memory, drive, now);
     }
 
     /// By the shadow doorbells.
@@ -209,24 +249,6 @@ impl DriveController for NvmeController {
         self.subsystem.pop_refused()
     }
 
-    fn queues(&self) -> Vec<String> {
-        let several = self.controllers.len() > 1;
-        let pairs_of = |id: &ControllerId| {
-            let name = if several { format!("controller {}, ", id.0 + 1) } else { String::new() };
-            self.subsystem.queue_pairs(*id).map(move |pair| {
-                let QueuePair { number, size, submission, to, completion, held, .. } = pair;
-                let vector = pair.vector.map_or("none".to_owned(), |vector| vector.to_string());
-                let stopped = if pair.is_stopped { ", stopped" } else { "" };
-                format!(
-                    "{name}queue {number}: {size} entries, head {}, tail {}{stopped}; completions \
-                     to {to}: head {}, tail {}, {held} held, vector {vector}",
-                    submission.0, submission.1, completion.0, completion.1
-                )
-            })
-        };
-        self.controllers.iter().flat_map(pairs_of).collect()
-    }
-
     fn entry_of(&self, path: usize, queue: u16) -> Option<u16> {
         let id = *self.controllers.get(path)?;
         self.subsystem.queue_pairs(id).find(|pair| pair.number == queue)?.vector
@@ -235,13 +257,6 @@ impl DriveController for NvmeController {
     /// For interrupts that are held back, and for what ends by itself.
     fn next_event(&self) -> Option<Nanos> {
         self.subsystem.next_deadline()
-    }
-
-    fn set_time(&mut self, memory: &GuestMemory, now: Nanos) {
-        self.subsystem.set_time(now);
-        if self.subsystem.has_ended_work() {
-            self.attend(memory);
-        }
     }
 
     fn complete(
@@ -274,6 +289,10 @@ impl DriveController for NvmeController {
 
     fn pop_interrupt(&mut self, path: usize) -> Option<u16> {
         self.with(path, |controller| controller.pop_interrupt())
+    }
+
+    fn as_nvme(&mut self) -> Option<&mut NvmeController> {
+        Some(self)
     }
 }
 
@@ -499,7 +518,7 @@ mod tests {
         assert!(function.bar(stasis_nvme::MEMORY_BUFFER_BAR).is_some());
         let mut device = DriveDevice::new(controller, Box::new(drive), None, false);
         let device = &mut device;
-        device.place_memory_buffer(0, BUFFER);
+        device.nvme().unwrap().place_memory_buffer(0, BUFFER);
         // The controller knows it by another address than its host.
         const KNOWN: u64 = 0x12_3400_0000;
         device.write(&memory, 0, (0, 0x50), &(KNOWN | 3).to_le_bytes());
@@ -524,7 +543,7 @@ mod tests {
         // A reset of the bus takes the address away, one of the function does not.
         let mut control = [0; 8];
         for (reset, kept) in [(Reset::Function, KNOWN | 3), (Reset::Bus, 0)] {
-            device.reset(0, reset);
+            device.nvme().unwrap().reset(0, reset);
             device.read(0, 0x50, &mut control);
             assert_eq!(u64::from_le_bytes(control), kept);
         }

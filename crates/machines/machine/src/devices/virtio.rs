@@ -7,6 +7,7 @@ use stasis_run_events::IoRecord;
 use stasis_virtio::{Pci, PciDevice, VirtioDevice};
 
 use super::drive::DriveController;
+use super::nvme::NvmeController;
 use crate::layout::DEVICE_BAR;
 use crate::memory::GuestMemory;
 use crate::pci::{Function, Identity};
@@ -60,6 +61,7 @@ impl DriveController for VirtioController {
     fn write(
         &mut self,
         memory: &GuestMemory,
+        _now: Nanos,
         _: &mut dyn Layer,
         (_, offset): (usize, u64),
         data: &[u8],
@@ -85,6 +87,11 @@ impl DriveController for VirtioController {
         self.device.queue_vector(queue)
     }
 
+    /// Nothing ends by itself.
+    fn next_event(&self) -> Option<Nanos> {
+        None
+    }
+
     fn complete(&mut self, memory: &GuestMemory, _: &mut dyn Layer, done: Done, io: &mut IoRecord) {
         // Status 1 is the device's for every failed request (VIRTIO_BLK_S_IOERR).
         io.code = io.failed().into();
@@ -93,5 +100,9 @@ impl DriveController for VirtioController {
 
     fn pop_interrupt(&mut self, _: usize) -> Option<u16> {
         self.device.pop_interrupt()
+    }
+
+    fn as_nvme(&mut self) -> Option<&mut NvmeController> {
+        None
     }
 }

@@ -1,5 +1,5 @@
 //! Memory that the machines of a run have alike: their root, and their kernel's code. An engine may have
-//! it once.
+//! it once. Owns the ranges that are not shared yet.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
 //! A branch of a run: from a moment on a command of its own runs in a guest, beside the run's own.
-//! Several guests can have one each.
+//! Several guests can have one each. Owns what a called agent is to be given, and until when it answers.
 //!
 //! The guest's agent sleeps while its command runs, and does not look whether something is wanted of
 //! it: that would cost every run time. So the machine calls it by an interrupt of the guest's kernel
@@ -41,8 +41,9 @@ impl Branching {
         is_end: bool,
         now: Nanos,
     ) -> Result<Self, Error> {
-        let runs = machine.started.is_some() && machine.ended.is_none() && !machine.finished;
-        if !runs || machine.failures.is_off() {
+        let progress = &machine.progress;
+        let runs = progress.is_under_way() && !progress.is_finished();
+        if !runs || machine.faults.failures.is_off() {
             let name = match machine.name.as_str() {
                 "" => "the guest".to_owned(),
                 name => format!("the guest of {name}"),
@@ -95,16 +96,16 @@ impl Run<'_> {
         self.branch_off(branch, is_end)?;
         // The run ends with that command, and waits for nobody else.
         for (other, machine) in self.machines.iter_mut().enumerate() {
-            machine.waited = other == number;
+            machine.progress.wait_for(other == number);
         }
         // It takes the time of its own command.
-        self.virtual_limit = None;
+        self.bounds.limit(None);
         Ok(())
     }
 
     /// A machine's guest runs the branch's command from now on.
     pub(super) fn branch_off(&mut self, branch: Branch, is_end: bool) -> Result<(), Error> {
-        let now = self.timeline.clock.now_ns();
+        let now = self.common.clock.now_ns();
         let machine = self.machines.get_mut(branch.machine);
         let machine = machine.ok_or(Error::Internal("no such machine"))?;
         self.branching.push(Branching::begin(machine, branch, is_end, now)?);

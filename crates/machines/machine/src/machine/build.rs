@@ -5,35 +5,41 @@ use std::ops::Range;
 use std::time::Instant;
 
 use stasis_block::timeline::Tracks;
-use stasis_block::{splitmix, Doorbells, Link, MAX_DRIVES, SECTOR};
+use stasis_block::{splitmix, Link, MAX_DRIVES};
 use stasis_drive::WritePointers;
-use stasis_nvme::KeptState;
 use stasis_run_events::{EventSink, RunEvent, Stage};
-use stasis_virtio::PciDevice;
 
 use super::alike::{self, Shared};
+use super::bounds::Bounds;
+use super::changes::{Changes, MachineFaults};
+use super::chipset::Chipset;
+use super::common::Common;
 use super::config::{Config, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig};
 use super::controller::Controller;
-use super::failures::Failures;
+use super::drives::{Drives, Plug};
+use super::event_stream::EventStream;
+use super::faults::Faults;
+use super::help::Help;
 use super::kept_boot::KeptBoot;
 use super::limits::Limits;
+use super::looks::Looks;
 use super::networks::Networks;
-use super::orders::Orders;
-use super::path_faults::{PathFaults, NATIVE_HOT_PLUG};
-use super::pauses::Pauses;
+use super::pace::Pace;
+use super::path_faults::NATIVE_HOT_PLUG;
+use super::progress::Progress;
 use super::rewind::RewindState;
+use super::rounds::Rounds;
 use super::run::{KernelFiles, Run};
+use super::sampling::view::View;
+use super::shared_drives::SharedDrives;
 use super::slots::Slots;
-use super::timeline::{Timeline, BATCH};
+use super::sources::Sources;
 use super::triggers::Triggers;
 use super::typing::Typing;
 use super::vm::{Boot, Machine};
 use super::watch::Watch;
 use crate::boot::{self, Kernel};
-use crate::devices::{
-    ChannelDevice, Cmos, DriveController, DriveDevice, IoApic, NetworkDevice, NvmeController,
-    Serial, VirtioController,
-};
+use crate::devices::{ChannelDevice, DriveDevice, NetworkDevice};
 use crate::engine::{self, Engine, MachineProcessors};
 use crate::error::Error;
 use crate::freeze::{Clock, Scale};
@@ -42,12 +48,7 @@ use crate::pci::{Bus, Function, Identity, SLOTS};
 use crate::pvclock::{PvClock, Reads};
 use crate::statistics::{Statistics, TurnsOn};
 use crate::vcpu::{Processor, VcpuSlot};
-use crate::vcpu_pool::VcpuPool;
 use crate::{acpi, layout, MAX_PROCESSORS};
-
-/// A quantum is at least so many times as long as a slice can end late: a processor would
-/// be ahead of the others by more than that anyway, and hardly ever in guest mode.
-const LATENESS_IN_QUANTUM: u64 = 4;
 
 const HOST_BRIDGE: Identity =
     Identity { vendor: stasis_channel::VENDOR_ID, device: 0, class: 0x06_00_00, revision: 1 };
@@ -144,69 +145,46 @@ impl<'j> Run<'j> {
             None => None,
         };
         let networks = Networks::new(config.networks, config.outside);
-        // No machine is further ahead than a frame needs to reach it.
-        let lookahead = networks.lookahead();
-        let quantum = config.quantum.min(lookahead.unwrap_or(config.quantum));
-        let quantum = scale.to_ticks(quantum).max(LATENESS_IN_QUANTUM * lateness).max(1);
+        let is_free = several && config.shared.is_empty();
+        let pace = Pace::new(config.quantum, networks.lookahead(), is_free, lateness, scale);
         let mut statistics = Statistics::new(born, processors.len());
-        statistics.turns_on = TurnsOn { threads: threads as u32, quantum };
-        let timeline = Timeline {
+        statistics.turns_on = TurnsOn { threads: threads as u32, quantum: pace.quantum() };
+        let common = Common {
             clock,
-            quantum,
-            lookahead: lookahead
-                .filter(|_| several && config.shared.is_empty())
-                .map(|lookahead| scale.to_ticks(lookahead)),
-            lateness,
+            pace,
             preparing: machines.len(),
-            events,
-            from: several.then_some(0),
-            records: Vec::with_capacity(BATCH),
-            recorded_bytes: 0,
-            has_faults: config.has_faults,
-            faults: Vec::new(),
+            stream: EventStream::new(events, !several, config.has_faults),
             triggers: Triggers::new(triggers)?,
             networks,
             statistics,
             watch,
-            guest_ios: None,
-            stacks: None,
+            view: View::default(),
             typing: Typing::new(config.keyboard),
             is_observed: false,
         };
-        let pool = match threads {
-            1 => None,
-            threads => Some(VcpuPool::new(threads, processors.len()).map_err(Error::Threads)?),
-        };
+        let rounds = Rounds::new(threads, processors.len())?;
+        let Config { begin, debug, snapshots, change, profile, programs, .. } = config;
         Ok(Self {
-            timeline,
-            pool,
-            begin_source: config.begin,
-            debug_source: config.debug,
+            common,
+            rounds,
+            sources: Sources::new(begin, debug, snapshots, change, profile, programs),
             branching: Vec::new(),
             debug: None,
-            snapshot_source: config.snapshots,
             snapshots: None,
-            change_source: config.change,
-            changes: None,
-            has_changed: false,
-            profile_source: config.profile,
-            program_source: config.programs,
+            changes: Changes::default(),
             sampler: None,
             limits: Limits::default(),
             slices: Vec::new(),
-            begun: Vec::new(),
-            thread_slices: Vec::new(),
             machines,
             alike,
             kernel,
-            shared: config.shared,
-            shares: Vec::new(),
+            shared: SharedDrives::new(config.shared),
             processors,
             current: 0,
             instant: 0,
             turn: 0,
-            virtual_limit: config.virtual_limit,
-            stop: config.stop,
+            bounds: Bounds::new(config.virtual_limit, config.stop),
+            looks: Looks::new(born),
         })
     }
 }
@@ -222,8 +200,8 @@ fn watch(
     let named: Vec<_> =
         machines.iter().map(|machine| (machine.name.clone(), machine.processors.len())).collect();
     let watch = Watch::new(&named, scale, timeline.wall_clock, &mut tracks);
-    for drive in machines.iter_mut().flat_map(|machine| &mut machine.drives) {
-        drive.control().watch(&mut tracks);
+    for drive in machines.iter_mut().flat_map(|machine| machine.drives.controls()) {
+        drive.watch(&mut tracks);
     }
     events.event(RunEvent::Tracks(tracks.into_vec())).map_err(Error::EventSink)?;
     Ok(watch)
@@ -273,29 +251,16 @@ impl Machine {
         let mut channel = ChannelDevice::new(config.job, config.command)
             .map_err(|error| Error::Memory(4, error))?;
         let fails = !config.failures.is_empty();
-        let own = config.drives.len();
-        let (mut drives, mut functions, mut controllers) = (Vec::new(), Vec::new(), Vec::new());
-        let mut path_faults = PathFaults::default();
-        for DriveConfig { drive, tenant, controller, paths } in
-            config.drives.into_iter().chain(config.root)
-        {
-            for (path, faults) in paths.into_iter().enumerate() {
-                path_faults.add((drives.len(), path), faults);
-            }
-            let Plugged { device, function, link } = plug(&controller, &drive.properties().name)?;
-            let mut device = DriveDevice::new(device, drive, tenant, is_lazy(&controller));
-            if fails {
-                device.make_replaceable();
-                channel.make_restartable();
-            }
-            drives.push(device);
-            functions.push((function, link));
-            controllers.push(controller);
+        let (mut drives, plugs, path_faults) = Drives::new(config.drives, config.root)?;
+        // A machine without any drive is not told which boot it is.
+        if fails && !drives.all().is_empty() {
+            drives.make_replaceable();
+            channel.make_restartable();
         }
         let ports: Vec<_> = config.ports.into_iter().map(NetworkDevice::new).collect();
-        let slots = Slots::new(&drives, &ports);
-        let mut bus = bus(functions, &drives, &ports);
-        let buffers = memory_buffers(&controllers, &mut drives, &mut bus, &slots);
+        let slots = Slots::new(drives.all(), &ports);
+        let mut bus = bus(&plugs, drives.all(), &ports);
+        let buffers = drives.place_memory_buffers(&mut bus, &slots);
         if buffers.last().is_some_and(|(at, size)| at + size > layout::PCI_MEMORY.end) {
             return Err(Error::Limit(format!(
                 "memory buffers of {} controllers do not fit below {:#x}: give fewer or smaller ones",
@@ -330,44 +295,31 @@ impl Machine {
         unsafe { engine.add_machine(&regions, code, processors)? };
         let boot = Boot { command_line: config.command_line.to_owned(), seed: config.seed };
         let processors = (0..config.vcpus).map(Processor::new).collect();
+        let faults = MachineFaults {
+            failures: config.failures,
+            pauses: config.pauses,
+            orders: config.orders,
+        };
         Ok(Self {
-            lazy: drives.iter().any(DriveDevice::is_lazy),
-            pauses: Pauses::new(config.pauses),
-            path_faults,
-            slots,
-            failures: Failures::new(config.failures),
-            orders: Orders::new(config.orders),
-            boot,
-            kept_boot,
-            origin: 0,
-            controllers,
-            processors,
             vcpus: Vec::new(),
+            processors,
             memory,
             bus,
             channel,
             drives,
-            own,
             ports,
-            serial: Serial::default(),
-            io_apic: IoApic::new(config.vcpus),
-            cmos: Cmos::default(),
+            slots,
+            chipset: Chipset::new(config.vcpus),
+            faults: Faults::new(faults, path_faults),
+            boot,
+            kept_boot,
+            origin: 0,
             rewind: None,
             clock: PvClock::new(config.vcpus as usize, reads),
             number,
             name: config.name,
-            waited: config.waited,
-            commanded: false,
-            wanting: None,
-            prepared: false,
-            started: None,
-            ended: None,
-            ending: None,
-            help_page: None,
-            urgent: 0,
-            wants_help: false,
-            refused_help: 0,
-            finished: false,
+            progress: Progress::new(config.waited),
+            help: Help::default(),
         })
     }
 
@@ -380,7 +332,7 @@ impl Machine {
             _ => "clocksource=kvm-clock",
         };
         let (khz, given) = (scale.khz(), &self.boot.command_line);
-        let slots = if self.path_faults.can_leave() { NATIVE_HOT_PLUG } else { "" };
+        let slots = if self.faults.paths.can_leave() { NATIVE_HOT_PLUG } else { "" };
         let line = format!("{BASE_COMMAND_LINE}{slots} {clock} tsc_early_khz={khz} {given}");
         self.boot.command_line = line.trim_end().to_owned();
     }
@@ -402,69 +354,29 @@ impl Machine {
         self.vcpus[0].start_at_kernel(entry)
     }
 
-    /// The blocks of a drive as its guest sees them now: of its first namespace where the first lies
-    /// (byte), the distance to the next (bytes), and how many there are.
-    pub(super) fn blocks_of(&mut self, drive: usize) -> (u64, u64, u64) {
-        let device = &mut self.drives[drive];
-        let state = device.kept_state().and_then(|state| state.namespaces.into_iter().next());
-        let capacity = device.capacity();
-        match (state, &self.controllers[drive]) {
-            (Some(one), _) => {
-                let sector = u64::from(one.metadata.is_some()) * SECTOR;
-                let size = (u64::from(one.block_size) + sector).max(1);
-                (one.made.start, size, one.made.bytes() / size)
-            }
-            (None, Controller::Virtio(config)) => {
-                let size = u64::from(config.block_size).max(1);
-                (0, size, capacity / size)
-            }
-            (None, Controller::Nvme { .. }) => (0, SECTOR, capacity / SECTOR),
-        }
-    }
-
     /// Brings all devices but the drives themselves into their state after power-on. `ends`: of each
     /// drive where its zones end, if a power cut has changed that.
     pub(super) fn reset_devices(&mut self, ends: &[Option<WritePointers>]) -> Result<(), Error> {
-        let mut functions = Vec::new();
-        let ends = ends.iter().map(Option::as_ref).chain(std::iter::repeat(None));
-        for ((drive, controller), ends) in
-            self.drives.iter_mut().zip(&mut self.controllers).zip(ends)
-        {
-            if let Controller::Nvme { state, .. } = controller {
-                let mut kept = drive.kept_state();
-                if let (Some(kept), Some(ends)) = (&mut kept, ends) {
-                    kept.cut_zones(&ends.bytes().collect::<Vec<_>>());
-                }
-                *state = kept.map(Box::new);
-            }
-            let Plugged { device, function, link } = plug(controller, drive.name())?;
-            drive.replace(device);
-            functions.push((function, link));
-        }
+        let plugs = self.drives.reset(ends)?;
         self.ports = self.ports.iter().map(|port| NetworkDevice::new(port.place)).collect();
-        self.bus = bus(functions, &self.drives, &self.ports);
+        self.bus = bus(&plugs, self.drives.all(), &self.ports);
         // The buffers are where they were: the functions are the same.
-        memory_buffers(&self.controllers, &mut self.drives, &mut self.bus, &self.slots);
-        self.path_faults.settle(&mut self.bus, &self.slots);
+        self.drives.place_memory_buffers(&mut self.bus, &self.slots);
+        self.faults.paths.settle(&mut self.bus, &self.slots);
         if self.kept_boot.hides_drives() {
             self.bus.hide(layout::FIRST_DRIVE_SLOT, HIDDEN);
         }
-        for (path, fault) in self.path_faults.of_controllers() {
+        for (path, fault) in self.faults.paths.of_controllers() {
             self.befall_controller(path, fault, true);
         }
-        self.io_apic = IoApic::new(self.processors.len() as u32);
-        self.cmos = Cmos::default();
+        self.chipset.reset(self.processors.len() as u32);
         self.clock = PvClock::new(self.processors.len(), self.clock.reads());
         Ok(())
     }
 }
 
 /// The bus of a machine with these functions of drives and these ports, in the order of [`Slots`].
-fn bus(
-    functions: Vec<(Function, Option<Link>)>,
-    drives: &[DriveDevice],
-    ports: &[NetworkDevice],
-) -> Bus {
+fn bus(plugs: &[Plug], drives: &[DriveDevice], ports: &[NetworkDevice]) -> Bus {
     let mut bus = Bus::new();
     let mut next = layout::PCI_MEMORY.start;
     bus.add(Function::new(HOST_BRIDGE), &mut next);
@@ -476,81 +388,18 @@ fn bus(
         Some(link) => bus.add_behind_port(function, link, &mut next),
         None => bus.add(function, &mut next),
     };
-    for (function, link) in &functions {
+    for (function, link) in plugs {
         add(&mut bus, function.clone(), *link);
     }
     for port in ports {
         add(&mut bus, port.function(), None);
     }
-    for ((function, link), drive) in functions.iter().zip(drives) {
+    for ((function, link), drive) in plugs.iter().zip(drives) {
         for _ in 1..drive.paths() {
             add(&mut bus, function.clone(), *link);
         }
     }
     bus
-}
-
-/// Tells each controller with a memory buffer where that is; returns addresses and sizes, in order.
-fn memory_buffers(
-    controllers: &[Controller],
-    drives: &mut [DriveDevice],
-    bus: &mut Bus,
-    slots: &Slots,
-) -> Vec<(u64, u64)> {
-    let mut placed = Vec::new();
-    for (number, (controller, drive)) in controllers.iter().zip(drives).enumerate() {
-        let Controller::Nvme { config, .. } = controller else { continue };
-        let Some(size) = config.memory_buffer else { continue };
-        for path in 0..drive.paths() {
-            let function = bus.function(slots.of_path(number, path));
-            if let Some(address) = function.bar(stasis_nvme::MEMORY_BUFFER_BAR) {
-                drive.place_memory_buffer(path, address);
-                placed.push((address, size));
-            }
-        }
-    }
-    placed.sort_unstable();
-    placed
-}
-
-/// A drive's controller, its PCI function, and the link to that.
-struct Plugged {
-    device: Box<dyn DriveController>,
-    function: Function,
-    link: Option<Link>,
-}
-
-/// The controller of the drive `name`.
-fn plug(controller: &Controller, name: &str) -> Result<Plugged, Error> {
-    Ok(match controller {
-        Controller::Nvme { config, state, link, controllers } => {
-            let function = NvmeController::function(config);
-            let state = match state {
-                Some(state) => (**state).clone(),
-                None => KeptState::as_made(config),
-            };
-            let subsystem = stasis_nvme::Subsystem::with_state((**config).clone(), &state)
-                .map_err(|error| Error::Drive(name.to_owned(), error.into()))?;
-            let device = Box::new(NvmeController::new(subsystem, *controllers));
-            Plugged { device, function, link: Some(*link) }
-        }
-        Controller::Virtio(config) => {
-            let device = PciDevice::new(config.clone())
-                .map_err(|error| Error::Drive(name.to_owned(), error.into()))?;
-            let device = VirtioController::new(device);
-            let function = device.function();
-            Plugged { device: Box::new(device), function, link: None }
-        }
-    })
-}
-
-/// Returns whether the driver of a controller does not ring for a submission.
-fn is_lazy(controller: &Controller) -> bool {
-    let doorbells = match controller {
-        Controller::Nvme { config, .. } => config.shadow,
-        Controller::Virtio(config) => config.notify,
-    };
-    doorbells == Doorbells::Lazy
 }
 
 /// Stretches a seed to the length that the kernel takes.

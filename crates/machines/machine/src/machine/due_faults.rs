@@ -2,8 +2,8 @@
 
 use stasis_nvme::AnaState;
 
+use super::common::Common;
 use super::path_faults::{Path, PathFault};
-use super::timeline::Timeline;
 use super::vm::Machine;
 use crate::error::Error;
 use crate::pci::Reset;
@@ -11,9 +11,9 @@ use crate::vcpu::ProcessorState;
 
 impl Machine {
     /// Ends and begins the pauses that are due.
-    pub(super) fn run_due_pauses(&mut self, timeline: &mut Timeline) {
-        let (now, now_ns) = (timeline.clock.now(), timeline.clock.now_ns());
-        if self.pauses.end(now_ns) {
+    pub(super) fn run_due_pauses(&mut self, common: &mut Common) {
+        let (now, now_ns) = (common.clock.now(), common.clock.now_ns());
+        if self.faults.pauses.end(now_ns) {
             for processor in &mut self.processors {
                 if processor.state == ProcessorState::Paused {
                     processor.state = ProcessorState::Runnable;
@@ -21,8 +21,8 @@ impl Machine {
                 }
             }
         }
-        if let Some(record) = self.pauses.start(now_ns) {
-            timeline.faults.push(record);
+        if let Some(record) = self.faults.pauses.start(now_ns) {
+            common.stream.add_faults([record]);
             for processor in &mut self.processors {
                 if processor.state == ProcessorState::Runnable {
                     processor.state = ProcessorState::Paused;
@@ -32,22 +32,24 @@ impl Machine {
     }
 
     /// Paths to drives go, come back, and change as is due.
-    pub(super) fn run_due_path_faults(&mut self, timeline: &mut Timeline) -> Result<(), Error> {
-        for due in self.path_faults.take_due(timeline.clock.now_ns()) {
+    pub(super) fn run_due_path_faults(&mut self, common: &mut Common) -> Result<(), Error> {
+        for due in self.faults.paths.take_due(common.clock.now_ns()) {
             let (drive, path) = due.path;
             let happens = if due.fault == PathFault::Gone {
-                self.drives[drive].reset(path, Reset::Bus);
+                if let Some(nvme) = self.drives[drive].nvme() {
+                    nvme.reset(path, Reset::Bus);
+                }
                 let slot = self.slots.of_path(drive, path);
                 if let Some(message) = self.bus.change_slot(slot, !due.begins) {
-                    self.send(timeline, None, message)?;
+                    self.send(common, None, message)?;
                 }
                 true
             } else {
                 let happens = self.befall_controller(due.path, due.fault, due.begins);
-                self.interrupts(timeline, drive)?;
+                self.interrupts(common, drive)?;
                 happens
             };
-            timeline.faults.extend(due.record.filter(|_| happens));
+            common.stream.add_faults(due.record.filter(|_| happens));
         }
         Ok(())
     }
@@ -60,17 +62,18 @@ impl Machine {
         begins: bool,
     ) -> bool {
         let Self { drives, memory, .. } = self;
-        let drive = &mut drives[drive];
+        // No other interface has such faults: the plan of an experiment has looked before.
+        let Some(nvme) = drives[drive].nvme() else { return false };
         match fault {
             // The bus has it.
             PathFault::Gone => {}
             PathFault::Access(state) => {
                 let state = if begins { state } else { AnaState::default() };
-                drive.set_access(memory, path, state);
+                nvme.set_access(memory, path, state);
             }
-            PathFault::Detached(nsid) => drive.attach(memory, path, nsid, !begins),
+            PathFault::Detached(nsid) => nvme.attach(memory, path, nsid, !begins),
             PathFault::Resized { nsid, bytes } => {
-                return drive.resize(memory, nsid, begins.then_some(bytes));
+                return nvme.resize(memory, nsid, begins.then_some(bytes));
             }
         }
         true

@@ -1,4 +1,5 @@
-//! Failures of a machine: when it fails, and when it comes back.
+//! Failures of a machine: when it fails, and when it comes back. Owns those to come, and the one that it
+//! has not come back from.
 
 use std::collections::VecDeque;
 

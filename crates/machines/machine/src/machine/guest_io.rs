@@ -3,7 +3,8 @@
 //!
 //! Pure: what happens in the guest comes in, in the order of the run; whole I/Os go out. No time of an
 //! I/O is before the one that it follows: processors are a quantum apart at most, and a later fact of
-//! one that is behind counts as of the same instant.
+//! one that is behind counts as of the same instant. Owns the I/Os that are under way, and what is known
+//! of threads.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 

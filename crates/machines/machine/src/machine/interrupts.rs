@@ -1,7 +1,7 @@
 //! Interrupts between devices and processors.
 
+use super::common::Common;
 use super::slots::Device;
-use super::timeline::Timeline;
 use super::vm::Machine;
 use crate::apic::{Delivery, Destination, Message};
 use crate::error::Error;
@@ -11,20 +11,16 @@ use crate::vcpu::ProcessorState;
 
 impl Machine {
     /// Signals the interrupts of a drive.
-    pub(super) fn interrupts(
-        &mut self,
-        timeline: &mut Timeline,
-        drive: usize,
-    ) -> Result<(), Error> {
+    pub(super) fn interrupts(&mut self, common: &mut Common, drive: usize) -> Result<(), Error> {
         for path in 0..self.drives[drive].paths() {
             while let Some(vector) = self.drives[drive].pop_interrupt(path) {
                 let function = self.bus.function(self.slots.of_path(drive, path));
                 let message = function.msix().and_then(|msix| msix.signal(vector));
                 if let Some(message) = message {
-                    if timeline.guest_ios.is_some() {
-                        self.guest_ios_signalled(timeline, (drive, path, vector), message);
+                    if common.view.keeps_ios() {
+                        self.guest_ios_signalled(common, (drive, path, vector), message);
                     }
-                    self.send(timeline, None, message)?;
+                    self.send(common, None, message)?;
                 }
             }
         }
@@ -34,26 +30,28 @@ impl Machine {
     /// A device's configuration was written.
     pub(super) fn configured(
         &mut self,
-        timeline: &mut Timeline,
+        common: &mut Common,
         written: Written,
     ) -> Result<(), Error> {
         if let (Some(reset), Some(Device::Drive(drive, path))) =
             (written.reset, self.slots.device(written.slot))
         {
-            self.drives[drive].reset(path, reset);
+            if let Some(nvme) = self.drives[drive].nvme() {
+                nvme.reset(path, reset);
+            }
         }
         if let Some(message) = written.message {
-            self.send(timeline, None, message)?;
+            self.send(common, None, message)?;
         }
         let released = self.bus.function(written.slot).msix().map(|msix| msix.released());
         for message in released.into_iter().flatten() {
-            self.send(timeline, None, message)?;
+            self.send(common, None, message)?;
         }
         Ok(())
     }
 
     /// Prepares an interrupt for the next entry; whether there is one.
-    pub(super) fn inject(&mut self, timeline: &mut Timeline, index: usize) -> Result<bool, Error> {
+    pub(super) fn inject(&mut self, common: &mut Common, index: usize) -> Result<bool, Error> {
         let (vcpu, processor) = (&mut self.vcpus[index], &mut self.processors[index]);
         let Some(vector) = processor.apic.pending() else {
             vcpu.request_window(false);
@@ -65,16 +63,16 @@ impl Machine {
         }
         vcpu.inject(vector)?;
         processor.apic.accept(vector);
-        if let Some(ios) = &mut timeline.guest_ios {
-            ios.interrupted((self.number, index), vector, timeline.clock.now_ns());
+        if let Some(ios) = common.view.ios() {
+            ios.interrupted((self.number, index), vector, common.clock.now_ns());
         }
         vcpu.request_window(processor.apic.pending().is_some());
         if let Some(called) = processor.called.take() {
-            let waited = timeline.clock.now().saturating_sub(called);
-            timeline.statistics.calls.add(timeline.clock.scale().to_ns(waited));
+            let waited = common.clock.now().saturating_sub(called);
+            common.statistics.calls.add(common.clock.scale().to_ns(waited));
         }
         if let Some(rewind) = &mut self.rewind {
-            rewind.seen(timeline.clock.now());
+            rewind.seen(common.clock.now());
         }
         Ok(true)
     }
@@ -98,11 +96,11 @@ impl Machine {
     /// Delivers `message` from processor `sender` or a device.
     pub(super) fn send(
         &mut self,
-        timeline: &mut Timeline,
+        common: &mut Common,
         sender: Option<usize>,
         message: Message,
     ) -> Result<(), Error> {
-        let now = timeline.clock.now();
+        let now = common.clock.now();
         for index in 0..self.processors.len() {
             if !self.is_for(index, sender, message.destination) {
                 continue;

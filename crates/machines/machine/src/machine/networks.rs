@@ -1,5 +1,6 @@
 //! Networks between the machines of a run: frames from a machine's device to its network, and from
-//! a network to the devices.
+//! a network to the devices. Owns the networks, the way outside, and packets that were not sent to the
+//! event stream.
 
 use std::io;
 

@@ -48,7 +48,7 @@ impl Run<'_> {
             }
         };
         self.instant = self.instant.max(reached.unwrap_or(0));
-        self.timeline.clock.set(self.instant);
+        self.common.clock.set(self.instant);
     }
 
     fn is_late(&self, place: usize) -> bool {
@@ -80,12 +80,12 @@ impl Run<'_> {
         // One that has hardly anything left of its quantum runs when it has more.
         let enough = |place: usize, time: u64| {
             let Limit { until, is_event } = limits.of(self.processors[place].0);
-            time < until && (is_event || time.saturating_add(self.timeline.lateness) < until)
+            time < until && (is_event || time.saturating_add(self.common.pace.lateness()) < until)
         };
         let able = self
             .busy()
             .filter(|&(place, time)| !waits(place) && (enough(place, time) || time <= instant));
-        if self.pool.is_some() {
+        if self.rounds.are_used() {
             // One alone too: it stays on its thread.
             let slice = |(place, _)| self.plan(place, limits.of(self.processors[place].0).until);
             slices.extend(able.map(slice));
@@ -103,22 +103,19 @@ impl Run<'_> {
     /// Sets the limits of processors from the instant on.
     fn limit(&self, instant: u64, limits: &mut Limits) {
         limits.each.clear();
-        let Some(lookahead) = self.timeline.lookahead else {
+        // Whatever another machine does from the instant on reaches this one that much later.
+        let Some(others) = self.common.pace.lookahead_after(instant) else {
             let event = self.next_event().unwrap_or(u64::MAX);
             let several = self.busy().nth(1).is_some();
-            let quantum = instant.saturating_add(self.timeline.quantum);
+            let quantum = self.common.pace.quantum_after(instant);
             let until = if several { event.min(quantum) } else { event };
             limits.same = Limit { until, is_event: until == event };
             return;
         };
-        // Whatever another machine does from the instant on reaches this one that much later.
-        let others = instant.saturating_add(lookahead);
         let machines = self.machines.iter().map(|machine| {
-            let event = machine.next_event(&self.timeline).unwrap_or(u64::MAX);
+            let event = machine.next_event(&self.common).unwrap_or(u64::MAX);
             let quantum = match machine.furthest_behind(None) {
-                Some(behind) if machine.busy().count > 1 => {
-                    behind.saturating_add(self.timeline.quantum)
-                }
+                Some(behind) if machine.busy().count > 1 => self.common.pace.quantum_after(behind),
                 _ => u64::MAX,
             };
             let until = event.min(others).min(quantum);
@@ -139,15 +136,15 @@ impl Run<'_> {
     fn plan(&self, place: usize, limit: u64) -> Slice {
         let (number, index) = self.processors[place];
         let machine = &self.machines[number];
-        let mut until = limit.min(machine.timer(&self.timeline, index).unwrap_or(u64::MAX));
-        let reached = match self.timeline.lookahead {
-            Some(_) => machine.furthest_behind(None).unwrap_or(self.instant),
-            None => self.instant,
+        let mut until = limit.min(machine.timer(&self.common, index).unwrap_or(u64::MAX));
+        let reached = match self.common.pace.is_free() {
+            true => machine.furthest_behind(None).unwrap_or(self.instant),
+            false => self.instant,
         };
         // A processor whose guest's clock is ahead of it goes slower for a quantum.
         let ahead = machine.processors.len() > 1 && machine.clock.now() > reached;
-        if machine.lazy || ahead {
-            until = until.min(reached.saturating_add(self.timeline.quantum));
+        if machine.drives.is_lazy() || ahead {
+            until = until.min(self.common.pace.quantum_after(reached));
         }
         let others = self.busy().filter(|&(other, _)| other != place).map(|(_, time)| time).min();
         Slice { place, index, until, others }

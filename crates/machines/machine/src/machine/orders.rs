@@ -1,4 +1,5 @@
-//! Faults inside a guest: when its agent is to bring them about.
+//! Faults inside a guest: when its agent is to bring them about. Owns those to come, and those that the
+//! agent has been told of.
 
 use std::collections::{BTreeSet, VecDeque};
 

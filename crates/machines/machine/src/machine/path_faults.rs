@@ -1,6 +1,6 @@
 //! Faults of the paths to drives: one is pulled out of its slot, and may be put back later; its
 //! controller reaches the namespaces worse, or not; or a namespace is no longer there, or has another
-//! size.
+//! size. Owns the times of each.
 //!
 //! A guest sees what the hardware shows at the surprise removal of an NVMe drive from a slot of PCI
 //! Express: the link is down, every register and its configuration space read all ones, commands in

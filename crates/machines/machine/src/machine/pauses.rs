@@ -1,4 +1,5 @@
-//! Pauses of a machine: its processors stand still, while its devices and all other machines go on.
+//! Pauses of a machine: its processors stand still, while its devices and all other machines go on. Owns
+//! those to come, and the present one.
 
 use std::collections::VecDeque;
 

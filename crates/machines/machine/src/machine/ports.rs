@@ -1,64 +1,65 @@
 //! A machine's ports of networks.
 
-use super::timeline::{Timeline, BATCH};
+use super::common::Common;
+use super::event_stream::BATCH;
 use super::vm::Machine;
 use crate::devices::NetworkDevice;
 use crate::error::Error;
 
 impl Machine {
     /// Sends what the guest has announced to its device `index`.
-    pub(super) fn transmit(&mut self, timeline: &mut Timeline, index: usize) -> Result<(), Error> {
-        let now = timeline.clock.now_ns();
-        timeline.networks.transmit(&mut self.ports[index], &self.memory, now);
-        timeline.faults.extend(timeline.networks.take_befallen());
-        timeline.triggers.packets(timeline.networks.sent(), now);
+    pub(super) fn transmit(&mut self, common: &mut Common, index: usize) -> Result<(), Error> {
+        let now = common.clock.now_ns();
+        common.networks.transmit(&mut self.ports[index], &self.memory, now);
+        common.stream.add_faults(common.networks.take_befallen());
+        common.triggers.packets(common.networks.sent(), now);
         // A partition must not fill the memory where nothing else sends records.
-        timeline.flush_faults(BATCH)?;
-        self.port_interrupts(timeline, index)
+        common.stream.flush_faults(BATCH)?;
+        self.port_interrupts(common, index)
     }
 
     /// Takes the frames that have arrived, and the buffers of those that have left.
-    pub(super) fn advance_ports(&mut self, timeline: &mut Timeline) -> Result<(), Error> {
-        let now = timeline.clock.now_ns();
+    pub(super) fn advance_ports(&mut self, common: &mut Common) -> Result<(), Error> {
+        let now = common.clock.now_ns();
         for index in 0..self.ports.len() {
             let device = &mut self.ports[index];
             let has_sent = device.next_event().is_some_and(|at| at <= now);
             if has_sent {
                 device.advance(&self.memory, now);
             }
-            if timeline.networks.receive(device, &self.memory, now) || has_sent {
-                self.port_interrupts(timeline, index)?;
+            if common.networks.receive(device, &self.memory, now) || has_sent {
+                self.port_interrupts(common, index)?;
             }
         }
-        match timeline.networks.is_full() {
-            true => timeline.flush_packets(),
+        match common.networks.is_full() {
+            true => common.flush_packets(),
             false => Ok(()),
         }
     }
 
     /// The next event of its ports (ns).
-    pub(super) fn next_port_event(&self, timeline: &Timeline) -> Option<u64> {
+    pub(super) fn next_port_event(&self, common: &Common) -> Option<u64> {
         let next = |device: &NetworkDevice| {
-            let arrival = timeline.networks.next_arrival(device.place);
+            let arrival = common.networks.next_arrival(device.place);
             device.next_event().into_iter().chain(arrival).min()
         };
         self.ports.iter().filter_map(next).min()
     }
 
     /// Throws away the frames for a machine that has ended.
-    pub(super) fn discard_frames(&self, timeline: &mut Timeline) {
-        let now = timeline.clock.now_ns();
+    pub(super) fn discard_frames(&self, common: &mut Common) {
+        let now = common.clock.now_ns();
         for device in &self.ports {
-            timeline.networks.discard(device.place, now);
+            common.networks.discard(device.place, now);
         }
     }
 
-    fn port_interrupts(&mut self, timeline: &mut Timeline, index: usize) -> Result<(), Error> {
+    fn port_interrupts(&mut self, common: &mut Common, index: usize) -> Result<(), Error> {
         let slot = self.slots.of_port(index);
         while let Some(vector) = self.ports[index].pop_interrupt() {
             let message = self.bus.function(slot).msix().and_then(|msix| msix.signal(vector));
             if let Some(message) = message {
-                self.send(timeline, None, message)?;
+                self.send(common, None, message)?;
             }
         }
         Ok(())

@@ -3,12 +3,11 @@
 
 use stasis_block::clock::Nanos;
 use stasis_block::splitmix;
-use stasis_drive::Sampling;
-use stasis_run_events::FaultRecord;
+use stasis_drive::{Control, Sampling};
 
+use super::common::Common;
 use super::failures::FailureKind;
 use super::run::KernelFiles;
-use super::timeline::Timeline;
 use super::vm::Machine;
 use crate::error::Error;
 use crate::vcpu::{Processor, ProcessorState};
@@ -27,35 +26,27 @@ impl Machine {
     /// Fails and comes back as is due.
     pub(super) fn run_due_failures(
         &mut self,
-        timeline: &mut Timeline,
+        common: &mut Common,
         kernel: &KernelFiles<'_>,
     ) -> Result<(), Error> {
-        let now = timeline.clock.now_ns();
-        if self.failures.come_back(now) {
-            self.boot_again(timeline, kernel)?;
+        let now = common.clock.now_ns();
+        if self.faults.failures.come_back(now) {
+            self.boot_again(common, kernel)?;
         }
         // A command that has ended stays ended.
-        if self.ended.is_some() {
-            self.failures.forget();
+        if self.progress.has_ended() {
+            self.faults.failures.forget();
             return Ok(());
         }
-        while let Some((failure, at)) = self.failures.fail(now) {
-            let number = failure.number;
-            timeline.faults.push(FaultRecord {
-                fault: number,
-                at,
-                order: None,
-                offset: 0,
-                length: 0,
-            });
+        while let Some((failure, at)) = self.faults.failures.fail(now) {
+            common.stream.add_fault(failure.number, at);
             match failure.kind {
                 FailureKind::PowerCut => {
                     self.stop_processors();
-                    let mut ends = Vec::with_capacity(self.drives.len());
-                    for (index, drive) in self.drives.iter_mut().enumerate() {
-                        let seed = splitmix::nth(failure.seed, index as u64);
-                        ends.push(drive.control().cut_power(now, sampling(seed)));
-                    }
+                    let cut = |(index, drive): (u64, &mut dyn Control)| {
+                        drive.cut_power(now, sampling(splitmix::nth(failure.seed, index)))
+                    };
+                    let ends: Vec<_> = (0..).zip(self.drives.controls()).map(cut).collect();
                     self.reset_devices(&ends)?;
                 }
                 FailureKind::Reset => {
@@ -63,11 +54,11 @@ impl Machine {
                     self.reset_devices(&[])?;
                 }
                 FailureKind::Hang => self.stop_processors(),
-                FailureKind::Panic => self.interrupt_for_panic(timeline.clock.now()),
+                FailureKind::Panic => self.interrupt_for_panic(common.clock.now()),
             }
             // One without a delay.
-            if self.failures.come_back(now) {
-                self.boot_again(timeline, kernel)?;
+            if self.faults.failures.come_back(now) {
+                self.boot_again(common, kernel)?;
             }
         }
         Ok(())
@@ -75,7 +66,7 @@ impl Machine {
 
     /// Its kernel has panicked, as it was told to.
     pub(super) fn crash(&mut self, now: Nanos) -> Result<(), Error> {
-        self.failures.panicked(now);
+        self.faults.failures.panicked(now);
         self.stop_processors();
         self.reset_devices(&[])
     }
@@ -98,25 +89,21 @@ impl Machine {
         }
     }
 
-    fn boot_again(
-        &mut self,
-        timeline: &mut Timeline,
-        kernel: &KernelFiles<'_>,
-    ) -> Result<(), Error> {
-        self.discard_frames(timeline);
+    fn boot_again(&mut self, common: &mut Common, kernel: &KernelFiles<'_>) -> Result<(), Error> {
+        self.discard_frames(common);
         self.channel.restart();
-        self.wanting = None;
+        self.progress.boot_again();
         self.stop_processors();
         self.reset_devices(&[])?;
-        self.stop_helping(timeline);
-        self.orders.be_callable(false);
-        timeline.triggers.forget_lines(self.number);
+        self.help.end(&mut self.drives, common.clock.now_ns());
+        self.faults.orders.be_callable(false);
+        common.triggers.forget_lines(self.number);
         for vcpu in &mut self.vcpus {
             vcpu.reset()?;
         }
         // A whole nanosecond: no time of the boot is rounded otherwise than another boot's.
-        let scale = timeline.clock.scale();
-        let now = timeline.clock.now();
+        let scale = common.clock.scale();
+        let now = common.clock.now();
         let whole = scale.to_ticks(scale.to_ns(now));
         let now = if whole < now { scale.to_ticks(scale.to_ns(now) + 1) } else { now };
         for processor in &mut self.processors {
@@ -125,11 +112,11 @@ impl Machine {
         if let ([vcpu], [processor]) = (&mut self.vcpus[..], &self.processors[..]) {
             self.origin = if vcpu.count_from(processor.time) { processor.time } else { 0 };
         }
-        self.processors[0].state = match self.pauses.is_paused() {
+        self.processors[0].state = match self.faults.pauses.is_paused() {
             true => ProcessorState::Paused,
             false => ProcessorState::Runnable,
         };
-        if self.replay_boot(timeline)? {
+        if self.replay_boot(common)? {
             return Ok(());
         }
         self.reset_devices(&[])?;

@@ -1,8 +1,8 @@
 //! A slice of a processor whose boot is replayed ([`super::kept_boot`]): the guest is not entered.
 
+use super::common::Common;
 use super::kept_boot::Stop;
 use super::slice::Slice;
-use super::timeline::Timeline;
 use super::vm::{After, Machine};
 use crate::error::Error;
 use crate::vcpu::{ProcessorState, MAX_SLICE};
@@ -11,7 +11,7 @@ impl Machine {
     /// A slice of the processor in a boot that is replayed: it does not enter the guest.
     pub(super) fn replayed_slice(
         &mut self,
-        timeline: &mut Timeline,
+        common: &mut Common,
         slice: Slice,
     ) -> Result<After, Error> {
         let Slice { index, until, place, others } = slice;
@@ -23,11 +23,11 @@ impl Machine {
         let entered = processor.time;
         let end = until.min(stop).min(entered.saturating_add(MAX_SLICE)).max(entered);
         processor.time = end;
-        timeline.clock.set(end);
-        let hindmost = if timeline.lookahead.is_some() { None } else { others };
+        common.clock.set(end);
+        let hindmost = if common.pace.is_free() { None } else { others };
         let ahead = end.saturating_sub(hindmost.unwrap_or(end));
-        timeline.statistics.slice(place, (entered, end), ahead);
-        if let Some(watch) = &mut timeline.watch {
+        common.statistics.slice(place, (entered, end), ahead);
+        if let Some(watch) = &mut common.watch {
             watch.ran(place, (entered, end));
         }
         if end < stop {
@@ -39,17 +39,17 @@ impl Machine {
                 self.kept_boot.pass_halt();
                 Ok(After::Continue)
             }
-            Stop::Greets => self.greet_again(timeline, slice),
+            Stop::Greets => self.greet_again(common, slice),
         }
     }
 
     /// Lets the agent greet again.
-    fn greet_again(&mut self, timeline: &mut Timeline, slice: Slice) -> Result<After, Error> {
+    fn greet_again(&mut self, common: &mut Common, slice: Slice) -> Result<After, Error> {
         let Slice { index, others, .. } = slice;
-        let exit = self.bring_greeting_back(timeline, index)?;
-        let now = timeline.clock.now();
+        let exit = self.bring_greeting_back(common, index)?;
+        let now = common.clock.now();
         if others.is_none_or(|others| others >= now) {
-            return self.act(timeline, index, exit);
+            return self.act(common, index, exit);
         }
         self.processors[index].waiting = Some(exit);
         Ok(After::Continue)

@@ -3,7 +3,8 @@
 //! After a doorbell, completions are held back for a window. If every processor
 //! becomes idle within it, time is set back to the completion that is past, as if the
 //! guest had been idle sooner. Nothing that the guest has seen is ever undone: time is not set
-//! back before the last exit or interrupt ([`RewindState::floor`]).
+//! back before the last exit or interrupt ([`RewindState::floor`]). Owns the window, its end, and that
+//! bound.
 
 /// State of a machine that rewinds.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! One slice of one processor: into guest mode, out of it, and when that was.
 
-use super::timeline::Timeline;
+use super::common::Common;
 use super::vm::{After, Machine};
 use crate::error::Error;
 use crate::exit::{self, Exit};
@@ -31,21 +31,21 @@ pub(super) struct Begun {
 
 impl Machine {
     /// Runs a processor until the slice's end or an exit of the processor.
-    pub(super) fn slice(&mut self, timeline: &mut Timeline, slice: Slice) -> Result<After, Error> {
+    pub(super) fn slice(&mut self, common: &mut Common, slice: Slice) -> Result<After, Error> {
         if self.kept_boot.is_replayed() {
-            return self.replayed_slice(timeline, slice);
+            return self.replayed_slice(common, slice);
         }
-        let Some(begun) = self.enter(timeline, slice)? else { return Ok(After::Continue) };
+        let Some(begun) = self.enter(common, slice)? else { return Ok(After::Continue) };
         let vcpu = &mut self.vcpus[slice.index];
-        let end = vcpu.run_slice(&mut timeline.clock, slice.until, begun.injecting)?;
-        self.left(timeline, begun, end)
+        let end = vcpu.run_slice(&mut common.clock, slice.until, begun.injecting)?;
+        self.left(common, begun, end)
     }
 
     /// Everything before a processor's entry into guest mode; None where there is too
     /// little to enter for.
     pub(super) fn enter(
         &mut self,
-        timeline: &mut Timeline,
+        common: &mut Common,
         slice: Slice,
     ) -> Result<Option<Begun>, Error> {
         let Slice { index, until, .. } = slice;
@@ -53,25 +53,25 @@ impl Machine {
         processor.yields = false;
         processor.late = false;
         let now = processor.time;
-        timeline.clock.set(now);
+        common.clock.set(now);
         if until <= now.saturating_add(self.vcpus[index].shortest()) {
             // The clock is set forward to the event.
             processor.time = until.max(now);
-            if let (Some(watch), true) = (&mut timeline.watch, until > now) {
+            if let (Some(watch), true) = (&mut common.watch, until > now) {
                 watch.ran(slice.place, (now, until));
             }
             return Ok(None);
         }
-        if let Some(watch) = &mut timeline.watch {
-            let frozen = self.frozen();
-            watch.froze(usize::from(self.number), frozen, timeline.clock.now_ns());
+        if let Some(watch) = &mut common.watch {
+            let frozen = self.drives.frozen();
+            watch.froze(usize::from(self.number), frozen, common.clock.now_ns());
         }
-        let injecting = self.inject(timeline, index)?;
+        let injecting = self.inject(common, index)?;
         let processor = &mut self.processors[index];
         processor.eoi.offer(&processor.apic, &self.memory);
         if self.processors.len() > 1 && self.clock.reads() == Reads::Mean {
-            self.show_clock(timeline, index, until - now, injecting);
-            timeline.statistics.lead(self.clock.lead());
+            self.show_clock(common, index, until - now, injecting);
+            common.statistics.lead(self.clock.lead());
         }
         Ok(Some(Begun { slice, entered: now, injecting }))
     }
@@ -79,51 +79,51 @@ impl Machine {
     /// Everything after a processor's exit, which was at the clock's time.
     pub(super) fn left(
         &mut self,
-        timeline: &mut Timeline,
+        common: &mut Common,
         begun: Begun,
         end: SliceEnd,
     ) -> Result<After, Error> {
         let Begun { slice: Slice { place, index, until, others }, entered, .. } = begun;
         let SliceEnd { exit, overshoot } = end;
-        let exits = &mut timeline.statistics.exits;
+        let exits = &mut common.statistics.exits;
         exits.total += u64::from(exit != Exit::Interrupted);
         if let Some(over) = overshoot {
             exits.kick += 1;
             exits.total += 1;
-            timeline.statistics.overshoot.add(timeline.clock.scale().to_ns(over));
+            common.statistics.overshoot.add(common.clock.scale().to_ns(over));
         }
         let is_late = match exit {
             Exit::Interrupted => overshoot.is_some_and(|over| over > 0),
-            _ => timeline.clock.now() > until,
+            _ => common.clock.now() > until,
         };
-        let (exited, ran) = (timeline.clock.now(), timeline.clock.now() - entered);
+        let (exited, ran) = (common.clock.now(), common.clock.now() - entered);
         // A slice that overruns left guest mode by a path whose cost was not calibrated: the guest
         // may have read a little more.
-        let late = if is_late { timeline.lateness } else { 0 };
-        self.clock.end(ran + late.max(timeline.clock.unsure_exit()));
+        let late = if is_late { common.pace.lateness() } else { 0 };
+        self.clock.end(ran + late.max(common.clock.unsure_exit()));
         // A machine that shares nothing but networks sees its own processors only.
-        let hindmost = match timeline.lookahead {
-            Some(_) => self.furthest_behind(Some(index)),
-            None => others,
+        let hindmost = match common.pace.is_free() {
+            true => self.furthest_behind(Some(index)),
+            false => others,
         };
         let processor = &mut self.processors[index];
         (processor.time, processor.late) = (exited, is_late);
         processor.eoi.take(&mut processor.apic, &self.memory);
         let ahead = exited.saturating_sub(hindmost.unwrap_or(exited));
-        timeline.statistics.slice(place, (entered, exited), ahead);
-        if let Some(watch) = &mut timeline.watch {
+        common.statistics.slice(place, (entered, exited), ahead);
+        if let Some(watch) = &mut common.watch {
             watch.ran(place, (entered, exited));
         }
         match exit {
             Exit::Interrupted | Exit::Debug(_) => Ok(After::Continue),
             Exit::Halt => {
-                timeline.statistics.exits.halt += 1;
+                common.statistics.exits.halt += 1;
                 processor.state = ProcessorState::Halted;
                 self.kept_boot.halted(exited - self.origin);
                 Ok(After::Continue)
             }
             exit if exit::is_local(&exit) || others.is_none_or(|others| others >= exited) => {
-                self.act(timeline, index, exit)
+                self.act(common, index, exit)
             }
             exit => {
                 processor.waiting = Some(exit);

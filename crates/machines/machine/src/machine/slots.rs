@@ -1,6 +1,6 @@
 //! The slots of a machine's bus behind the channel's: its drives, its ports of networks, and then the
 //! further controllers of drives that have several. So a drive's place does not depend on how many
-//! another one has.
+//! another one has. Owns the numbers of all of them.
 
 use crate::devices::{DriveDevice, NetworkDevice};
 use crate::layout::FIRST_DRIVE_SLOT;

@@ -2,8 +2,9 @@
 
 use stasis_run_events::{Ending, RunEvent, Stage};
 
+use super::progress::Progress;
 use super::run::Run;
-use super::vm::{After, Machine};
+use super::vm::After;
 use crate::devices::AgentEvent;
 use crate::error::Error;
 
@@ -14,13 +15,13 @@ impl Run<'_> {
         match after {
             After::Continue => Ok(None),
             After::Agent(event) => self.agent_event(number, event),
-            After::Panicked if self.machines[number].failures.is_panic() => {
-                let now = self.timeline.clock.now_ns();
+            After::Panicked if self.machines[number].faults.failures.is_panic() => {
+                let now = self.common.clock.now_ns();
                 self.machines[number].crash(now)?;
                 Ok(None)
             }
             After::Panicked => {
-                self.machines[number].ending = Some(Ending::Panicked);
+                self.machines[number].progress.panic();
                 Ok(Some(Ending::Panicked))
             }
         }
@@ -28,7 +29,7 @@ impl Run<'_> {
 
     /// Handles a message of a machine's agent. Returns how the run ended, if it did.
     fn agent_event(&mut self, number: usize, event: AgentEvent) -> Result<Option<Ending>, Error> {
-        let now = self.timeline.clock.now_ns();
+        let now = self.common.clock.now_ns();
         let machine = &mut self.machines[number];
         match event {
             AgentEvent::Nothing
@@ -43,35 +44,26 @@ impl Run<'_> {
                 match self.branching.iter_mut().find(|branching| branching.waits_for(number)) {
                     Some(branching) => {
                         branching.give(machine);
-                        self.timeline.emit(RunEvent::Stage(Stage::Branching))?;
+                        self.common.stream.emit(RunEvent::Stage(Stage::Branching))?;
                     }
                     None => machine.channel.no_branch(),
                 }
             }
             AgentEvent::WantsCommand => self.give_commands()?,
             AgentEvent::Started => {
-                machine.prepare(&mut self.timeline);
-                // A machine that boots again begins its command again, and not its figures.
-                if machine.started.is_none() {
-                    machine.started = Some(now);
-                    machine.drives.iter_mut().for_each(|drive| drive.control().start(now));
+                machine.prepare(&mut self.common);
+                if machine.progress.start(now) {
+                    machine.drives.controls().for_each(|drive| drive.start(now));
                 }
-                if !self.timeline.statistics.running {
+                if !self.common.statistics.running {
                     let frozen = self.frozen();
-                    self.timeline.statistics.start(
-                        &self.timeline.clock,
-                        frozen,
-                        self.processors.len(),
-                    );
-                    self.timeline.emit(RunEvent::Stage(Stage::Running))?;
-                    self.shared.iter().for_each(|shared| shared.start(now));
-                    self.timeline.networks.begin(now);
-                    self.timeline.triggers.begin();
+                    self.common.statistics.start(&self.common.clock, frozen, self.processors.len());
+                    self.common.stream.emit(RunEvent::Stage(Stage::Running))?;
+                    self.shared.start(now);
+                    self.common.networks.begin(now);
+                    self.common.triggers.begin();
                     for machine in &mut self.machines {
-                        machine.pauses.begin(now);
-                        machine.path_faults.begin(now);
-                        machine.failures.begin(now);
-                        machine.orders.begin(now);
+                        machine.faults.begin(now);
                     }
                     self.debug_begins()?;
                     self.sampling_begins()?;
@@ -92,10 +84,11 @@ impl Run<'_> {
                 self.ended(number, Ending::NotStarted { status, message })?;
             }
             AgentEvent::Finished => {
-                machine.ending.get_or_insert(Ending::Panicked);
-                machine.finished = true;
+                machine.progress.finish();
                 self.give_commands()?;
-                if self.machines.iter().all(|machine| machine.finished || !machine.waited) {
+                let is_over =
+                    |progress: &Progress| progress.is_finished() || !progress.is_waited_for();
+                if self.machines.iter().all(|machine| is_over(&machine.progress)) {
                     return Ok(Some(self.whole()));
                 }
             }
@@ -106,49 +99,51 @@ impl Run<'_> {
     /// Gives the guests their commands once all are set up: where the booted machines are kept, this
     /// is the moment.
     fn give_commands(&mut self) -> Result<(), Error> {
-        if self.machines.iter().any(Machine::is_setting_up) {
+        if self.machines.iter().any(|machine| machine.progress.is_setting_up()) {
             return Ok(());
         }
-        let is_wanted = self.machines.iter().any(|machine| machine.wanting.is_some());
+        let is_wanted = self.machines.iter().any(|machine| machine.progress.is_wanting());
         if is_wanted {
             self.alike.share_code(&mut self.machines);
         }
-        if let Some(source) = self.begin_source.take_if(|_| is_wanted) {
-            self.begin_as(source().map_err(Error::Input)?)?;
+        let change = if is_wanted { self.sources.begin()? } else { None };
+        if let Some(change) = change {
+            self.begin_as(change)?;
         }
-        let now = self.timeline.clock.now();
+        let now = self.common.clock.now();
         self.machines.iter_mut().try_for_each(|machine| machine.give_command(now))
     }
 
     fn ended(&mut self, number: usize, ending: Ending) -> Result<(), Error> {
         let machine = &mut self.machines[number];
         // Nobody needs to wait for one that cannot begin.
-        machine.prepare(&mut self.timeline);
-        machine.ended = Some(self.timeline.clock.now_ns());
-        machine.ending.get_or_insert(ending);
+        machine.prepare(&mut self.common);
+        machine.progress.end(self.common.clock.now_ns(), ending);
         self.give_commands()?;
-        if self.machines.iter().any(|machine| machine.waited && machine.ended.is_none()) {
+        if self.machines.iter().any(|machine| machine.progress.holds_the_run()) {
             return Ok(());
         }
         // The run does not wait for the other machines: they stand still, so that their figures are
         // those of this moment.
-        for machine in self.machines.iter_mut().filter(|machine| !machine.waited) {
-            machine.finished = true;
+        for progress in self.machines.iter_mut().map(|machine| &mut machine.progress) {
+            if !progress.is_waited_for() {
+                progress.stand_still();
+            }
         }
         // All after this is the agents' own work, not the commands'.
-        let now = self.timeline.clock.now_ns();
-        self.shares = self.shared.iter().map(|shared| shared.report(now)).collect();
-        self.sampling_ends(self.timeline.clock.now())?;
+        let now = self.common.clock.now_ns();
+        self.shared.end(now);
+        self.sampling_ends(self.common.clock.now())?;
         let frozen = self.frozen();
-        self.timeline.statistics.finish(&self.timeline.clock, frozen);
-        self.timeline.emit(RunEvent::Stage(Stage::Collecting))
+        self.common.statistics.finish(&self.common.clock, frozen);
+        self.common.stream.emit(RunEvent::Stage(Stage::Collecting))
     }
 
     /// Returns the ending for all: that of the first that failed, if one did.
     fn whole(&self) -> Ending {
-        let endings = self.machines.iter().filter(|machine| machine.waited);
-        let mut endings = endings.filter_map(|machine| machine.ending.clone());
+        let waited = self.machines.iter().map(|machine| &machine.progress);
+        let mut endings = waited.filter(|one| one.is_waited_for()).filter_map(Progress::ending);
         let failed = endings.find(|ending| !matches!(ending, Ending::Exited(0)));
-        failed.unwrap_or(Ending::Exited(0))
+        failed.cloned().unwrap_or(Ending::Exited(0))
     }
 }

@@ -17,11 +17,9 @@ const ANOTHER: &str = "the run has not repeated itself: this is another moment t
 impl Run<'_> {
     /// The commands have begun, or go on from a snapshot: a debugger may take hold of the run.
     pub(super) fn debug_begins(&mut self) -> Result<(), Error> {
-        let Some(config) = self.debug_source.take().and_then(|source| source()) else {
-            return Ok(());
-        };
+        let Some(config) = self.sources.debugger() else { return Ok(()) };
         let mut vcpus = self.machines.iter_mut().flat_map(|machine| &mut machine.vcpus);
-        if self.pool.is_some() || vcpus.any(|vcpu| vcpu.debug().is_none()) {
+        if self.rounds.are_used() || vcpus.any(|vcpu| vcpu.debug().is_none()) {
             return Err(Error::Limit(NO_DEBUGGER.into()));
         }
         let mut debug = Box::new(Debug::new(config, self.turn)?);
@@ -33,8 +31,8 @@ impl Run<'_> {
         match debug.moment {
             Some(Moment::Begin) => debug.come(),
             Some(Moment::At(time)) => {
-                let at = self.timeline.statistics.started_virtual.saturating_add(time);
-                debug.due = Some(self.timeline.clock.scale().to_ticks(at));
+                let at = self.common.statistics.started_virtual.saturating_add(time);
+                debug.due = Some(self.common.clock.scale().to_ticks(at));
             }
             Some(Moment::Instruction(address)) => {
                 debug.debuggee.wait_for(&mut self.machines, &self.processors, address);
@@ -152,10 +150,10 @@ impl Run<'_> {
         (part, now): (Part, u64),
     ) -> Result<Option<Ending>, Error> {
         // The user sees all that has happened so far.
-        self.timeline.flush_records()?;
+        self.common.flush_records()?;
         let Some(mut debug) = self.debug.take() else { return Ok(None) };
         (debug.moment, debug.due, debug.wanted) = (None, None, false);
-        let scale = self.timeline.clock.scale();
+        let scale = self.common.clock.scale();
         debug.debuggee.begin(&mut self.machines, &self.processors, place);
         if let Some(branch) = debug.branch.take() {
             debug.debuggee.release();
@@ -163,8 +161,8 @@ impl Run<'_> {
             self.become_branch(branch, false)?;
             return Ok(None);
         }
-        debug.debuggee.times(scale.to_ns(now), self.timeline.statistics.started_virtual);
-        debug.debuggee.lay_out_events(&self.timeline);
+        debug.debuggee.times(scale.to_ns(now), self.common.statistics.started_virtual);
+        debug.debuggee.lay_out_events(&self.common);
         loop {
             let step = debug.session.stop(&mut debug.debuggee, cause);
             match step {
@@ -289,8 +287,8 @@ impl Run<'_> {
             return Ok(Some(ending));
         }
         let machine = &mut self.machines[number];
-        let Some(begun) = machine.enter(&mut self.timeline, slice)? else { return Ok(None) };
-        let entered = self.timeline.clock.now();
+        let Some(begun) = machine.enter(&mut self.common, slice)? else { return Ok(None) };
+        let entered = self.common.clock.now();
         if let Some(debug) = &mut self.debug {
             debug.entered = entered;
         }
@@ -301,7 +299,7 @@ impl Run<'_> {
         // The time at which the repeated run stood has come, and the instruction has not.
         let mut is_near = false;
         let end = loop {
-            let now = self.timeline.clock.now();
+            let now = self.common.clock.now();
             let debug = self.debug.as_ref();
             let moment = debug.and_then(|debug| debug.due);
             let moment = moment.filter(|due| (now..until).contains(due));
@@ -316,11 +314,11 @@ impl Run<'_> {
                     // An instruction takes a tick.
                     let until = if steps { until.min(now + 1) } else { until };
                     let vcpu = &mut self.machines[number].vcpus[index];
-                    vcpu.run_slice(&mut self.timeline.clock, until, injecting)?
+                    vcpu.run_slice(&mut self.common.clock, until, injecting)?
                 }
             };
             injecting = false;
-            let (before, now) = (now, self.timeline.clock.now());
+            let (before, now) = (now, self.common.clock.now());
             if now > before || end.exit != Exit::Interrupted {
                 if let Some(linear) = lifted.take() {
                     self.lift(linear, false);
@@ -360,7 +358,7 @@ impl Run<'_> {
                 return Ok(ending);
             }
             // The processor's own time is that of its last entry.
-            self.timeline.clock.set(now);
+            self.common.clock.set(now);
             if now >= until && !is_near {
                 let overshoot = (now >= slice.until).then(|| now - slice.until);
                 break SliceEnd { exit: Exit::Interrupted, overshoot };
@@ -370,14 +368,14 @@ impl Run<'_> {
                 is_near = false;
             }
         };
-        let exited = self.timeline.clock.now();
+        let exited = self.common.clock.now();
         if let Some(debug) = &mut self.debug {
             debug.debuggee.left(place, &end.exit);
             if let Some(replay) = &mut debug.replay {
                 replay.ran((debug.turn, place), (entered, exited));
             }
         }
-        let after = self.machines[number].left(&mut self.timeline, begun, end)?;
+        let after = self.machines[number].left(&mut self.common, begun, end)?;
         self.follow(number, after)
     }
 

@@ -1,4 +1,5 @@
-//! Triggers of faults: a drive's command, a line of a command's output, a guest that asks.
+//! Triggers of faults: a drive's command, a line of a command's output, a guest that asks. Owns those
+//! that wait, the lines that have begun, and the faults that are to begin.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! Input that a person types at the terminal of a guest's command.
+//! Input that a person types at the terminal of a guest's command. Owns the keyboard, and input that the
+//! guest has not asked for.
 
 use stasis_channel::{Keyboard, Typed};
 

@@ -1,5 +1,5 @@
 //! Activity of the processors on the virtual timeline, and the spans of everything else on their
-//! way to the event stream.
+//! way to the event stream. Owns the spans, and up to when each processor's are known.
 
 use std::time::Duration;
 

@@ -15,9 +15,9 @@ use crate::plot::{
 use crate::table::{Column, Table};
 use crate::{means_page, slowest_page};
 use stasis_results::latency::{carried, error_percent, PERCENTILES};
+use stasis_results::over_time::{Course, Curve, Point};
 use stasis_results::statistics::{DriveStatistics, OperationStatistics};
 use stasis_results::summary::{DriveSummary, OperationSummary};
-use stasis_results::timeline::{Course, Curve, Point};
 use stasis_results::units::{self, TimeUnit};
 use stasis_results::Drive;
 use stasis_results::Latency;
@@ -195,12 +195,12 @@ fn plots(
         Cdf { title: title.to_owned(), x: latency(), tail, series: curves.clone() }.draw()
     };
     let complete = used.iter().all(|(operation, figures)| {
-        statistics_of(*operation).timeline.is_complete() && figures.count <= points as u64
+        statistics_of(*operation).over_time.is_complete() && figures.count <= points as u64
     });
     let clouds: Vec<_> = used
         .iter()
         .map(|(operation, _)| {
-            cloud(*operation, &statistics_of(*operation).timeline.at_most(points), since)
+            cloud(*operation, &statistics_of(*operation).over_time.at_most(points), since)
         })
         .collect();
     let collections = collections(of_drive, &clouds, extent);
@@ -227,7 +227,7 @@ fn plots(
     let parts = resolution.of(PARTS, MIN_POINTS);
     let courses: Vec<_> = used
         .iter()
-        .map(|(operation, _)| statistics_of(*operation).timeline.course(parts))
+        .map(|(operation, _)| statistics_of(*operation).over_time.course(parts))
         .collect();
     let mut course = |title: &str, y: Axis, curve: fn(&Course) -> &Curve| {
         let line = |((operation, _), course): (&Used<'_>, &Course)| Line {

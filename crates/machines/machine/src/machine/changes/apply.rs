@@ -2,12 +2,13 @@
 
 use stasis_block::clock::Nanos;
 use stasis_block::units::format_duration;
-use stasis_drive::{Control, FaultChange};
+use stasis_drive::FaultChange;
 use stasis_run_events::RunEvent;
 
+use super::super::faults::Early;
 use super::super::run::Run;
 use super::super::vm::Machine;
-use super::{Change, DriveChange, MachineChange, ModelChange, CHANGE};
+use super::{Change, MachineChange, CHANGE};
 use crate::error::Error;
 
 impl Run<'_> {
@@ -17,11 +18,11 @@ impl Run<'_> {
     /// If a fault lies before this moment that the run did not have.
     pub(super) fn change(&mut self, change: Change, ended: Option<usize>) -> Result<(), Error> {
         // All that has happened so far is the other run's.
-        self.timeline.flush_records()?;
-        let now = self.timeline.clock.now_ns();
-        let begun = self.timeline.statistics.started_virtual;
-        self.timeline.emit(RunEvent::Changed(now.saturating_sub(begun)))?;
-        self.timeline.has_faults = true;
+        self.common.flush_records()?;
+        let now = self.common.clock.now_ns();
+        let begun = self.common.statistics.started_virtual;
+        self.common.stream.emit(RunEvent::Changed(now.saturating_sub(begun)))?;
+        self.common.stream.drives_fail();
         self.apply(change, Some(begun), ended)
     }
 
@@ -37,11 +38,11 @@ impl Run<'_> {
         begun: Option<Nanos>,
         ended: Option<usize>,
     ) -> Result<(), Error> {
-        let now = self.timeline.clock.now_ns();
+        let now = self.common.clock.now_ns();
         let Change { seed, virtual_limit, machines, commands, .. } = change;
         let Change { shared, schedules, triggers, network_faults, known, .. } = change;
         if let Some(limit) = virtual_limit {
-            self.virtual_limit = limit;
+            self.bounds.limit(limit);
         }
         if let Some(triggers) = triggers {
             for machine in &mut self.machines {
@@ -49,17 +50,10 @@ impl Run<'_> {
                     machine.channel.listen();
                 }
             }
-            self.timeline.triggers.change(triggers, CHANGE)?;
+            self.common.triggers.change(triggers, CHANGE)?;
         }
-        self.timeline.networks.change(seed, network_faults);
-        for (drive, change) in self.shared.iter().zip(shared) {
-            drive.change(now, |control| change.make(control, now))?;
-        }
-        for (drive, schedule) in self.shared.iter().zip(schedules) {
-            if let Some((was, to)) = schedule {
-                drive.reschedule(now, &was, &to);
-            }
-        }
+        self.common.networks.change(seed, network_faults);
+        self.shared.change(shared, schedules, now)?;
         for (machine, change) in self.machines.iter_mut().zip(machines) {
             if let Some(seed) = seed {
                 // Later boots draw by it from the agent's greeting on.
@@ -84,7 +78,7 @@ impl Run<'_> {
             let machine = machine.ok_or(Error::Internal("no such machine"))?;
             // One that is off, or boots, begins with it.
             let is_commanded = machine.channel.begin_with(&branch.job);
-            if is_commanded && !machine.failures.is_off() {
+            if is_commanded && !machine.faults.failures.is_off() {
                 let is_end = ended == Some(branch.machine);
                 self.branch_off(branch, is_end)?;
             }
@@ -92,9 +86,6 @@ impl Run<'_> {
         Ok(())
     }
 }
-
-/// A fault that lies before the moment: its kind, and when it begins (ns).
-type Early = (&'static str, Nanos);
 
 impl Machine {
     fn change(
@@ -107,21 +98,16 @@ impl Machine {
         let mut early = None;
         if let Some(faults) = change.faults {
             if !faults.failures.is_empty() {
-                self.drives.iter_mut().for_each(|drive| drive.make_replaceable());
+                self.drives.make_replaceable();
                 self.channel.make_restartable();
             }
-            let failure = self.failures.change(faults.failures, known, now);
-            let pause = self.pauses.change(faults.pauses, known, now);
-            let order = self.orders.change(faults.orders, known, now);
-            early = failure.map(|failure| ("a failure", failure.at));
-            early = early.or(pause.map(|pause| ("a pause", pause.begin)));
-            early = early.or(order.map(|(_, begin)| ("a fault in the guest", begin)));
+            early = self.faults.change(faults, known, now);
         }
         for (index, mut change) in change.drives.into_iter().enumerate() {
             for (path, faults) in change.paths.take().into_iter().flatten().enumerate() {
                 let begun =
                     begun.ok_or(Error::Internal("a path changes before its guest has it"))?;
-                let fault = self.path_faults.change((index, path), &faults, known, (begun, now));
+                let fault = self.faults.paths.change((index, path), &faults, known, (begun, now));
                 early = early.or(fault.map(|fault| ("a fault of a path", fault.begin)));
             }
             let faults = change.faults.take();
@@ -132,29 +118,5 @@ impl Machine {
             }
         }
         Ok(early)
-    }
-}
-
-impl DriveChange {
-    /// Makes the changes of a drive's model, and of faults that a layer brings about already.
-    fn make(self, control: &mut dyn Control, now: Nanos) -> Result<(), Error> {
-        let Self { seed, model, faults, .. } = self;
-        if let Some(seed) = seed {
-            control.reseed(seed);
-        }
-        let made = match model {
-            None => true,
-            Some(ModelChange::Adapts(parameters)) => control.adapt(now, &*parameters),
-            Some(ModelChange::Replaces(model)) => control.set_model(now, model),
-        };
-        let had = faults.is_none_or(|(faults, seed)| {
-            // Its layer knows when the commands began.
-            control.set_faults(FaultChange { faults, seed, begun: None }).is_ok()
-        });
-        match made && had {
-            true => Ok(()),
-            // The plan of the changes has looked before.
-            false => Err(Error::Internal("a drive that cannot change was asked to")),
-        }
     }
 }

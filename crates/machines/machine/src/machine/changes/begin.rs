@@ -6,15 +6,13 @@ use stasis_run_events::Moment;
 use super::super::debug;
 use super::super::run::Run;
 use super::super::vm::Machine;
-use super::{Changes, CHANGE};
+use super::CHANGE;
 use crate::error::Error;
 
 impl Run<'_> {
     /// The commands have begun, or go on from a snapshot: the run may be about to become another.
     fn changes_begin(&mut self) -> Result<(), Error> {
-        let Some(config) = self.change_source.take().and_then(|source| source()) else {
-            return Ok(());
-        };
+        let Some(config) = self.sources.changes() else { return Ok(()) };
         let due = match &config.moment {
             None | Some(Moment::Begin) => 0,
             Some(Moment::At(time)) => *time,
@@ -26,33 +24,27 @@ impl Run<'_> {
             }
         };
         let at_end = config.moment == Some(Moment::End);
-        self.changes = Some(Box::new(Changes { due, at_end, change: config.change }));
+        self.changes.expect(due, at_end, config.change);
         Ok(())
     }
 
     /// Returns the end of the time for which all processors are idle until `next` (ticks), as the
     /// changes may come before.
     pub(in super::super) fn idle_to_changes(&self, next: Option<u64>) -> Option<u64> {
-        let due = self.changes.as_ref().map(|changes| changes.due);
-        let Some(due) = due.filter(|due| *due != Nanos::MAX) else { return next };
-        let at = self.timeline.statistics.started_virtual.saturating_add(due);
-        Some(next.unwrap_or(u64::MAX).min(self.timeline.clock.scale().to_ticks(at)))
+        let Some(due) = self.changes.due() else { return next };
+        let at = self.common.statistics.started_virtual.saturating_add(due);
+        Some(next.unwrap_or(u64::MAX).min(self.common.clock.scale().to_ticks(at)))
     }
 
     /// Becomes another run, if it is the moment.
     pub(in super::super) fn change_if_due(&mut self) -> Result<(), Error> {
-        if !self.timeline.statistics.running {
+        if !self.common.statistics.running {
             return Ok(());
         }
         self.changes_begin()?;
-        let Some(changes) = &self.changes else { return Ok(()) };
-        let now = self.timeline.clock.now_ns();
-        let begun = self.timeline.statistics.started_virtual;
-        if now.saturating_sub(begun) < changes.due {
-            return Ok(());
-        }
-        let change = self.changes.take().map(|changes| changes.change);
-        self.has_changed = true;
+        let now = self.common.clock.now_ns();
+        let since = now.saturating_sub(self.common.statistics.started_virtual);
+        let change = self.changes.take_due(since);
         change.map_or(Ok(()), |change| self.change(change, None))
     }
 
@@ -60,16 +52,13 @@ impl Run<'_> {
     /// another command follows there.
     pub(in super::super) fn change_at_end(&mut self, number: usize) -> Result<bool, Error> {
         let goes_on = |(other, machine): (usize, &Machine)| {
-            other != number && machine.waited && machine.ended.is_none()
+            other != number && machine.progress.holds_the_run()
         };
         if self.machines.iter().enumerate().any(goes_on) {
             return Ok(false);
         }
-        let Some(changes) = self.changes.take_if(|changes| changes.at_end) else {
-            return Ok(false);
-        };
-        self.has_changed = true;
-        self.change(changes.change, Some(number))?;
+        let Some(change) = self.changes.take_at_end() else { return Ok(false) };
+        self.change(change, Some(number))?;
         Ok(self.branching.iter().any(|branching| branching.waits_for(number)))
     }
 }

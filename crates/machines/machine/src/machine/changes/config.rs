@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stasis_block::clock::Nanos;
 use stasis_block::Model;
 use stasis_channel::{Branch, ScheduledGuestFault};
-use stasis_drive::{DriveFault, Schedule};
+use stasis_drive::{Control, DriveFault, FaultChange, Schedule};
 use stasis_network::NetworkFault;
 use stasis_run_events::Moment;
 
@@ -14,6 +14,7 @@ use super::super::failures::Failure;
 use super::super::path_faults::PathFault;
 use super::super::pauses::Pause;
 use super::super::triggers::TriggerConfig;
+use crate::error::Error;
 
 /// Changes of a run from a moment on.
 pub struct ChangeConfig {
@@ -92,4 +93,31 @@ pub enum ModelChange {
     Adapts(Arc<dyn Any + Send + Sync>),
     /// This one takes its place.
     Replaces(Box<dyn Model>),
+}
+
+impl DriveChange {
+    /// Makes the changes of a drive's model, and of faults that a layer brings about already.
+    ///
+    /// # Errors
+    /// The drive cannot change so.
+    pub(in super::super) fn make(self, control: &mut dyn Control, now: Nanos) -> Result<(), Error> {
+        let Self { seed, model, faults, .. } = self;
+        if let Some(seed) = seed {
+            control.reseed(seed);
+        }
+        let made = match model {
+            None => true,
+            Some(ModelChange::Adapts(parameters)) => control.adapt(now, &*parameters),
+            Some(ModelChange::Replaces(model)) => control.set_model(now, model),
+        };
+        let had = faults.is_none_or(|(faults, seed)| {
+            // Its layer knows when the commands began.
+            control.set_faults(FaultChange { faults, seed, begun: None }).is_ok()
+        });
+        match made && had {
+            true => Ok(()),
+            // The plan of the changes has looked before.
+            false => Err(Error::Internal("a drive that cannot change was asked to")),
+        }
+    }
 }

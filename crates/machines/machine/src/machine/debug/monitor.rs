@@ -5,7 +5,7 @@ use std::fmt::Write;
 use stasis_block::Command;
 use stasis_drive::{InFlight, Look};
 
-use super::super::timeline::Timeline;
+use super::super::common::Common;
 use super::super::vm::Machine;
 use super::target::Debuggee;
 use crate::vcpu::ProcessorState;
@@ -43,7 +43,7 @@ pub(super) fn answer(debuggee: &mut Debuggee, command: &str) -> String {
         "drives" => {
             let now = debuggee.now;
             for machine in &mut debuggee.machines {
-                for drive in &mut machine.drives[..machine.own] {
+                for drive in machine.drives.own_mut() {
                     let next = drive.next_event().map_or("none".into(), |at| format!("at {at} ns"));
                     let name = drive.name().to_owned();
                     let inside = serde_json::to_string(&drive.control().inside(now));
@@ -53,8 +53,8 @@ pub(super) fn answer(debuggee: &mut Debuggee, command: &str) -> String {
             }
         }
         "queues" => {
-            for machine in &debuggee.machines {
-                for drive in &machine.drives[..machine.own] {
+            for machine in &mut debuggee.machines {
+                for drive in machine.drives.own_mut() {
                     for line in drive.queues() {
                         let _ = writeln!(text, "{}: {line}", drive.name());
                     }
@@ -63,7 +63,7 @@ pub(super) fn answer(debuggee: &mut Debuggee, command: &str) -> String {
         }
         "commands" => {
             for machine in &mut debuggee.machines {
-                for drive in &mut machine.drives[..machine.own] {
+                for drive in machine.drives.own_mut() {
                     let name = drive.name().to_owned();
                     for command in drive.control().commands() {
                         let _ = writeln!(text, "{name}: {}", in_flight(&command));
@@ -96,7 +96,7 @@ fn look(debuggee: &mut Debuggee, command: &str) -> Option<String> {
     };
     let now = debuggee.now;
     let names = |machine: &Machine| -> Vec<String> {
-        machine.drives[..machine.own].iter().map(|drive| drive.name().to_owned()).collect()
+        machine.drives.own().iter().map(|drive| drive.name().to_owned()).collect()
     };
     let all: Vec<_> = debuggee.machines.iter().flat_map(names).collect();
     let usage = match wants_place {
@@ -108,7 +108,7 @@ fn look(debuggee: &mut Debuggee, command: &str) -> Option<String> {
         return wrong("a word is missing, or is too much");
     };
     let found = debuggee.machines.iter_mut().find_map(|machine| {
-        let index = (0..machine.own).find(|&index| machine.drives[index].name() == name)?;
+        let index = machine.drives.own().iter().position(|drive| drive.name() == name)?;
         Some((machine, index))
     });
     let Some((machine, index)) = found else { return wrong("there is no such drive") };
@@ -119,7 +119,7 @@ fn look(debuggee: &mut Debuggee, command: &str) -> Option<String> {
             let Some(block) = place.and_then(|place| place.parse::<u64>().ok()) else {
                 return wrong("the block is no number");
             };
-            let (start, size, count) = machine.blocks_of(index);
+            let (start, size, count) = machine.drives.blocks_of(index);
             if block >= count {
                 return Some(format!("the drive's first namespace has {count} blocks\n"));
             }
@@ -167,16 +167,16 @@ pub(super) fn processor(debuggee: &Debuggee, place: usize) -> String {
 }
 
 /// The next events of each machine.
-pub(super) fn events(machines: &[Machine], timeline: &Timeline) -> String {
-    let scale = timeline.clock.scale();
+pub(super) fn events(machines: &[Machine], common: &Common) -> String {
+    let scale = common.clock.scale();
     let mut all = Vec::new();
     for machine in machines {
         for index in 0..machine.processors.len() {
-            if let Some(at) = machine.timer(timeline, index) {
+            if let Some(at) = machine.timer(common, index) {
                 all.push((scale.to_ns(at), format!("{}: timer of CPU {index}", machine.name)));
             }
         }
-        for drive in &machine.drives {
+        for drive in machine.drives.all() {
             if let Some(at) = drive.next_event() {
                 all.push((at, format!("{}: drive {}", machine.name, drive.name())));
             }

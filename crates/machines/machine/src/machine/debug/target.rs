@@ -23,7 +23,7 @@ use gdbstub::target::{Target, TargetError, TargetResult};
 use stasis_bare::svm::{Debug, DebugRegisters, Watch, Watches, WATCHES};
 use stasis_block::clock::Nanos;
 
-use super::super::timeline::Timeline;
+use super::super::common::Common;
 use super::super::vm::Machine;
 use super::arch::{Registers, X86};
 use super::monitor;
@@ -98,8 +98,8 @@ impl Debuggee {
     }
 
     /// Writes down what comes next.
-    pub(in super::super) fn lay_out_events(&mut self, timeline: &Timeline) {
-        self.events = monitor::events(&self.machines, timeline);
+    pub(in super::super) fn lay_out_events(&mut self, common: &Common) {
+        self.events = monitor::events(&self.machines, common);
     }
 
     /// The run goes on.

@@ -1,6 +1,6 @@
 //! A machine as its agent greets: kept after the first boot, and brought back.
 
-use super::super::timeline::Timeline;
+use super::super::common::Common;
 use super::super::vm::Machine;
 use super::pages::Pages;
 use super::{First, Greeting, Recording, ENGINE, GREETING, INTERRUPTED, MEMORY};
@@ -68,7 +68,7 @@ impl Machine {
     /// does.
     pub(in super::super) fn bring_greeting_back(
         &mut self,
-        timeline: &Timeline,
+        common: &Common,
         index: usize,
     ) -> Result<Exit, Error> {
         self.kept_boot.replay = None;
@@ -79,8 +79,7 @@ impl Machine {
         greeting.memory.bring_back(&mut self.memory);
         self.vcpus[index].go_on_from(&greeting.vcpu);
         let processor = &mut self.processors[index];
-        processor.apic =
-            greeting.apic.later(self.origin, timeline.clock.scale().to_ns(self.origin));
+        processor.apic = greeting.apic.later(self.origin, common.clock.scale().to_ns(self.origin));
         processor.eoi.clone_from(&greeting.eoi);
         let written = self.channel.mailbox().write(0, &greeting.mailbox);
         written.map_err(|_| Error::Internal("the mailbox is too small"))?;

@@ -6,7 +6,7 @@
 //! halted and went on, the accesses to PCI and to the devices that every machine has, and what there
 //! is when the agent greets. At a later boot the processor is busy and halts as it did then, without
 //! being entered, and at the greeting's time it has the state that it had. Everything after that is
-//! executed: the drives are as they are left.
+//! executed: the drives are as they are left. Owns the first boot, and the place in a later one.
 //!
 //! Promise: the results are those of a boot. Where they might not be, the guest boots, and the reason is in
 //! `summary.json` ([`WHOLE`] and the others).

@@ -1,6 +1,6 @@
 //! The beginning of a boot that is replayed, or why it is not.
 
-use super::super::timeline::Timeline;
+use super::super::common::Common;
 use super::super::vm::Machine;
 use super::accesses::{Access, Accesses};
 use super::{First, Replay, BUS, ENGINE, FREQUENCY, PANICS, PATHS, PAUSES, WATCHED};
@@ -11,8 +11,8 @@ impl Machine {
     /// processor.
     ///
     /// Returns false where the guest has to boot: the devices are to be reset once more then.
-    pub(in super::super) fn replay_boot(&mut self, timeline: &mut Timeline) -> Result<bool, Error> {
-        let begun = self.begin_replay(timeline)?;
+    pub(in super::super) fn replay_boot(&mut self, common: &mut Common) -> Result<bool, Error> {
+        let begun = self.begin_replay(common)?;
         let outcome = &mut self.kept_boot.outcome;
         match begun {
             Ok(()) => outcome.kept += 1,
@@ -24,19 +24,19 @@ impl Machine {
         Ok(begun.is_ok())
     }
 
-    fn begin_replay(&mut self, timeline: &mut Timeline) -> Result<Result<(), &'static str>, Error> {
+    fn begin_replay(&mut self, common: &mut Common) -> Result<Result<(), &'static str>, Error> {
         let reason = match &self.kept_boot.first {
             First::Unfit(reason) => Some(*reason),
             // The machine has failed before its first boot was over.
             First::Recorded(_) => Some(ENGINE),
-            First::Kept(_) => self.reason_to_boot(timeline),
+            First::Kept(_) => self.reason_to_boot(common),
         };
         if let Some(reason) = reason {
             return Ok(Err(reason));
         }
         let First::Kept(greeting) = &mut self.kept_boot.first else { return Ok(Err(ENGINE)) };
         let accesses = std::mem::take(&mut greeting.accesses);
-        let same = self.access_again(timeline, &accesses);
+        let same = self.access_again(common, &accesses);
         if let First::Kept(greeting) = &mut self.kept_boot.first {
             greeting.accesses = accesses;
         }
@@ -48,26 +48,22 @@ impl Machine {
     }
 
     /// The reason for which the guest has to boot, if there is one.
-    fn reason_to_boot(&self, timeline: &Timeline) -> Option<&'static str> {
+    fn reason_to_boot(&self, common: &Common) -> Option<&'static str> {
         let reasons = [
-            (!timeline.clock.scale().is_whole(), FREQUENCY),
-            (timeline.is_observed || timeline.guest_ios.is_some(), WATCHED),
-            (self.path_faults.any(), PATHS),
-            (self.pauses.any(), PAUSES),
-            (self.failures.can_panic(), PANICS),
+            (!common.clock.scale().is_whole(), FREQUENCY),
+            (common.is_observed || common.view.keeps_ios(), WATCHED),
+            (self.faults.paths.any(), PATHS),
+            (self.faults.pauses.any(), PAUSES),
+            (self.faults.failures.can_panic(), PANICS),
         ];
         reasons.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
     }
 
     /// Makes the accesses of the first boot again. Whether all reads gave what they did then.
-    fn access_again(
-        &mut self,
-        timeline: &mut Timeline,
-        accesses: &Accesses,
-    ) -> Result<bool, Error> {
+    fn access_again(&mut self, common: &mut Common, accesses: &Accesses) -> Result<bool, Error> {
         for access in accesses.iter() {
             match access {
-                Access::PortWrite(port, bytes) => self.write_port(timeline, *port, bytes.get())?,
+                Access::PortWrite(port, bytes) => self.write_port(common, *port, bytes.get())?,
                 Access::PortRead(port, bytes) => {
                     let mut found = [0; 8];
                     let found = &mut found[..bytes.get().len()];
@@ -76,7 +72,9 @@ impl Machine {
                         return Ok(false);
                     }
                 }
-                Access::IoApicWrite(offset, bytes) => self.io_apic.write(*offset, bytes.get()),
+                Access::IoApicWrite(offset, bytes) => {
+                    self.chipset.write_io_apic(*offset, bytes.get());
+                }
             }
         }
         Ok(true)

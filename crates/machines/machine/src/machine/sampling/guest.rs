@@ -4,21 +4,18 @@
 
 use stasis_bare::svm::{Debug, DebugRegisters, Watch};
 use stasis_block::clock::Nanos;
-use stasis_run_events::{BioPlaces, GuestIo, IoStatus, KernelPlaces, RunEvent, BLOCK, THREAD_NAME};
+use stasis_run_events::{BioPlaces, IoStatus, KernelPlaces, BLOCK, THREAD_NAME};
 
+use super::super::common::Common;
 use super::super::guest_io::{Caller, GuestIos};
-use super::super::timeline::Timeline;
 use super::super::vm::Machine;
 use super::linear::{Linear, Words};
 use super::orc::{Context, KERNEL};
 use super::stacks::Stacks;
 use crate::apic::{Delivery, Message};
-use crate::error::Error;
 use crate::memory::GuestMemory;
 use crate::vcpu::DebugVcpu;
 
-/// I/Os that go to the event stream together.
-const BATCH: usize = 512;
 /// The debug register of each place.
 const SYSTEM_CALL: u8 = 1;
 const WAKE_UP: u8 = 1 << 1;
@@ -43,11 +40,10 @@ pub(super) fn watched(places: &KernelPlaces) -> Debug {
 
 impl Machine {
     /// Processor `index` is at a place that is watched.
-    pub(super) fn guest_ios_at(&mut self, timeline: &mut Timeline, index: usize, slots: u8) {
+    pub(super) fn guest_ios_at(&mut self, common: &mut Common, index: usize, slots: u8) {
         let Self { vcpus, memory, number, .. } = self;
-        let Timeline { guest_ios: Some(ios), stacks: Some(stacks), clock, .. } = timeline else {
-            return;
-        };
+        let Common { view, clock, .. } = common;
+        let Some((ios, stacks)) = view.both() else { return };
         let Some(vcpu) = vcpus[index].debug() else { return };
         let registers = vcpu.registers();
         let (now, processor) = (clock.now_ns(), (*number, index));
@@ -79,15 +75,14 @@ impl Machine {
     /// Processor `index` has rung a doorbell of a drive that had `before` commands.
     pub(in super::super) fn guest_ios_rung(
         &mut self,
-        timeline: &mut Timeline,
+        common: &mut Common,
         index: usize,
         (drive, path): (usize, usize),
         before: u64,
     ) {
         let orders = before..self.drives[drive].submitted();
-        let Timeline { guest_ios: Some(ios), stacks: Some(stacks), clock, .. } = timeline else {
-            return;
-        };
+        let Common { view, clock, .. } = common;
+        let Some((ios, stacks)) = view.both() else { return };
         if orders.is_empty() {
             return;
         }
@@ -102,13 +97,14 @@ impl Machine {
     /// The I/Os from number `from` on among those that are to be recorded were delivered by a drive.
     pub(in super::super) fn guest_ios_delivered(
         &self,
-        timeline: &mut Timeline,
+        common: &mut Common,
         drive: usize,
         from: usize,
         now: Nanos,
     ) {
-        let Some(ios) = &mut timeline.guest_ios else { return };
-        for record in timeline.records[from..].iter().filter(|io| io.status != IoStatus::Refused) {
+        let Common { view, stream, .. } = common;
+        let Some(ios) = view.ios() else { return };
+        for record in stream.records()[from..].iter().filter(|io| io.status != IoStatus::Refused) {
             let Some(path) = ios.path_of((record.drive, record.order)) else { continue };
             let entry = self.drives[drive].entry_of(path, record.queue);
             let interrupt = entry.map(|entry| (self.number, drive, path, entry));
@@ -121,14 +117,14 @@ impl Machine {
     /// A drive's interrupt goes to the processors.
     pub(in super::super) fn guest_ios_signalled(
         &self,
-        timeline: &mut Timeline,
+        common: &mut Common,
         (drive, path, entry): (usize, usize, u16),
         message: Message,
     ) {
         let mut targets = (0..self.processors.len())
             .filter(|&index| self.is_for(index, None, message.destination));
         let target = targets.next().filter(|_| message.delivery == Delivery::Fixed);
-        if let (Some(ios), Some(index)) = (&mut timeline.guest_ios, target) {
+        if let (Some(ios), Some(index)) = (common.view.ios(), target) {
             ios.signalled((self.number, drive, path, entry), (self.number, index), message.vector);
         }
     }
@@ -169,18 +165,4 @@ fn caller(
     let (frames, program) = stacks.whole(processor.0.into(), (context, gs), &mut memory);
     let (thread, in_interrupt) = ((processor.0, thread), count & IN_INTERRUPT != 0);
     Some(Caller { processor, thread, name, in_interrupt, now, frames, program })
-}
-
-impl Timeline<'_> {
-    /// Sends the I/Os whose time in the guest is whole, if they are at least so many.
-    pub(super) fn flush_guest_ios(&mut self) -> Result<(), Error> {
-        match &mut self.guest_ios {
-            Some(ios) if ios.ended() >= BATCH => {
-                let ended: Vec<GuestIo> = ios.take();
-                self.emit_names()?;
-                self.emit(RunEvent::GuestIos(ended))
-            }
-            _ => Ok(()),
-        }
-    }
 }

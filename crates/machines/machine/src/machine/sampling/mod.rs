@@ -10,7 +10,8 @@ mod modules;
 mod names;
 mod orc;
 pub(super) mod sampler;
-pub(super) mod stacks;
+mod stacks;
+pub(super) mod view;
 
 use stasis_bare::svm::Debug;
 use stasis_run_events::{Ending, RunEvent};
@@ -35,11 +36,9 @@ const NO_SAMPLES: &str = "a profile needs the engine exact: use --engine exact";
 impl Run<'_> {
     /// The commands have begun, or go on from a snapshot: they may be sampled from here on.
     pub(super) fn sampling_begins(&mut self) -> Result<(), Error> {
-        let Some(job) = self.profile_source.take().and_then(|source| source()) else {
-            return Ok(());
-        };
+        let Some(job) = self.sources.samples() else { return Ok(()) };
         let mut vcpus = self.machines.iter_mut().flat_map(|machine| &mut machine.vcpus);
-        if self.pool.is_some() || vcpus.any(|vcpu| vcpu.debug().is_none()) {
+        if self.rounds.are_used() || vcpus.any(|vcpu| vcpu.debug().is_none()) {
             return Err(Error::Limit(NO_SAMPLES.into()));
         }
         let tables = match (&job.orc, self.machines.first_mut()) {
@@ -47,16 +46,16 @@ impl Run<'_> {
             _ => None,
         };
         let from_6_4 = job.orc.is_some_and(|orc| orc.from_6_4);
-        let now = self.timeline.clock.now_ns();
-        let source = self.program_source.clone();
-        let names = Names::new(job.threads, job.modules, from_6_4, source);
-        self.timeline.stacks = Some(Box::new(Stacks::new(tables.unwrap_or_default(), names)));
+        let now = self.common.clock.now_ns();
+        let programs = self.sources.programs();
+        let names = Names::new(job.threads, job.modules, from_6_4, programs);
         let watched = job.places.as_ref().map(guest::watched).unwrap_or_default();
-        self.timeline.guest_ios = job.places.map(|places| Box::new(GuestIos::new(places)));
+        let stacks = Stacks::new(tables.unwrap_or_default(), names);
+        self.common.view.open(stacks, job.places.map(GuestIos::new));
         self.sampler = Some(Box::new(Sampler {
             interval: job.interval.map(|interval| interval.max(1)),
             watched,
-            scale: self.timeline.clock.scale(),
+            scale: self.common.clock.scale(),
             begun: now,
             next: vec![0; self.processors.len()],
             samples: Vec::new(),
@@ -75,12 +74,9 @@ impl Run<'_> {
                 vcpu.set(Debug::default());
             }
         }
-        self.timeline.emit_names()?;
-        if let Some(ios) = self.timeline.guest_ios.take() {
-            self.timeline.emit(RunEvent::GuestIos(ios.finish()))?;
-        }
-        self.timeline.stacks = None;
-        self.timeline.emit(RunEvent::Samples(sampler.samples))
+        let stream = &mut self.common.stream;
+        self.common.view.close(stream)?;
+        stream.emit(RunEvent::Samples(sampler.samples))
     }
 
     /// Runs a processor until the slice's end or an exit of the processor, as a run without samples
@@ -92,14 +88,14 @@ impl Run<'_> {
     ) -> Result<Option<Ending>, Error> {
         let (number, index) = self.processors[place];
         let machine = &mut self.machines[number];
-        let Some(begun) = machine.enter(&mut self.timeline, slice)? else { return Ok(None) };
+        let Some(begun) = machine.enter(&mut self.common, slice)? else { return Ok(None) };
         let Some(sampler) = &mut self.sampler else { return Ok(None) };
-        let until = slice.until.min(self.timeline.clock.now().saturating_add(MAX_SLICE));
+        let until = slice.until.min(self.common.clock.now().saturating_add(MAX_SLICE));
         let mut injecting = begun.injecting;
         // The processor stands at a watched place, whose instruction is to run.
         let mut passes = false;
         let end = loop {
-            let before = self.timeline.clock.now();
+            let before = self.common.clock.now();
             let due = sampler.due(place, before);
             let vcpu = &mut machine.vcpus[index];
             if let Some(vcpu) = vcpu.debug() {
@@ -108,14 +104,14 @@ impl Run<'_> {
             // An instruction takes a tick.
             let limit = if passes { before + 1 } else { u64::MAX };
             let next = due.min(until).min(limit);
-            let end = vcpu.run_slice(&mut self.timeline.clock, next, injecting)?;
+            let end = vcpu.run_slice(&mut self.common.clock, next, injecting)?;
             injecting = false;
-            let now = self.timeline.clock.now();
+            let now = self.common.clock.now();
             passes &= now <= before;
             match end.exit {
                 Exit::Interrupted => {}
                 Exit::Debug(DebugEvent::Watch(slots)) => {
-                    machine.guest_ios_at(&mut self.timeline, index, slots);
+                    machine.guest_ios_at(&mut self.common, index, slots);
                     passes = true;
                 }
                 _ => break end,
@@ -124,17 +120,18 @@ impl Run<'_> {
                 let overshoot = (now >= slice.until).then(|| now - slice.until);
                 break SliceEnd { exit: Exit::Interrupted, overshoot };
             }
-            if let Some(stacks) = self.timeline.stacks.as_mut().filter(|_| now >= due) {
+            if let Some(stacks) = self.common.view.stacks().filter(|_| now >= due) {
                 sampler.take(place, index, machine, stacks);
             }
         };
-        self.timeline.flush_guest_ios()?;
+        let stream = &mut self.common.stream;
+        self.common.view.flush_ios(stream)?;
         if sampler.samples.len() >= BATCH {
             let samples = std::mem::take(&mut sampler.samples);
-            self.timeline.emit_names()?;
-            self.timeline.emit(RunEvent::Samples(samples))?;
+            self.common.view.emit_names(stream)?;
+            stream.emit(RunEvent::Samples(samples))?;
         }
-        let after = self.machines[number].left(&mut self.timeline, begun, end)?;
+        let after = self.machines[number].left(&mut self.common, begun, end)?;
         self.follow(number, after)
     }
 }

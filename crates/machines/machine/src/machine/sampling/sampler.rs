@@ -1,4 +1,5 @@
-//! The samples of a run, and what takes them.
+//! The samples of a run, and what takes them. Owns when each processor's next is due, and those that were
+//! not sent to the event stream.
 
 use stasis_bare::svm::Debug;
 use stasis_block::clock::Nanos;

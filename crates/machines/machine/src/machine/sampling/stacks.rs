@@ -1,4 +1,5 @@
-//! The stacks of guests' processors: of the kernel through its modules, and of the program below.
+//! The stacks of guests' processors: of the kernel through its modules, and of the program below. Owns
+//! the tables by which they are walked, and the names that have come up.
 
 use super::linear::Words;
 use super::names::Names;

@@ -2,7 +2,7 @@
 //!
 //! To take one is the business of whoever runs this program: it stores the whole program, with the run
 //! in it. So a snapshot takes no time of the run, and the run goes on as if there had been none, here or
-//! in another program that continues from it.
+//! in another program that continues from it. Owns which are to come, and when the next is due.
 
 mod take;
 

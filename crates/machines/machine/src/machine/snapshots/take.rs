@@ -10,7 +10,7 @@ use crate::error::Error;
 impl Run<'_> {
     /// Returns whether the commands have begun.
     pub(in super::super) fn has_begun(&self) -> bool {
-        self.turn > 0 || self.timeline.statistics.running
+        self.turn > 0 || self.common.statistics.running
     }
 
     /// Takes a snapshot, if it is time for one and the run is what it would be by itself. Returns the
@@ -19,20 +19,21 @@ impl Run<'_> {
         if !self.has_begun() {
             return Ok(None);
         }
-        if let Some(config) = self.snapshot_source.take().and_then(|source| source()) {
+        if let Some(config) = self.sources.snapshots() {
             self.wait_for_moments(&config.job)?;
             self.snapshots = Some(Box::new(Snapshots::new(config)));
         }
         let Some(snapshots) = &self.snapshots else { return Ok(None) };
-        let scale = self.timeline.clock.scale();
-        let begun = self.timeline.statistics.started_virtual;
+        let scale = self.common.clock.scale();
+        let begun = self.common.statistics.started_virtual;
         let at = scale.to_ns(self.instant).saturating_sub(begun);
-        let is_disturbed = self.debug.is_some() || !self.branching.is_empty() || self.has_changed;
-        if at < snapshots.due || is_disturbed || !self.timeline.statistics.running {
+        let is_disturbed =
+            self.debug.is_some() || !self.branching.is_empty() || self.changes.have_come();
+        if at < snapshots.due || is_disturbed || !self.common.statistics.running {
             return Ok(None);
         }
         // The events so far are told before.
-        self.timeline.flush_records()?;
+        self.common.flush_records()?;
         let ahead = scale.to_ns(self.last_idle().max(self.instant)).saturating_sub(begun);
         let instant = Instant { at, ahead, turn: self.turn };
         let Some(snapshots) = &mut self.snapshots else { return Ok(None) };

@@ -125,7 +125,7 @@ pub struct Course {
 }
 
 /// Latencies over time.
-pub struct Timeline {
+pub struct OverTime {
     points: Vec<Point>,
     slices: Vec<Option<Slice>>,
     flights: Vec<Flights>,
@@ -135,7 +135,7 @@ pub struct Timeline {
     count: u64,
 }
 
-impl Timeline {
+impl OverTime {
     /// No I/O yet.
     pub(crate) fn new() -> Self {
         Self {
@@ -306,13 +306,13 @@ mod tests {
         fn extremes_are_never_lost(
             raw in prop::collection::vec((0u64..10_000_000_000, 0u64..1_000_000), 1..6000),
         ) {
-            let mut timeline = Timeline::new();
+            let mut over_time = OverTime::new();
             let all: Vec<_> = raw.iter().map(|&(at, latency)| Point { at, latency, bytes: 1, ..Point::default() }).collect();
-            all.iter().for_each(|&point| timeline.record(point));
-            let points = timeline.points();
+            all.iter().for_each(|&point| over_time.record(point));
+            let points = over_time.points();
             prop_assert!(points.len() <= POINTS.max(SLICES * (SAMPLES + 2)));
-            prop_assert_eq!(timeline.is_complete(), all.len() <= POINTS);
-            if timeline.is_complete() { prop_assert_eq!(points.len(), all.len()); }
+            prop_assert_eq!(over_time.is_complete(), all.len() <= POINTS);
+            if over_time.is_complete() { prop_assert_eq!(points.len(), all.len()); }
             let range = |points: &[Point]| {
                 let latencies = points.iter().map(|point| point.latency);
                 (latencies.clone().min(), latencies.max())
@@ -320,7 +320,7 @@ mod tests {
             prop_assert_eq!(range(&points), range(&all));
             prop_assert!(points.iter().all(|point| all.contains(point)));
             for limit in [0, 7, 300] {
-                let few = timeline.at_most(limit);
+                let few = over_time.at_most(limit);
                 prop_assert!(few.len() <= limit.max(2) || few.len() == points.len().min(limit));
                 prop_assert_eq!(range(&few), range(&all));
                 prop_assert!(few.windows(2).all(|pair| pair[0] <= pair[1]));
@@ -330,12 +330,12 @@ mod tests {
 
     #[test]
     fn a_steady_stream_is_steady() {
-        let mut timeline = Timeline::new();
+        let mut over_time = OverTime::new();
         for index in 0..100_000u64 {
             let at = 5_000_000_000 + index * 100_000;
-            timeline.record(Point { at, latency: 390_000, bytes: 4096, ..Point::default() });
+            over_time.record(Point { at, latency: 390_000, bytes: 4096, ..Point::default() });
         }
-        let course = timeline.course(128);
+        let course = over_time.course(128);
         for curve in [&course.rate, &course.bandwidth, &course.depth] {
             assert!(curve.len() >= 64, "{}", curve.len());
             assert!(curve.iter().all(|(at, _)| (4.9e9..15e9).contains(at)));
@@ -360,17 +360,17 @@ mod tests {
         ) {
             let mut raw = raw;
             raw.sort_unstable_by_key(|(at, latency)| at + latency);
-            let mut timeline = Timeline::new();
+            let mut over_time = OverTime::new();
             for &(begin, latency) in &raw {
-                timeline.record(Point { at: begin + latency, latency, ..Point::default() });
+                over_time.record(Point { at: begin + latency, latency, ..Point::default() });
             }
-            let width = 1u64 << timeline.shift;
-            for (slice, area) in timeline.areas().into_iter().enumerate() {
-                let from = timeline.origin + slice as u64 * width;
+            let width = 1u64 << over_time.shift;
+            for (slice, area) in over_time.areas().into_iter().enumerate() {
+                let from = over_time.origin + slice as u64 * width;
                 let expected: u64 = raw
                     .iter()
                     .map(|&(begin, latency)| {
-                        let end = (begin + latency).max(timeline.origin).min(from + width);
+                        let end = (begin + latency).max(over_time.origin).min(from + width);
                         end.saturating_sub(begin.max(from))
                     })
                     .sum();
@@ -381,11 +381,11 @@ mod tests {
 
     #[test]
     fn the_ends_of_time_are_no_trouble() {
-        let mut timeline = Timeline::new();
+        let mut over_time = OverTime::new();
         for at in [7, 0, u64::MAX, u64::MAX - 1] {
-            timeline.record(Point { at, latency: at, bytes: u64::MAX, ..Point::default() });
+            over_time.record(Point { at, latency: at, bytes: u64::MAX, ..Point::default() });
         }
-        assert_eq!(timeline.points().len(), 4);
-        assert!(timeline.course(128).rate.is_empty());
+        assert_eq!(over_time.points().len(), 4);
+        assert!(over_time.course(128).rate.is_empty());
     }
 }

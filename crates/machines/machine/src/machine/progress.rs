@@ -1,0 +1,153 @@
+//! The progress of a machine from its boot to its end. Owns what its guest waits for, and when its
+//! command began and ended, and how.
+
+use stasis_block::clock::Nanos;
+use stasis_run_events::Ending;
+
+/// The progress.
+#[derive(Debug)]
+pub(super) struct Progress {
+    /// True if the run lasts until its command has ended.
+    is_waited_for: bool,
+    /// True if it has everything to begin with its command.
+    is_prepared: bool,
+    /// The processor on which its guest waits for its command.
+    wanting: Option<usize>,
+    /// True if its guest has been given that.
+    is_commanded: bool,
+    /// Time at which its command began (ns).
+    started: Option<Nanos>,
+    ended: Option<Nanos>,
+    ending: Option<Ending>,
+    /// True if its agent has no more messages: it does not run again.
+    is_finished: bool,
+}
+
+impl Progress {
+    /// Before the boot.
+    pub(super) fn new(is_waited_for: bool) -> Self {
+        Self {
+            is_waited_for,
+            is_prepared: false,
+            wanting: None,
+            is_commanded: false,
+            started: None,
+            ended: None,
+            ending: None,
+            is_finished: false,
+        }
+    }
+
+    /// Returns whether the run lasts until its command has ended.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.is_waited_for
+    }
+
+    /// The run waits for its command from now on, or does not.
+    pub(super) fn wait_for(&mut self, is_waited_for: bool) {
+        self.is_waited_for = is_waited_for;
+    }
+
+    /// Returns whether the run goes on for its command, which has not ended.
+    pub(super) fn holds_the_run(&self) -> bool {
+        self.is_waited_for && self.ended.is_none()
+    }
+
+    /// Returns whether it has everything to begin with its command.
+    pub(super) fn is_prepared(&self) -> bool {
+        self.is_prepared
+    }
+
+    /// It has everything to begin with its command; whether it had not.
+    pub(super) fn prepare(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_prepared, true)
+    }
+
+    /// Its guest waits for its command on this processor.
+    pub(super) fn want_command(&mut self, index: usize) {
+        self.wanting = Some(index);
+    }
+
+    /// Returns whether its guest waits for its command.
+    pub(super) fn is_wanting(&self) -> bool {
+        self.wanting.is_some()
+    }
+
+    /// Returns whether its guest is not set up yet, so that it is waited for.
+    pub(super) fn is_setting_up(&self) -> bool {
+        let has_ended = self.is_finished || self.ended.is_some();
+        !self.is_commanded && self.wanting.is_none() && !has_ended
+    }
+
+    /// Its guest is given its command, if it waits for that; on which processor.
+    pub(super) fn take_command(&mut self) -> Option<usize> {
+        let index = self.wanting.take()?;
+        self.is_commanded = true;
+        Some(index)
+    }
+
+    /// It boots again: no guest waits.
+    pub(super) fn boot_again(&mut self) {
+        self.wanting = None;
+    }
+
+    /// Its command begins; whether for the first time: after another boot its figures do not begin
+    /// again.
+    pub(super) fn start(&mut self, now: Nanos) -> bool {
+        let is_first = self.started.is_none();
+        self.started.get_or_insert(now);
+        is_first
+    }
+
+    /// Time at which its command began (ns).
+    pub(super) fn started(&self) -> Option<Nanos> {
+        self.started
+    }
+
+    /// Its command has ended, or cannot begin.
+    pub(super) fn end(&mut self, now: Nanos, ending: Ending) {
+        self.ended = Some(now);
+        self.ending.get_or_insert(ending);
+    }
+
+    /// Returns whether its command has ended, or could not begin.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Returns whether its command has begun and not ended.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.started.is_some() && self.ended.is_none()
+    }
+
+    /// Its kernel has panicked, whatever its command did.
+    pub(super) fn panic(&mut self) {
+        self.ending = Some(Ending::Panicked);
+    }
+
+    /// The ending of its command.
+    pub(super) fn ending(&self) -> Option<&Ending> {
+        self.ending.as_ref()
+    }
+
+    /// Its agent has no more messages: one whose command has not ended has failed.
+    pub(super) fn finish(&mut self) {
+        self.ending.get_or_insert(Ending::Panicked);
+        self.is_finished = true;
+    }
+
+    /// It stands still from now on.
+    pub(super) fn stand_still(&mut self) {
+        self.is_finished = true;
+    }
+
+    /// Returns whether it does not run again.
+    pub(super) fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    /// Returns the virtual time of its command until `now` (ns), if it has begun.
+    pub(super) fn took(&self, now: Nanos) -> Option<Nanos> {
+        self.started.map(|started| self.ended.unwrap_or(now) - started)
+    }
+}
