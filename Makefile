@@ -10,9 +10,12 @@ TARGET := x86_64-unknown-linux-gnu
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 STASIS := $(TARGET_DIR)/$(TARGET)/release/stasis
 
-# Packages that `build` builds. Tests build all at once: cargo chooses the features of dependencies by the packages of
-# the call, and would compile everything again for another choice.
-SCOPE ?= --package stasis
+# The main program, and those beside it, which few need.
+PROGRAMS := stasis stasis-reproduce stasis-function stasis-coordinate
+
+# Packages to build in place of those of a target. Tests build all at once: cargo chooses the features of dependencies
+# by the packages of the call, and would compile everything again for another choice.
+SCOPE ?=
 unit-test python-test system-test slow-test test-on: export SCOPE = --workspace --lib --bins --tests
 TEST := cargo test --locked --release --workspace --no-fail-fast
 
@@ -27,7 +30,7 @@ export STASIS_COMMIT := $(shell git describe --always --dirty --abbrev=12 --excl
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build guest demo test lint unit-test system-test slow-test plant-faults fuzz fuzz-inputs test-intel test-on python-test test-packages conformance bench docs install package clean
+.PHONY: help setup build main guest demo test lint unit-test system-test slow-test plant-faults fuzz fuzz-inputs test-intel test-on python-test test-packages conformance bench docs install package clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,10 +38,13 @@ help: ## List what can be made
 setup: ## Install what is missing: Debian packages, the Rust toolchain
 	@scripts/setup
 
-build: ## Build the program: target/x86_64-unknown-linux-gnu/release/stasis
-	cargo build --locked --release $(SCOPE)
+build: ## Build the programs: target/x86_64-unknown-linux-gnu/release/stasis, and stasis-reproduce, -function and -coordinate beside it
+	cargo build --locked --release $(or $(SCOPE),$(PROGRAMS:%=--package %))
 
-guest: build ## Make the guest's system from Debian packages, once
+main: # Build the main program alone
+	cargo build --locked --release $(or $(SCOPE),--package stasis)
+
+guest: main ## Make the guest's system from Debian packages, once
 	$(STASIS) guest build
 
 demo: ## Install what is missing, build, and run examples/demo.toml
@@ -64,7 +70,7 @@ unit-test: ## Tests that start no guest
 python-test: build ## Test the Python package: lints, types, tests; ARGUMENTS=--slow boots guests
 	@scripts/python-test $(ARGUMENTS)
 
-system-test: guest ## Tests that boot guests
+system-test: build guest ## Tests that boot guests
 	failed=; \
 	$(TEST) --test system -- --nocapture || failed=1; \
 	$(TEST) --test own_program || failed=1; \
@@ -74,7 +80,7 @@ system-test: guest ## Tests that boot guests
 	$(TEST) --test vm -- --ignored --test-threads=1 || failed=1; \
 	test -z "$$failed"
 
-slow-test: guest ## Tests that `test` leaves out: they build guests, measure, or change the host (root); STASIS_TEST_DEVICE= a block device to overwrite
+slow-test: build guest ## Tests that `test` leaves out: they build guests, measure, or change the host (root); STASIS_TEST_DEVICE= a block device to overwrite
 	scripts/fuzz --check
 	@seed=$$(shuf -i 2-4294967295 -n 1); echo "properties: PROPTEST_RNG_SEED=$$seed"; PROPTEST_RNG_SEED=$$seed $(TEST) --lib --bins --tests
 	CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true cargo test --locked --release -p stasis-nand -p stasis-flash -p stasis-nvme
@@ -160,7 +166,7 @@ install: ## Build as you, and install as root: `sudo make install`; PREFIX=~/.lo
 
 package: ## Make what users install, in target/package: a .deb, a Python wheel, an OCI image; PACKAGES= some of: deb wheel oci
 	@scripts/setup --packaging
-	cargo build --locked --profile dist --package stasis
+	cargo build --locked --profile dist $(PROGRAMS:%=--package %)
 	@scripts/package $(PACKAGES)
 
 test-packages: ## Install each of target/package on Debian 13 and use it, and run the action's steps (PACKAGES= some of: deb wheel oci action)

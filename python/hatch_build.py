@@ -1,6 +1,6 @@
-"""Puts the executable into the wheel, under the tag of the platforms that it runs on, and describes the package.
+"""Puts the executables into the wheel, under the tag of the platforms that they run on, and describes the package.
 
-What a wheel is made of is the folder ``python`` of a checkout, or a source distribution, which has the executable and
+What a wheel is made of is the folder ``python`` of a checkout, or a source distribution, which has the executables and
 the version beside this file."""
 
 import os
@@ -17,6 +17,9 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 # the System V ABI supplements for x86-64 and AArch64.
 MACHINES = {62: "x86_64", 183: "aarch64"}
 INTERPRETER = 3
+
+#: Programs beside the main one, which are put in where they are built.
+BESIDE = ("stasis-reproduce", "stasis-function", "stasis-coordinate")
 
 
 def platforms(executable: Path) -> str:
@@ -69,7 +72,7 @@ def built(root: Path) -> Path:
 
 def stripped(executable: Path, folder: Path) -> Path:
     """A copy without debugging information, a tenth of the size; the file itself where nothing strips it."""
-    copy = folder / "stasis"
+    copy = folder / executable.name
     try:
         subprocess.run(["strip", "-o", copy, executable], check=True, stderr=subprocess.DEVNULL)
     except (OSError, subprocess.CalledProcessError):
@@ -115,19 +118,22 @@ class ExecutableHook(BuildHookInterface):
         if not named and version == "editable":
             return
         executable = Path(named).resolve() if named else built(Path(self.root))
-        platform = platforms(executable)
-        # The licences of what it is linked from.
+        found = {"stasis": executable, **{name: executable.with_name(name) for name in BESIDE}}
+        found = {name: path for name, path in found.items() if path.is_file()}
+        (platform,) = {platforms(path) for path in found.values()}
+        # The licences of what they are linked from.
         notices = executable.with_name("third-party.txt")
         self.folder = tempfile.TemporaryDirectory()
         if not named:
-            executable = stripped(executable, Path(self.folder.name))
+            found = {name: stripped(path, Path(self.folder.name)) for name, path in found.items()}
         if self.target_name == "sdist":
             said = Path(self.folder.name) / "version"
             said.write_text(self.metadata.version + "\n", encoding="utf-8")
-            carried = {executable: "stasis", said: "version", **({notices: notices.name} if notices.is_file() else {})}
+            carried = {said: "version", **{path: name for name, path in found.items()}}
+            carried.update({notices: notices.name} if notices.is_file() else {})
             build_data["force_include"].update({str(path): f"{CARRIED}/{name}" for path, name in carried.items()})
             return
-        build_data["shared_scripts"][str(executable)] = "stasis"
+        build_data["shared_scripts"].update({str(path): name for name, path in found.items()})
         if notices.is_file():
             build_data["force_include"][str(notices)] = "stasis/third-party.txt"
         build_data["pure_python"] = False

@@ -23,7 +23,8 @@ def test_the_wheel_of_a_source_distribution_has_the_program(program: Path, tmp_p
     shutil.copy(FOLDER.parent / "Cargo.toml", checkout)
     built = checkout / "target" / "x86_64-unknown-linux-gnu" / "release"
     built.mkdir(parents=True)
-    (built / "stasis").symlink_to(program.resolve())
+    for name in ("stasis", "stasis-reproduce"):
+        (built / name).symlink_to(program.resolve())
     environment = {
         key: value for key, value in os.environ.items() if key not in ("STASIS_EXECUTABLE", "CARGO_TARGET_DIR")
     }
@@ -44,6 +45,7 @@ def test_the_wheel_of_a_source_distribution_has_the_program(program: Path, tmp_p
     subprocess.run(command, check=True)
     said = subprocess.run([installed / "bin" / "stasis", "--version"], capture_output=True, text=True, check=True)
     assert said.stdout.startswith("stasis ")
+    assert (installed / "bin" / "stasis-reproduce").is_file()
 
 
 def test_no_description_names_a_file_that_is_not_installed() -> None:

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use anyhow::{anyhow, Result};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use stasis_reproductions as reproductions;
+use stasis_program::begin::{self, Common, WRONG_WORDS};
+use stasis_program::{beside, help as program_help};
 use stasis_runner::failure::Code;
 use stasis_terminal::answer;
 
@@ -15,7 +16,6 @@ use crate::commands;
 use crate::commands::archive::Made;
 use crate::commands::calibrate::CalibrateArguments;
 use crate::commands::guest::GuestBuildArguments;
-use crate::help;
 
 /// Runs stock operating systems on storage that you do not have.
 #[derive(Debug, Parser)]
@@ -28,12 +28,8 @@ use crate::help;
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Show no progress, and no summary at the end
-    #[arg(long, short, global = true)]
-    quiet: bool,
-    /// Print the result as one JSON document, also that of a failure
-    #[arg(long, global = true)]
-    json: bool,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// Commands that have the terminal, or are another program, and so no document of their own.
@@ -42,9 +38,6 @@ const WITHOUT_JSON: [(&str, &str); 3] = [
     ("debug", "its output is the run's; `stasis run --json` has that as a file"),
     ("sweep", "a study's results are files of its folder"),
 ];
-
-/// The exit status of a command line that is wrong (clap).
-const WRONG_WORDS: u8 = 2;
 
 /// The commands, with their arguments.
 #[derive(Debug, Subcommand)]
@@ -79,36 +72,9 @@ pub enum Command {
     Page(commands::page::Arguments),
     /// Serve drives in real time to QEMU and Cloud Hypervisor
     Serve(commands::serve::Arguments),
-    /// Run storage functions, such as a file server, in virtual machines of their own
-    #[command(
-        subcommand,
-        after_help = "Examples:
-  stasis function list
-  stasis function run nfs --drive model=null,medium=file:disk.img
-  stasis function status nfs"
-    )]
-    Function(commands::function::FunctionCommand),
-    /// Have this host's BFQ help stock QEMU guests whose BFQ raises weights
-    #[command(
-        subcommand,
-        after_help = "Examples:
-  stasis coordinate guest --dry-run
-  stasis coordinate host --dry-run /run/guest1.help=machine.slice/guest1.scope"
-    )]
-    Coordinate(commands::coordinate::CoordinateCommand),
-    /// Repeat a publication's experiments and print its figures beside ours
-    Reproduce(reproductions::Arguments),
-    /// A workload for the guest, see `stasis_reproductions::load`
-    #[command(subcommand, hide = true)]
-    GuestLoad(reproductions::Load),
-    /// Measure throughput and start-up times of a guest that shares a drive with its host
-    Suite(reproductions::SuiteArguments),
-    /// The suite's part in the guest, see `stasis_reproductions::suite_part`
-    #[command(subcommand, hide = true)]
-    GuestSuite(reproductions::SuitePart),
-    /// A part of `reproduce controller`, in a machine of its own
-    #[command(subcommand, hide = true)]
-    ControllerPart(reproductions::ControllerPart),
+    /// The commands of programs beside this one
+    #[command(flatten)]
+    Beside(stasis_program::Command),
     /// Make the guest's system from Debian packages; list and remove those that are kept
     #[command(
         subcommand,
@@ -212,7 +178,7 @@ Examples:
 
 /// The command line, with help as it is shown.
 fn description() -> clap::Command {
-    help::dressed(Cli::command())
+    program_help::dressed(Cli::command())
 }
 
 /// Reads the words of a command whose results may be archived.
@@ -225,8 +191,8 @@ fn made(words: &[String]) -> Result<Made> {
         Command::On(arguments) => Made::On(arguments),
         Command::Sim(arguments) => Made::Sim(arguments),
         Command::CrashTest(arguments) => Made::CrashTest(Box::new(arguments)),
-        Command::Reproduce(arguments) if !arguments.is_study() => {
-            Made::Reproduce(Box::new(arguments))
+        Command::Beside(stasis_program::Command::Reproduce(arguments)) if !arguments.is_study() => {
+            Made::Reproduce
         }
         Command::Sweep(_) => Made::Sweep,
         _ => Made::Other,
@@ -248,21 +214,12 @@ pub fn main() -> Result<ExitCode> {
             std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let error = crate::separator::explained(error, &mut description(), &words);
         let error = suggested(without_moment(error, &words));
-        if error.use_stderr()
-            && words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
-        {
-            answer::as_json();
-            answer::fail(Code::Usage, error.to_string().trim(), WRONG_WORDS);
-        }
-        error.exit()
+        begin::refuse(&error, &words)
     });
-    let Cli { command, quiet, json } =
+    let Cli { command, common } =
         Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    if quiet {
-        stasis_terminal::progress::quiet();
-    }
-    if json {
-        answer::as_json();
+    common.apply();
+    if common.json {
         let name = matches.subcommand_name().unwrap_or_default();
         if let Some((_, why)) = WITHOUT_JSON.iter().find(|(other, _)| *other == name) {
             let message = format!("stasis {name} takes no --json: {why}");
@@ -270,9 +227,7 @@ pub fn main() -> Result<ExitCode> {
             description().error(ErrorKind::ArgumentConflict, message).exit();
         }
     }
-    let status = run(command, quiet)?;
-    answer::finish(status_of(status))?;
-    Ok(status)
+    begin::answered(run(command, common.quiet)?)
 }
 
 /// The parser's error, or one that says why a branch needs a moment.
@@ -308,12 +263,6 @@ fn suggested(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// The number of an exit status.
-fn status_of(status: ExitCode) -> u8 {
-    // It has no accessor, but equality.
-    (0..=u8::MAX).find(|number| ExitCode::from(*number) == status).unwrap_or(u8::MAX)
-}
-
 fn run(command: Command, quiet: bool) -> Result<ExitCode> {
     match command {
         Command::Run(arguments) => commands::run::main(*arguments, quiet),
@@ -331,14 +280,7 @@ fn run(command: Command, quiet: bool) -> Result<ExitCode> {
         Command::Repeat(arguments) => commands::archive::repeat(&arguments, made, quiet),
         Command::Page(arguments) => commands::page::main(&arguments),
         Command::Serve(arguments) => commands::serve::main(&arguments),
-        Command::Function(command) => commands::function::main(&command),
-        Command::Coordinate(command) => commands::coordinate::main(&command),
-        Command::Reproduce(arguments) if arguments.is_study() => commands::sweep::reproduce(),
-        Command::Reproduce(arguments) => reproductions::main(&arguments),
-        Command::GuestLoad(load) => reproductions::load(&load),
-        Command::Suite(arguments) => reproductions::suite(&arguments),
-        Command::GuestSuite(part) => reproductions::suite_part(&part),
-        Command::ControllerPart(part) => reproductions::controller_part(&part),
+        Command::Beside(command) => beside::become_program(command.program()),
         Command::Guest(GuestCommand::Build(arguments)) => commands::guest::build(arguments),
         Command::Guest(GuestCommand::List) => commands::guest::list(),
         Command::Guest(GuestCommand::Remove { names }) => commands::guest::remove(&names),
@@ -359,8 +301,8 @@ fn run(command: Command, quiet: bool) -> Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::help::text::Sections;
     use stasis_experiment::DriveSpec;
+    use stasis_program::help::text::Sections;
 
     /// Each command with its words, but the hidden ones.
     fn each(command: &clap::Command, words: &[&str], act: &mut dyn FnMut(&[&str], &clap::Command)) {

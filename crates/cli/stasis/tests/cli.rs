@@ -127,47 +127,6 @@ fn a_message_says_its_cause_once() {
 }
 
 #[test]
-fn what_a_suite_cannot_measure_is_refused_before_anything_is_made() {
-    let folder = tempfile::tempdir().unwrap();
-    let results = folder.path().join("suite");
-    let results = format!("--results={}", results.display());
-    for (words, status, message) in [
-        (["--device=mk6006gha", "--jobs=1"], 125, "mk6006gah"),
-        (["--guest-scheduler=cfq", "--jobs=1"], 125, "mq-deadline"),
-        (["--host-scheduler=bfg", "--jobs=1"], 125, "did you mean `bfq`?"),
-        (["--guest-workload=6r-seq", "--jobs=1"], 2, "at most 5"),
-        (["--host-workload=1r", "--jobs=1"], 2, "2r2w-seq"),
-        (["--application=emacs", "--jobs=1"], 125, "bash, xterm, konsole"),
-        (["--coordinate=yes", "--guest-scheduler=none"], 125, "only bfq"),
-        (["--application=none", "--samples=0"], 125, "nothing to do"),
-    ] {
-        let error = failure(&["suite", &results, words[0], words[1]], status);
-        assert!(error.contains(message), "{words:?}: {error}");
-    }
-    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
-    let error = failure(&["reproduce", "barrier", "--device=sem16g"], 125);
-    assert!(error.contains("only `coordination`"), "{error}");
-}
-
-#[test]
-fn guests_that_cannot_be_coordinated_are_told() {
-    let host = |words: &[&str], status| failure(&[&["coordinate", "host"], words].concat(), status);
-    assert!(host(&["/run/guest.help"], 2).contains("SOCKET=CGROUP"));
-    assert!(host(&["a=b", "--weight", "1001"], 2).contains("from 1 to 1000"));
-    assert!(host(&["a=b", "--help-share", "1.1"], 2).contains("from 0 to 1"));
-    assert!(host(&["a=b", "--help-burst", "60"], 2).contains("60"));
-    assert!(host(&["a=b", "--drive", "none0"], 125).contains("there is no drive none0"));
-    let folder = tempfile::tempdir().unwrap();
-    let cgroup = folder.path().to_str().unwrap();
-    let error = host(&[&format!("a={cgroup}"), "--dry-run"], 125);
-    assert!(error.contains(&format!("{cgroup} is no cgroup")), "{error}");
-    let guest = ["coordinate", "guest", "--port", "no.such.port"];
-    let error = failure(&guest, 125);
-    assert!(error.contains("virtserialport") && error.contains("no.such.port"), "{error}");
-    assert!(failure(&["coordinate", "guest", "--heartbeat", "1ms"], 125).contains("10ms to 3s"));
-}
-
-#[test]
 fn models_are_listed_and_shown() {
     let json: serde_json::Value = serde_json::from_str(&output(&["models", "--json"])).unwrap();
     let models = json.as_array().unwrap();
@@ -538,33 +497,69 @@ fn what_is_kept_is_listed_and_removed() {
 
 #[test]
 fn a_sweep_says_how_to_have_it_or_becomes_it() {
-    use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let run = |words: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stasis"));
         command.args(words).env("PATH", folder.path()).output().unwrap()
     };
-    for (words, name, handed_on) in [
-        (&["sweep", "study.toml", "--verify", "20"][..], "sweep", "study.toml --verify 20\n"),
-        (
-            &["-q", "reproduce", "femu", "--quick", "--on", "local"],
-            "reproduce",
-            "-q femu --quick --on local\n",
-        ),
-    ] {
-        let missing = run(words);
-        assert_eq!(missing.status.code(), Some(125));
-        let stderr = String::from_utf8_lossy(&missing.stderr);
-        assert!(stderr.contains("pip install ./python "), "{stderr}");
-
-        let program = folder.path().join(format!("stasis-{name}"));
-        std::fs::write(&program, "#!/bin/sh\necho \"$@\"\nexit 7\n").unwrap();
-        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
-        let found = run(words);
-        assert_eq!(found.status.code(), Some(7));
-        assert_eq!(String::from_utf8_lossy(&found.stdout), handed_on);
-    }
+    let words = ["sweep", "study.toml", "--verify", "20"];
+    let missing = run(&words);
+    assert_eq!(missing.status.code(), Some(125));
+    let stderr = String::from_utf8_lossy(&missing.stderr);
+    assert!(stderr.contains("pip install ./python "), "{stderr}");
+    program(folder.path(), "stasis-sweep", "echo \"$@\"; exit 7");
+    let found = run(&words);
+    assert_eq!(found.status.code(), Some(7));
+    assert_eq!(String::from_utf8_lossy(&found.stdout), "study.toml --verify 20\n");
     let refused = run(&["reproduce", "femu", "--workers", "2"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--on"), "{refused:?}");
+}
+
+/// A program of a shell's, in `folder`.
+fn program(folder: &Path, name: &str, script: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    let path = folder.join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_program_of_its_own_is_found_beside_this_one_or_in_path_or_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let [own, path] = ["own", "path"].map(|name| folder.path().join(name));
+    for folder in [&own, &path] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    std::fs::copy(env!("CARGO_BIN_EXE_stasis"), own.join("stasis")).unwrap();
+    let run = |words: &[&str]| {
+        let mut command = Command::new(own.join("stasis"));
+        let output = command.args(words).env("PATH", &path).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    for (words, name, handed_on) in [
+        (&["-q", "reproduce", "femu", "--quick"][..], "stasis-reproduce", "-q femu --quick\n"),
+        (&["suite", "--jobs=1", "--", "ls"], "stasis-reproduce", "suite --jobs=1 -- ls\n"),
+        (&["--json", "function", "list"], "stasis-function", "--json list\n"),
+        (&["schema", "function"], "stasis-function", "schema\n"),
+        (&["coordinate", "host", "a=b"], "stasis-coordinate", "host a=b\n"),
+    ] {
+        let (status, output, error) = run(words);
+        assert_eq!((status, output.contains("\"error\"")), (Some(125), words[0] == "--json"));
+        for part in [name, "make build", "package"] {
+            assert!(error.contains(part), "{words:?}: {part}: {error}");
+        }
+        program(&path, name, "echo \"$@\"; exit 7");
+        assert_eq!(run(words), (Some(7), handed_on.to_owned(), String::new()));
+        program(&own, name, "echo beside");
+        assert_eq!(run(words).1, "beside\n", "{words:?}");
+        for folder in [&own, &path] {
+            std::fs::remove_file(folder.join(name)).unwrap();
+        }
+    }
+    // Words are read before.
+    let (status, _, error) = run(&["reproduce", "nosuch"]);
+    assert!(status == Some(2) && error.contains("freezing-time"), "{error}");
+    assert!(run(&["function", "run", "--help"]).1.contains("Usage: stasis function run"));
 }

@@ -4,7 +4,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_stasis");
+/// Programs beside the main one.
+const BESIDE: [&str; 3] = ["stasis-reproduce", "stasis-function", "stasis-coordinate"];
+
+/// The main program as it is built. Those beside it are other packages', and may not be there: it stands for
+/// them.
+fn built(folder: &Path) -> PathBuf {
+    let folder = folder.join("built");
+    std::fs::create_dir(&folder).unwrap();
+    let program = folder.join("stasis");
+    std::fs::copy(env!("CARGO_BIN_EXE_stasis"), &program).unwrap();
+    BESIDE.iter().for_each(|name| std::fs::hard_link(&program, folder.join(name)).unwrap());
+    program
+}
 
 fn install() -> Command {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../scripts/install");
@@ -26,11 +38,14 @@ fn program(folder: &Path, name: &str, script: &str) {
 fn what_is_installed_works_and_is_stripped() {
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().join("stage");
-    let output =
-        install().args([PROGRAM, "/usr/local"]).arg(&to).env("BUILT", "yes").output().unwrap();
+    let program = built(folder.path());
+    let mut command = install();
+    command.arg(&program).arg("/usr/local").arg(&to).env("BUILT", "yes");
+    let output = command.output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let there = |path: &str| -> PathBuf { to.join("usr/local").join(path) };
     let installed = there("bin/stasis");
+    BESIDE.iter().for_each(|name| assert!(there("bin").join(name).exists(), "{name}"));
     let version = Command::new(&installed).arg("--version").output().unwrap();
     assert!(said(&version).starts_with("stasis "), "{}", said(&version));
     // No section of debugging information, nor of symbols.
@@ -50,6 +65,9 @@ fn what_is_installed_works_and_is_stripped() {
     ] {
         assert!(std::fs::metadata(there(file)).unwrap().len() > 100, "{file}");
     }
+    std::fs::remove_file(program.with_file_name(BESIDE[1])).unwrap();
+    let output = command.output().unwrap();
+    assert!(!output.status.success() && said(&output).contains(BESIDE[1]), "{}", said(&output));
 }
 
 #[test]
@@ -62,7 +80,8 @@ fn under_sudo_the_user_builds() {
     program(&tools, "make", "echo built by root; exit 1");
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
     let output = install()
-        .args([PROGRAM, "/usr/local"])
+        .arg(built(folder.path()))
+        .arg("/usr/local")
         .arg(&to)
         .env("PATH", path)
         .env("SUDO_USER", "ada")

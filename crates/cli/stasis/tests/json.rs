@@ -19,6 +19,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("archive", "takes files as the run left them: tests/archive.rs"),
     ("repeat", "repeats an archive"),
     ("serve", "goes on until it is stopped"),
+    ("function list", "stasis-function: its tests/function.rs"),
+    ("function new", "stasis-function: its tests/function.rs"),
     ("function run", "boots a guest"),
     ("function status", "takes a function that runs"),
     ("function stop", "takes a function that runs"),
@@ -39,8 +41,6 @@ const CASES: &[(&str, &[&str])] = &[
     ("why", &["why", "before"]),
     ("export", &["export", "before", "--perfetto", "trace.json"]),
     ("page", &["page", "page.json"]),
-    ("function list", &["function", "list", "--state", "state"]),
-    ("function new", &["function", "new", "mine"]),
     ("guest list", &["guest", "list"]),
     ("cache", &["cache"]),
     ("cache prune", &["cache", "prune"]),
@@ -159,7 +159,7 @@ fn failures_have_codes() {
     std::fs::create_dir(folder.path().join("mine")).unwrap();
     std::fs::write(folder.path().join("mine/summary.json"), "mine").unwrap();
     let sim = ["sim", "fixed:1us", "--workload", "job.fio", "--size", "64MiB", "--results"];
-    let cases: [(Vec<&str>, i32, &str); 18] = [
+    let cases: [(Vec<&str>, i32, &str); 16] = [
         (vec!["rum"], 2, "usage"),
         (vec!["sim", "null"], 2, "usage"),
         (vec!["run", "no.toml"], 125, "not-found"),
@@ -170,8 +170,6 @@ fn failures_have_codes() {
         ([&sim[..], &["mine"]].concat(), 125, "would-destroy"),
         (vec!["inspect", "nowhere"], 125, "not-found"),
         (vec!["why", "nowhere"], 125, "not-found"),
-        (vec!["function", "status", "nobody"], 125, "not-found"),
-        (vec!["function", "stop", "nobody"], 125, "not-found"),
         (vec!["calibrate", "job.fio"], 125, "experiment"),
         (vec!["shell"], 2, "usage"),
         (vec!["debug", "--", "true"], 2, "usage"),

@@ -190,9 +190,7 @@ const CASES: &[Case] = &[
     // The rest.
     refused(&["models", "nosuch"], &["nosuch", "stasis models"]),
     refused(&["calibrate", "small.img"], &["small.img", "blkparse"]),
-    refused(&["suite", "--jobs=1", "--device=nosuch"], &["nosuch", "stasis models"]),
     usage(&["reproduce", "nosuch"], &["freezing-time", "femu"]),
-    refused(&["function", "run", "nosuch"], &["nosuch", "stasis function list"]),
     usage(&["rum"], &["run"]),
 ];
 

@@ -87,7 +87,6 @@ fn what_cannot_begin_leaves_earlier_results() {
         &["crash-test", "run.toml", "--trace=other"],
         &["compare", "r", "none", "--results=compared"],
         &["compare", "r", "compared", "--results=compared"],
-        &["reproduce", "femu", "--only=nosuch", "--results=r"],
         &["serve", "--drive=model=null,medium=file:none.img", "--sockets=s", "--results=r"],
         &["serve", "--drive=model=null,medium=ram:99999TiB", "--sockets=s", "--results=r"],
         &["export", "none", "--perfetto=r/trace.json"],

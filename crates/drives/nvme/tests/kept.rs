@@ -4,8 +4,7 @@ use crate::support::*;
 use proptest::prelude::*;
 use stasis_block::{Health, Status};
 use stasis_nvme::{
-    Config, KeptState, KeptZones, Namespace, Ocssd, Placement, StateError, ZoneState,
-    Zones, Zrwa,
+    Config, KeptState, KeptZones, Namespace, Ocssd, Placement, StateError, ZoneState, Zones, Zrwa,
 };
 
 const WRITE: u8 = 1;

@@ -6,8 +6,7 @@ use crate::support::*;
 use proptest::prelude::*;
 use stasis_block::{Command, Operation, Random, Request, Status};
 use stasis_nvme::{
-    Config, ConfigError, KeptState, KeyValue, KeyValueError, Namespace, StateError,
-    Zones,
+    Config, ConfigError, KeptState, KeyValue, KeyValueError, Namespace, StateError, Zones,
 };
 
 const STORE: u8 = 0x01;

@@ -28,13 +28,12 @@ mod simulated;
 mod statistics;
 mod suite;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
-use clap::builder::{PossibleValue, PossibleValuesParser};
-use stasis_experiment::Engine;
+use stasis_program::beside;
+use stasis_program::reproduce::Arguments;
 use stasis_report::page::{Block, Page};
 use stasis_report::published_vs_measured;
 use stasis_results::{FIGURES_FILE, REPORT_FILE};
@@ -49,107 +48,24 @@ use publication::{Extra, Publication};
 use publications::PUBLICATIONS;
 use reproduction::{Findings, Part, Reproduction};
 pub use suite::guest::{main as suite_part, Part as SuitePart};
-pub use suite::{main as suite, Arguments as SuiteArguments};
+pub use suite::main as suite;
+pub use suite::runner::{main as suite_boot, SuiteBoot};
 
-/// Arguments of `stasis reproduce`.
-#[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Each experiment leaves a folder in DIR with the results of `stasis run`; DIR/figures.json has
-the figures, DIR/report.html the plots. An experiment that is complete in DIR, from the same
-program and settings, is not run again.
-
-Examples:
-  stasis reproduce freezing-time
-  stasis reproduce freezing-time --quick --results quick
-  stasis reproduce femu
-  stasis reproduce barrier --full
-  stasis reproduce coordination --quick
-  stasis reproduce coordination --device mk6006gah,sem16g
-  stasis reproduce controller --quick
-  stasis reproduce barrier --only flush --results shared
-  stasis reproduce femu --on tcp://scheduler:8786
-
-Exit status: 0; 125 if an experiment failed, 130 if it was stopped."
-)]
-pub struct Arguments {
-    /// The publication
-    #[arg(value_parser = names())]
-    publication: String,
-    /// Folder for the results [default: reproduce-PUBLICATION]
-    #[arg(long, value_name = "DIR")]
-    results: Option<PathBuf>,
-    /// Fewer experiments and I/Os, as a check
-    #[arg(long)]
-    quick: bool,
-    /// As large as the publication; barrier and coordination only, hours
-    #[arg(long, conflicts_with = "quick")]
-    full: bool,
-    /// Run experiments again that are complete
-    #[arg(long)]
-    force: bool,
-    /// Drives to measure; coordination only
-    #[arg(long, value_delimiter = ',', value_name = "MODEL,...")]
-    device: Vec<String>,
-    /// Experiments at a time, but those whose wall-clock time is a figure; all but controller
-    /// [default: one for each core, and one where machines run in real time]
-    #[arg(long, value_name = "N")]
-    jobs: Option<usize>,
-    /// Where the machines run: auto, kvm, softkvm or exact [default: auto]
-    #[arg(long, value_name = "ENGINE")]
-    engine: Option<Engine>,
-    /// Print the experiments in place of running them: name and description, a line each
-    #[arg(long)]
-    list: bool,
-    /// With --list: print JSON, with all that is needed to run the experiments elsewhere
-    #[arg(long)]
-    json: bool,
-    /// Run only these experiments, without figures or page, such as on one machine of several that
-    /// share DIR; the same without --only makes the figures of all complete experiments
-    #[arg(long, value_delimiter = ',', value_name = "NAME,...", conflicts_with = "list")]
-    only: Vec<String>,
-    /// Run nothing: make figures and page of the complete experiments in DIR
-    #[arg(long, conflicts_with_all = ["list", "only", "force", "jobs"])]
-    gather: bool,
-    /// Run the experiments as a study, by the Python package: local, tcp://HOST:PORT of a Dask
-    /// scheduler, or slurm
-    #[arg(long, value_name = "WHERE", conflicts_with_all = ["list", "only", "force", "jobs", "gather"])]
-    on: Option<String>,
-    /// With --on: number of workers [default: one for each core]
-    #[arg(long, value_name = "N", requires = "on")]
-    workers: Option<usize>,
-    /// With --on: compute N experiments again on another worker, and compare the bytes
-    #[arg(long, value_name = "N", requires = "on")]
-    verify: Option<usize>,
-}
-
-fn names() -> PossibleValuesParser {
-    PUBLICATIONS
-        .map(|publication| PossibleValue::new(publication.name()).help(publication.citation()))
-        .into()
-}
-
-impl Arguments {
-    /// Whether the experiments are points of a study, which the Python package runs.
-    pub fn is_study(&self) -> bool {
-        self.on.is_some()
-    }
-
-    /// Refuses options that the publication does not take.
-    fn check(&self, publication: &dyn Publication) -> Result<()> {
-        let asked = [
-            (Extra::Full, "--full", self.full),
-            (Extra::Device, "--device", !self.device.is_empty()),
-            (Extra::Jobs, "--jobs", self.jobs.is_some()),
-        ];
-        for (extra, option, is_asked) in asked {
-            if is_asked && !publication.takes().contains(&extra) {
-                let takers = PUBLICATIONS.iter().filter(|other| other.takes().contains(&extra));
-                let takers: Vec<_> = takers.map(|other| format!("`{}`", other.name())).collect();
-                bail!("{option}: only {} takes it", takers.join(" and "));
-            }
+/// Refuses options that the publication does not take.
+fn check(arguments: &Arguments, publication: &dyn Publication) -> Result<()> {
+    let asked = [
+        (Extra::Full, "--full", arguments.full),
+        (Extra::Device, "--device", !arguments.device.is_empty()),
+        (Extra::Jobs, "--jobs", arguments.jobs.is_some()),
+    ];
+    for (extra, option, is_asked) in asked {
+        if is_asked && !publication.takes().contains(&extra) {
+            let takers = PUBLICATIONS.iter().filter(|other| other.takes().contains(&extra));
+            let takers: Vec<_> = takers.map(|other| format!("`{}`", other.name())).collect();
+            bail!("{option}: only {} takes it", takers.join(" and "));
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// `stasis reproduce`.
@@ -157,9 +73,12 @@ impl Arguments {
 /// # Errors
 /// If the publication cannot be repeated at all.
 pub fn main(arguments: &Arguments) -> Result<ExitCode> {
+    if arguments.is_study() {
+        return beside::become_study();
+    }
     // The command line has looked at the name.
     let publication = publications::named(&arguments.publication).context("no such publication")?;
-    arguments.check(publication)?;
+    check(arguments, publication)?;
     let folder = format!("reproduce-{}", publication.name());
     let request = Reproduction {
         folder: arguments.results.clone().unwrap_or_else(|| folder.into()),

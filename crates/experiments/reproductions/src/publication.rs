@@ -8,11 +8,8 @@ use crate::reproduction::{Findings, Part, Reproduction};
 /// A publication whose experiments can be repeated: a folder of this crate, which has the
 /// experiments, the published figures, and the evaluation of ours.
 pub trait Publication: Sync {
-    /// Name on the command line.
+    /// Name on the command line: one of `stasis_program::reproduce::PUBLICATIONS`.
     fn name(&self) -> &'static str;
-
-    /// Authors, title and year.
-    fn citation(&self) -> &'static str;
 
     /// Options that it takes beside those that all take.
     fn takes(&self) -> &'static [Extra] {

@@ -36,15 +36,22 @@ pub fn for_guests() -> Result<PathBuf> {
     own()
 }
 
-/// The executable for guests: the same version of Stasis built for x86-64 Linux, beside this one or
-/// at the path in `STASIS_GUEST_PROGRAM`.
+/// The executable for guests: the same program, else the same version of Stasis, built for x86-64 Linux
+/// beside this one, or the one at the path in `STASIS_GUEST_PROGRAM`.
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 pub fn for_guests() -> Result<PathBuf> {
-    const NAME: &str = "stasis-x86_64-linux";
+    const ENDING: &str = "-x86_64-linux";
     if let Some(path) = std::env::var_os("STASIS_GUEST_PROGRAM") {
         return Ok(path.into());
     }
-    let path = own()?.with_file_name(NAME);
+    let own = own()?;
+    let mut name = own.file_name().unwrap_or_default().to_owned();
+    name.push(ENDING);
+    let same = own.with_file_name(name);
+    if same.is_file() {
+        return Ok(same);
+    }
+    let path = own.with_file_name(format!("stasis{ENDING}"));
     anyhow::ensure!(
         path.is_file(),
         "{} is missing: guests need the same version of Stasis built for x86-64 Linux \

@@ -63,7 +63,8 @@ impl Keeper {
         let processor: Vec<&str> = (processor.lines().take_while(|line| !line.is_empty()))
             .filter(|line| named.iter().any(|name| line.starts_with(name)))
             .collect();
-        let program = crate::program::own().and_then(|path| Ok(fs::metadata(path)?)).ok();
+        let path = crate::program::own().ok();
+        let program = path.as_deref().and_then(|path| fs::metadata(path).ok());
         let program = program.map(|file| (file.len(), file.mtime(), file.mtime_nsec(), file.ino()));
         let depends = format!(
             "{} {} {}; {}; {program:?}",
@@ -72,7 +73,10 @@ impl Keeper {
             word(system.version()),
             processor.join(", "),
         );
-        let name = word(system.nodename()).replace(['/', '.'], "-");
+        // One program's answer does not take the place of another's.
+        let path = path.as_deref().and_then(Path::file_name).unwrap_or_default();
+        let name = format!("{}-{}", word(system.nodename()), path.to_string_lossy());
+        let name = name.replace(['/', '.'], "-");
         let file = crate::software_host::cache()?.join("kvm-check").join(format!("{name}.json"));
         Some(Self { file, depends })
     }

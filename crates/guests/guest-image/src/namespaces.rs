@@ -55,7 +55,9 @@ fn allowing() -> Option<String> {
 /// The command by which root builds the default guest in this user's cache.
 fn as_root() -> String {
     // sudo(8) has its own PATH, and HOME.
-    let program = std::env::current_exe().unwrap_or_else(|_| "stasis".into());
+    let own = std::env::current_exe().unwrap_or_else(|_| "stasis".into());
+    // Programs beside the main one have no such command.
+    let program = Some(own.with_file_name("stasis")).filter(|main| main.is_file()).unwrap_or(own);
     let cache = crate::default_cache();
     let base = cache.as_deref().and_then(Path::parent).and_then(Path::parent);
     let base = base.map_or("\"$HOME/.cache\"".into(), quoted);

@@ -28,6 +28,3 @@ mod port;
 mod saved_state;
 
 pub use error::Error;
-
-/// Default name of the virtio port.
-pub const PORT_NAME: &str = "org.stasis.help.0";

@@ -10,7 +10,10 @@ from typing import Any
 
 from ..errors import StudyError
 
-__all__ = ["canonical", "digest_of"]
+__all__ = ["canonical", "digest_of", "digest_of_program"]
+
+#: The program of publications, beside the main one.
+_REPRODUCE = "stasis-reproduce"
 
 
 def canonical(value: Any) -> bytes:
@@ -34,6 +37,17 @@ def digest_of(path: Path) -> str:
         return _digest(str(path), stat.st_ino, stat.st_size, stat.st_mtime_ns)
     except OSError as error:
         raise StudyError(f"cannot read {path}: {error.strerror}") from error
+
+
+def digest_of_program(program: Path) -> str:
+    """The digest of the program, and of that of publications beside it, where one is there.
+
+    Raises `StudyError`.
+    """
+    beside = program.resolve().with_name(_REPRODUCE)
+    if not beside.is_file():
+        return digest_of(program)
+    return hashlib.sha256(canonical([digest_of(program), digest_of(beside)])).hexdigest()
 
 
 @functools.lru_cache(maxsize=4096)

@@ -14,7 +14,7 @@ from .._paths import model_with_paths, with_paths
 from ..errors import StudyError
 from .axes import Values, flattened
 from .definition import Study
-from .digests import canonical, digest_of
+from .digests import canonical, digest_of, digest_of_program
 from .guests import GuestFolder, made
 from .jobs import with_variables
 
@@ -71,7 +71,7 @@ def points_with_keys(study: Study, program: Path) -> list[Point]:
 
     Raises `StudyError` for inputs that are missing and for points that are the same.
     """
-    program_digest = digest_of(program)
+    program_digest = digest_of_program(program)
     points = [_point(study, values) for values in study.values()]
     guests: dict[bytes, GuestFolder] = {}
     seen: dict[str, Point] = {}

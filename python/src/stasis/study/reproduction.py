@@ -23,7 +23,7 @@ from ..ios import Ios
 from ..pages import framed
 from ..result import Result
 from .axes import Values
-from .digests import canonical, digest_of
+from .digests import canonical, digest_of_program
 from .folder import StudyFolder
 from .guests import GuestFolder, made
 from .outcome import StudyResult
@@ -94,7 +94,7 @@ class Reproduction:
 
         Raises `StudyError` where a guest cannot be made.
         """
-        digest = digest_of(program)
+        digest = digest_of_program(program)
         guests: dict[bytes, GuestFolder] = {}
 
         def guest(table: Mapping[str, Any]) -> GuestFolder:
@@ -235,7 +235,7 @@ def reproduce(
     points = study.points(program, study.engine != "exact" and workers is None)
     folder = StudyFolder(Path(results) if results is not None else Path(f"{publication}-study"), study)
     with folder.opened() as visible:
-        run = _Reproducing(study, points, folder, visible, digest_of(program), progress)
+        run = _Reproducing(study, points, folder, visible, digest_of_program(program), progress)
         result = run.through(on, workers, verify)
     assert isinstance(result, ReproductionResult)
     return result

@@ -17,7 +17,7 @@ from .._run import program as the_program
 from ..errors import StudyError
 from .dataset import write_dataset
 from .definition import Study
-from .digests import digest_of
+from .digests import digest_of_program
 from .folder import Grid, StudyFolder, write_at_once
 from .guests import packed
 from .outcome import Failure, StudyResult
@@ -73,7 +73,7 @@ def sweep(
     check_keys(study, program, points)
     folder = StudyFolder(study.folder, study)
     with folder.opened() as visible:
-        run = Running(study, points, folder, visible, digest_of(program), progress)
+        run = Running(study, points, folder, visible, digest_of_program(program), progress)
         run.repeated_by(study)
         return run.through(on, workers, verify)
 

@@ -19,7 +19,7 @@ from typing import Any, Optional
 
 from .._columns import INCIDENTAL_FIELDS
 from ..errors import ProgramError, ResultsError, StasisError, StudyError
-from .digests import digest_of
+from .digests import digest_of, digest_of_program
 from .guests import bring_guest
 from .jobs import placed
 
@@ -139,7 +139,7 @@ def _computed(
     from .._run import program
 
     here = program()
-    if digest_of(here) != task.program:
+    if digest_of_program(here) != task.program:
         raise StudyError(
             f"the worker {who()} has another program, {version_of(here)}: install the same package there as here"
         )

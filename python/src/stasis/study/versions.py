@@ -9,7 +9,7 @@ from typing import Any
 
 from .._distribution import DISTRIBUTION
 from ..errors import StudyError
-from .digests import digest_of
+from .digests import digest_of_program
 from .guests import GuestFolder, has_guest
 from .pools import DaskPool, Pool
 from .task import Visible, version_of
@@ -23,7 +23,7 @@ def about_worker(program: str, study: Visible, guests: Sequence[tuple[str, str]]
 
     try:
         here = found()
-        digest, version = digest_of(here), version_of(here)
+        digest, version = digest_of_program(here), version_of(here)
     except Exception as error:
         digest, version = "", f"no program: {error}"
     about: dict[str, Any] = {

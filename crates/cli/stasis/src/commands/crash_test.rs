@@ -166,7 +166,7 @@ pub(super) fn changed(
         Ok(tested) => tested,
         // Whatever the signal ended, it is no failure of the test.
         Err(error) if stop.load(Ordering::Relaxed) => {
-            stasis_terminal::say!("stasis: stopped: {}", crate::failure::told(&error));
+            stasis_terminal::say!("stasis: stopped: {}", stasis_runner::failure::told(&error));
             return Ok(ExitCode::from(STOPPED));
         }
         Err(error) => return Err(error),

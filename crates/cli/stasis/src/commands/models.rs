@@ -7,11 +7,10 @@ use anyhow::Result;
 use serde::Serialize;
 use serde_json::{json, Value};
 use stasis_models::{find, Figures, ModelSpec, NamedModel, Sheet, NAMED};
+use stasis_program::help::text::wrapped;
 use stasis_report::{Column, Table};
 use stasis_results::units;
 use stasis_terminal::answer;
-
-use crate::help::text::wrapped;
 
 /// Columns of a line.
 const WIDTH: usize = 100;

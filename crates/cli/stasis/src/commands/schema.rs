@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde_json::{json, Value};
 use stasis_experiment::Experiment;
+use stasis_program::beside;
 use stasis_run_events::{IoRecord, Kind};
-use stasis_storage_function::Definition;
 
 /// Which files a schema is of.
 #[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
@@ -66,7 +66,7 @@ fn results() -> Value {
 pub fn main(files: Files) -> Result<ExitCode> {
     let (mut schema, title) = match files {
         Files::Experiment => (stasis_config::schema::<Experiment>(), "An experiment of Stasis"),
-        Files::Function => (stasis_config::schema::<Definition>(), "A storage function of Stasis"),
+        Files::Function => return beside::become_with("stasis-function", &["schema"]),
         Files::Results => (results(), "The results of Stasis"),
     };
     schema["title"] = title.into();

@@ -7,7 +7,7 @@ use std::path::Path;
 use clap::Command;
 use clap_mangen::Man;
 
-use super::text::{folded, Block, Sections};
+use stasis_program::help::text::{folded, Block, Sections};
 
 /// Columns of a page's text in a terminal of 80: man(1) indents it by seven.
 const WIDTH: usize = 72;

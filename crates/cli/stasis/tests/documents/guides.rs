@@ -37,8 +37,8 @@ pub const APART: &[(&str, &str)] = &[
 /// An entry of the list of blocks that are not tried: a page (`*`: any), the beginning of a command or of a block, and the reason.
 pub type Listed = (&'static str, &'static str, &'static str);
 pub const LISTED: &[Listed] = &[
-    ("*", "stasis reproduce ", "takes minutes, or hours: tests/reproduce.rs"),
-    ("*", "stasis coordinate ", "needs a host's BFQ and a port: tests/coordinate"),
+    ("*", "stasis reproduce ", "takes minutes, or hours: crates/cli/reproduce/tests"),
+    ("*", "stasis coordinate ", "needs a host's BFQ and a port: crates/cli/coordinate/tests"),
     ("guides/archive", "stasis sweep ", "the Python package's: python/tests/test_archive.py"),
     ("guides/ci", "make setup", "is how this test came here"),
     ("guides/ci", "on: pull_request", "`scripts/test-on trixie packages` runs the action's steps"),

@@ -1,7 +1,7 @@
 //! Programs that a test starts, and that do not outlive it.
 
 use std::fs::OpenOptions;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -29,7 +29,12 @@ impl Drop for Process {
 pub fn serve(folder: &Path, arguments: &[&str]) -> Process {
     let log = folder.join("serve.log");
     let ready = Readiness::new(folder).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
+    // Another package's tests have the program beside theirs.
+    let built = option_env!("CARGO_BIN_EXE_stasis").map(PathBuf::from);
+    let built =
+        built.unwrap_or_else(|| std::env::current_exe().unwrap().with_file_name("../stasis"));
+    assert!(built.exists(), "`make build` makes {}", built.display());
+    let mut command = Command::new(built);
     command.args(["serve", "--sockets", "."]).args(arguments).current_dir(folder);
     command.stderr(OpenOptions::new().create(true).append(true).open(&log).unwrap());
     let mut process = Process(ready.notified_by(&mut command).spawn().unwrap());

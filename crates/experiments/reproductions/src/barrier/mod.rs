@@ -44,11 +44,6 @@ impl Publication for Barrier {
         "barrier"
     }
 
-    fn citation(&self) -> &'static str {
-        "Kim et al.: \
-         \"Barrier enabled QEMU\", 2019"
-    }
-
     fn takes(&self) -> &'static [Extra] {
         &[Extra::Full, Extra::Jobs]
     }

@@ -69,11 +69,6 @@ impl Publication for Controller {
         "controller"
     }
 
-    fn citation(&self) -> &'static str {
-        "Ben-Yehuda et al.: \"Adding advanced storage controller functionality via \
-         low-overhead virtualization\", 2012"
-    }
-
     fn parts(&self, request: &Reproduction) -> Result<Vec<Part>> {
         Subject::ALL.into_iter().map(|subject| part_of(subject, request.quick)).collect()
     }

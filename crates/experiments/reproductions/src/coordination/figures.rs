@@ -8,8 +8,8 @@ use super::grid::{Extent, HOST, READERS};
 use super::published::{Range, PUBLISHED};
 use crate::published_data::figure;
 use crate::suite::measured::Measurement;
-use crate::suite::pattern::Pattern;
 use crate::suite::scenario::{Benchmark, Device, Scenario, Setup};
+use stasis_program::pattern::Pattern;
 
 /// The page's note above the figures.
 pub const NOTE: &str = "Start-up times against an idle drive: nothing but the start in the guest \

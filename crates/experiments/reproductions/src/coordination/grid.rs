@@ -1,9 +1,9 @@
 //! Scenarios to measure, by the size of a reproduction.
 
 use crate::suite::applications::Applications;
-use crate::suite::pattern::Pattern;
 use crate::suite::plan::{Boot, Grid, Size};
 use crate::suite::scenario::Device;
+use stasis_program::pattern::Pattern;
 
 /// Scenarios to measure.
 pub struct Extent {

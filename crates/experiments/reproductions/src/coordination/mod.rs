@@ -50,10 +50,6 @@ impl Publication for Coordination {
         "coordination"
     }
 
-    fn citation(&self) -> &'static str {
-        "vIrtical, deliverable D3.6: \"I/O Scheduler for virtualized systems\", 2014"
-    }
-
     fn takes(&self) -> &'static [Extra] {
         &[Extra::Full, Extra::Device, Extra::Jobs]
     }

@@ -5,8 +5,8 @@ use stasis_report::plot::{Axis, Bar, Bars, Quantity, Scale, Segment};
 
 use super::figures::{Above, Results};
 use super::grid::{HOST, WRITERS, WRITERS_DEVICE};
-use crate::suite::pattern::Pattern;
 use crate::suite::scenario::{Benchmark, Device};
+use stasis_program::pattern::Pattern;
 
 /// Figures 5 to 7, 8 to 10, and 12 to 17 by device, in the publication's order.
 const NUMBERS: [(&str, &str, &str, &str); 3] = [

@@ -30,11 +30,6 @@ impl Publication for Femu {
         "femu"
     }
 
-    fn citation(&self) -> &'static str {
-        "Li et al.: \
-         \"The CASE of FEMU: cheap, accurate, scalable and extensible flash emulator\", 2018"
-    }
-
     fn takes(&self) -> &'static [Extra] {
         &[Extra::Jobs]
     }

@@ -28,11 +28,6 @@ impl Publication for FreezingTime {
         "freezing-time"
     }
 
-    fn citation(&self) -> &'static str {
-        "Bona et al.: \
-         \"Freezing time: emulating new and faster devices with virtual machines\", 2020"
-    }
-
     fn takes(&self) -> &'static [Extra] {
         &[Extra::Jobs]
     }

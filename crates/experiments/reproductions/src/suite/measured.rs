@@ -156,9 +156,9 @@ fn mean_of(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::super::guest::{Application, Measured, Phase};
-    use super::super::pattern::Pattern;
     use super::super::scenario::{Device, Setup};
     use super::*;
+    use stasis_program::pattern::Pattern;
 
     fn boot() -> Boot {
         Boot {

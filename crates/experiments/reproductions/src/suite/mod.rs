@@ -6,14 +6,13 @@ pub mod applications;
 pub mod disk;
 pub mod guest;
 pub mod measured;
-pub mod pattern;
 pub mod plan;
 pub mod runner;
 pub mod scenario;
 pub mod statistics;
 pub mod tables;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
@@ -21,6 +20,7 @@ use std::sync::Arc;
 use anyhow::{anyhow, bail, Context, Result};
 use stasis_experiment::{Engine, GuestSpec};
 use stasis_models::ModelSpec;
+use stasis_program::suite::{Arguments, Coordinate};
 use stasis_report::page::{Block, Page, Section};
 use stasis_results::REPORT_FILE;
 use stasis_runner::batch::{self, KeptResults, Stopped};
@@ -31,7 +31,6 @@ use stasis_terminal::{answer, ensure_guest, FAILURE, STOPPED};
 
 use applications::Applications;
 use measured::Measurement;
-use pattern::Pattern;
 use plan::{Boot, Grid, Size};
 use runner::{BootOutcome, Runner};
 use scenario::Device;
@@ -39,130 +38,42 @@ use scenario::Device;
 /// The statistics of every scenario.
 pub const SCENARIOS_FILE: &str = "scenarios.json";
 
-/// Whether scenarios are coordinated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Coordinate {
-    No,
-    Yes,
-    Both,
-}
-
-/// Arguments of `stasis suite`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Every combination is a scenario, with a name that says it:
-  DEVICE.host-SCHEDULER.WORKLOAD-on-host.
-    guest-SCHEDULER[-coordinated].WORKLOAD.BENCHMARK
-
-Workloads are none, 1r-seq, 5r-seq, 1r-rand, 5r-rand, 2r2w-seq, ...: readers and writers, each with a file of its own.
-COMMAND is started from the modelled disk with cold caches, and has started when it ends; a start is
-given up after 60 s of virtual time. DIR/scenarios.json has the statistics, DIR/report.html the plots,
-DIR/SETUP/experiment.toml is what was run. A boot that is complete in DIR is not run again.
-
-Examples:
-  stasis suite
-  stasis suite --device sem16g --application xterm --host-workload none,5r-seq --coordinate both
-  stasis suite --application none --packages vim --guest-workload 1r-seq -- vim -c q
-
-Exit status: 0; 125 if a boot failed, 130 if it was stopped.")]
-pub struct Arguments {
-    /// Models of drives, such as mk6006gah, sdhc-class-6, sem16g
-    #[arg(long, value_delimiter = ',', value_name = "MODEL,...", default_value = "mk6006gah")]
-    device: Vec<String>,
-    /// Workloads in the guest
-    #[arg(
-        long,
-        value_delimiter = ',',
-        value_name = "WORKLOAD,...",
-        default_value = "none,1r-seq,5r-seq,1r-rand,5r-rand"
-    )]
-    guest_workload: Vec<Pattern>,
-    /// Workloads on the host
-    #[arg(
-        long,
-        value_delimiter = ',',
-        value_name = "WORKLOAD,...",
-        default_value = "none,1r-seq,5r-seq"
-    )]
-    host_workload: Vec<Pattern>,
-    /// I/O schedulers of the guest's kernel: bfq, mq-deadline, kyber, none
-    #[arg(long, value_delimiter = ',', value_name = "NAME,...", default_value = "bfq")]
-    guest_scheduler: Vec<String>,
-    /// Host schedulers: bfq, cfq, deadline, clook, none
-    #[arg(long, value_delimiter = ',', value_name = "NAME,...", default_value = "bfq")]
-    host_scheduler: Vec<String>,
-    /// Whether the guest's bfq notifies the host's when it raises weights
-    #[arg(long, default_value = "no")]
-    coordinate: Coordinate,
-    /// Applications to start: bash, xterm, konsole; none for COMMAND alone
-    #[arg(long, value_delimiter = ',', value_name = "NAME,...", default_value = "bash")]
-    application: Vec<String>,
-    /// Debian packages that COMMAND needs; xvfb gives it a display
-    #[arg(long, value_delimiter = ',', value_name = "PACKAGE,...")]
-    packages: Vec<String>,
-    /// Executions of each benchmark
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
-    repetitions: u32,
-    /// Starts in each
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=100))]
-    starts: u32,
-    /// Samples of throughput in each, of 2 s
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=1800))]
-    samples: u32,
-    /// Folder for the results
-    #[arg(long, value_name = "DIR", default_value = "suite")]
-    results: PathBuf,
-    /// Boots at a time [default: one for each core]
-    #[arg(long, value_name = "N")]
-    jobs: Option<usize>,
-    /// Run boots again that are complete
-    #[arg(long)]
-    force: bool,
-    /// Where the machines run: auto, kvm, softkvm or exact [default: auto]
-    #[arg(long, value_name = "ENGINE")]
-    engine: Option<Engine>,
-    /// Command to start in the guest
-    #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<String>,
-}
-
-impl Arguments {
-    fn grid(&self) -> Result<(Grid, Applications)> {
-        let names: Vec<String> =
-            self.application.iter().filter(|name| *name != "none").cloned().collect();
-        let applications = Applications::new(&names, &self.command, &self.packages);
-        let applications = applications.map_err(|error| anyhow!("--application: {error}"))?;
-        for name in &self.device {
-            ModelSpec::parse(name).with_context(|| format!("--device {name}"))?;
-        }
-        for word in &self.host_scheduler {
-            SchedulerSpec::parse(word).with_context(|| format!("--host-scheduler {word}"))?;
-        }
-        const KERNEL: [&str; 4] = ["bfq", "mq-deadline", "kyber", "none"];
-        if let Some(word) = self.guest_scheduler.iter().find(|word| !KERNEL.contains(&&***word)) {
-            bail!("--guest-scheduler {word}: there are {}", KERNEL.join(", "));
-        }
-        let grid = Grid {
-            devices: self.device.iter().map(|name| Device::named(name)).collect(),
-            host_schedulers: self.host_scheduler.clone(),
-            host_workloads: self.host_workload.clone(),
-            guest_schedulers: self.guest_scheduler.clone(),
-            coordinated: match self.coordinate {
-                Coordinate::No => vec![false],
-                Coordinate::Yes => vec![true],
-                Coordinate::Both => vec![false, true],
-            },
-            guest_workloads: self.guest_workload.clone(),
-            applications: applications.list.clone(),
-            size: Size {
-                repetitions: self.repetitions,
-                samples: self.samples,
-                starts: self.starts,
-            },
-        };
-        Ok((grid, applications))
+/// The boots that the words ask for, and their applications.
+fn grid(arguments: &Arguments) -> Result<(Grid, Applications)> {
+    let names: Vec<String> =
+        arguments.application.iter().filter(|name| *name != "none").cloned().collect();
+    let applications = Applications::new(&names, &arguments.command, &arguments.packages);
+    let applications = applications.map_err(|error| anyhow!("--application: {error}"))?;
+    for name in &arguments.device {
+        ModelSpec::parse(name).with_context(|| format!("--device {name}"))?;
     }
+    for word in &arguments.host_scheduler {
+        SchedulerSpec::parse(word).with_context(|| format!("--host-scheduler {word}"))?;
+    }
+    const KERNEL: [&str; 4] = ["bfq", "mq-deadline", "kyber", "none"];
+    if let Some(word) = arguments.guest_scheduler.iter().find(|word| !KERNEL.contains(&&***word)) {
+        bail!("--guest-scheduler {word}: there are {}", KERNEL.join(", "));
+    }
+    let grid = Grid {
+        devices: arguments.device.iter().map(|name| Device::named(name)).collect(),
+        host_schedulers: arguments.host_scheduler.clone(),
+        host_workloads: arguments.host_workload.clone(),
+        guest_schedulers: arguments.guest_scheduler.clone(),
+        coordinated: match arguments.coordinate {
+            Coordinate::No => vec![false],
+            Coordinate::Yes => vec![true],
+            Coordinate::Both => vec![false, true],
+        },
+        guest_workloads: arguments.guest_workload.clone(),
+        applications: applications.list.clone(),
+        size: Size {
+            repetitions: arguments.repetitions,
+            samples: arguments.samples,
+            starts: arguments.starts,
+        },
+    };
+    Ok((grid, applications))
 }
-
 /// Options for running boots, in words of the command line.
 pub struct Running<'a> {
     pub folder: &'a Path,
@@ -214,7 +125,7 @@ pub fn write_scenarios(folder: &Path, measurements: &[Measurement]) -> Result<()
 
 /// `stasis suite`.
 pub fn main(arguments: &Arguments) -> Result<ExitCode> {
-    let (grid, applications) = arguments.grid()?;
+    let (grid, applications) = grid(arguments)?;
     let boots = grid.boots();
     if boots.is_empty() {
         bail!("nothing to do: only bfq in the guest and on the host can be coordinated");

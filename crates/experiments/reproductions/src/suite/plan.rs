@@ -6,8 +6,8 @@ use stasis_experiment::Engine;
 
 use super::disk::Layout;
 use super::guest::{self, Application, Phase};
-use super::pattern::Pattern;
 use super::scenario::{Device, Setup};
+use stasis_program::pattern::Pattern;
 
 /// Memory of the guest (bytes).
 pub const MEMORY: u64 = 512 << 20;

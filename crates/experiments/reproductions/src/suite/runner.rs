@@ -1,18 +1,19 @@
-//! Runs boots, several at a time, each as a separate `stasis run`. A boot with complete results in
-//! its folder, from the same program and settings, is not run again.
+//! Runs boots, several at a time, each as a separate process of this program ([`main`]). A boot with
+//! complete results in its folder, from the same program and settings, is not run again.
 
 use std::borrow::Cow;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
 use rustix::process::{kill_process, Pid, Signal};
-use stasis_experiment::Engine;
+use stasis_experiment::{Engine, Experiment};
 use stasis_runner::batch::{digest_of, gone, Batch, KeptResults, Outcome, Point, Turn};
+use stasis_terminal::{stop_on_signals, Terminal};
 
 use super::disk::{self, Layout};
 use super::measured::{self, Measurement};
@@ -23,8 +24,10 @@ use crate::bench::last_words;
 const MEDIA: &str = "media";
 /// The experiment of a boot.
 const EXPERIMENT: &str = "experiment.toml";
-/// Output of `stasis run`.
+/// Output of the boot.
 const LOG: &str = "log.txt";
+/// The command of a boot.
+const COMMAND: &str = "suite-boot";
 /// Interval between two checks whether a run has ended.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -45,6 +48,35 @@ pub struct Runner {
     /// True if the file system has a graphical server.
     pub has_server: bool,
     pub stop: Arc<AtomicBool>,
+}
+
+/// A boot, as a process of its own.
+#[derive(Debug, clap::Args)]
+pub struct SuiteBoot {
+    /// Its experiment
+    #[arg(value_name = "EXPERIMENT.toml")]
+    experiment: PathBuf,
+    /// Folder for the results [default: the experiment's]
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
+}
+
+/// Runs a boot, as `stasis run` does: its guest's first process is this program.
+pub fn main(boot: &SuiteBoot) -> Result<ExitCode> {
+    let file = &boot.experiment;
+    let mut experiment = Experiment::read(file)?;
+    let base = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let base = base.unwrap_or(Path::new("."));
+    let own = experiment.results.take().map(|folder| base.join(folder));
+    experiment.results = boot.results.clone().or(own);
+    experiment.finish()?;
+    let stop = stop_on_signals()?;
+    let runner = stasis_runner::Runner::new(&experiment).base(base).stop(&stop);
+    let run = runner.reading(vec![file.clone()]).run(&mut Terminal::new(false))?;
+    if let Some(message) = &run.message {
+        stasis_terminal::say!("stasis: {message}");
+    }
+    Ok(ExitCode::from(run.status))
 }
 
 /// Outcome of a boot: its measurements, or the reason of its failure.
@@ -140,15 +172,15 @@ impl Runner {
         Ok((measurements, false))
     }
 
-    /// Runs `stasis run` with the experiment in `folder`.
+    /// Runs the experiment in `folder` in a process of its own.
     fn execute(&self, folder: &Path, program: &Path) -> Result<()> {
         let path = folder.join(LOG);
         let log =
             File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
         let mut command = Command::new(program);
-        command.arg("run").arg(folder.join(EXPERIMENT)).arg("--quiet");
+        command.arg(COMMAND).arg(folder.join(EXPERIMENT)).arg("--quiet");
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let mut child = command.spawn().context("cannot start stasis run")?;
+        let mut child = command.spawn().context("cannot start a boot")?;
         let mut signalled = false;
         let status: ExitStatus = loop {
             if let Some(status) = child.try_wait()? {
@@ -162,7 +194,7 @@ impl Runner {
             std::thread::sleep(LOOK);
         };
         if !status.success() {
-            bail!("stasis run: {status}: {}", last_words(&path));
+            bail!("the boot: {status}: {}", last_words(&path));
         }
         Ok(())
     }

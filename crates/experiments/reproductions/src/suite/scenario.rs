@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::pattern::Pattern;
+use stasis_program::pattern::Pattern;
 
 /// A drive, and who has which part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,8 +7,8 @@ use stasis_report::{Column, Table};
 use stasis_results::units::significant;
 
 use super::measured::Measurement;
-use super::pattern::Pattern;
 use super::scenario::{Benchmark, Scenario};
+use stasis_program::pattern::Pattern;
 
 /// Mark of a start that was given up, as in the publication's figures.
 pub const FAILED: &str = "X";

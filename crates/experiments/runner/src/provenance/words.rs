@@ -1,12 +1,26 @@
 //! Words of a command line: this program's own, and those that repeat a run.
 
+use std::sync::OnceLock;
+
 use stasis_report::shell_word;
 
 /// Folder for the results of a repetition, beside those that are there.
 const AGAIN: &str = "again";
 
+/// The words by which a user calls this program, where they are not its own.
+static CALLED: OnceLock<Vec<String>> = OnceLock::new();
+
+/// Has results name `words` as this program's command line, for a program that users call as a command
+/// of another one. The first call counts.
+pub fn called_as(words: Vec<String>) {
+    let _ = CALLED.set(words);
+}
+
 /// This program's words, the program by its name without its folder.
 pub fn own() -> Vec<String> {
+    if let Some(words) = CALLED.get() {
+        return words.clone();
+    }
     let mut words: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some(program) = words.first_mut() {

@@ -1,12 +1,15 @@
 //! Makes an archive's results again.
 
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use anyhow::{bail, ensure, Context, Result};
 use stasis_experiment::{Engine, Experiment};
+use stasis_program::beside;
 use stasis_report::Repeat;
 use stasis_runner::provenance::words::own_words;
 use stasis_runner::STDIN_FILE;
+use stasis_terminal::answer;
 
 use super::command::{Made, Parse};
 use super::inputs::{inputs, NEITHER};
@@ -14,6 +17,9 @@ use super::whole::Whole;
 use crate::arguments::RunArguments;
 use crate::commands;
 use crate::commands::run::stdin::Source;
+
+/// The program of publications.
+const REPRODUCE: &str = "stasis-reproduce";
 
 /// The part of an experiment that its words leave to the machine: the guest's release, and the
 /// engine.
@@ -134,7 +140,7 @@ pub fn make(
             test.junit = None;
             commands::crash_test::changed(&test, change)?;
         }
-        Made::Reproduce(_) => {
+        Made::Reproduce => {
             let mut words = words.to_vec();
             let own = own_words(&words);
             let results = results.to_str().context("--results is no text")?;
@@ -143,8 +149,11 @@ pub fn make(
                 more.extend(origin.engine.map(|engine| format!("--engine={}", engine.name())));
             }
             words.splice(own..own, more);
-            let Made::Reproduce(arguments) = parse(&words)? else { bail!(NEITHER) };
-            stasis_reproductions::main(&arguments)?;
+            words.extend(quiet.then(|| "--quiet".to_owned()));
+            let words = beside::handed_on(&words[1..], REPRODUCE);
+            // The document is of the repetition.
+            let output = if answer::is_json() { Stdio::null() } else { Stdio::inherit() };
+            beside::started(REPRODUCE, words, |command| command.stdout(output).status())?;
         }
         _ => bail!(NEITHER),
     }

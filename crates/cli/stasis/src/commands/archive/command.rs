@@ -16,7 +16,7 @@ pub enum Made {
     /// `stasis crash-test`
     CrashTest(Box<crash_test::Arguments>),
     /// `stasis reproduce`, not as a study
-    Reproduce(Box<stasis_reproductions::Arguments>),
+    Reproduce,
     /// `stasis sweep`
     Sweep,
     /// Another command

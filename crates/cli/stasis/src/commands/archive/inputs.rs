@@ -78,7 +78,7 @@ pub fn inputs(words: &[String], parse: Parse) -> Result<BTreeSet<PathBuf>> {
             of_experiment(Some(test.experiment.clone()), joined, &mut paths)?;
         }
         // They have no files of the user's.
-        Made::Reproduce(_) => {}
+        Made::Reproduce => {}
         Made::Sim(sim) => {
             for path in sim.inputs() {
                 let text = path.to_string_lossy();

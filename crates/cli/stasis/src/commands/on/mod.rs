@@ -13,6 +13,7 @@ use anyhow::{bail, ensure, Context, Result};
 use serde_json::{json, Value};
 use stasis_experiment::{Engine, Experiment};
 use stasis_models::ModelSpec;
+use stasis_program::here::Here;
 use stasis_results::{ResultsFolder, Summary};
 use stasis_runner::batch::{self, Batch, Outcome};
 use stasis_runner::provenance::Provenance;
@@ -22,7 +23,6 @@ use stasis_terminal::{answer, ensure_guest, stop_on_signals, Terminal};
 
 use super::run::experiment;
 use crate::arguments::MachineArguments;
-use crate::here::Here;
 
 /// The name of a drive that no word and no file describes.
 const DRIVE: &str = "disk";

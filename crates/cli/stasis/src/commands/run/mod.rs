@@ -13,6 +13,7 @@ use anyhow::{anyhow, ensure, Result};
 use stasis_block::units;
 use stasis_crash_test::power_cut;
 use stasis_experiment::{Engine, Expectation, Experiment, ExperimentError};
+use stasis_program::here::{self, Here};
 use stasis_results::thresholds;
 use stasis_runner::{
     check_output, Debugged, LivePage, Profiled, Results, Runner, Snapshotted, OUTPUT_FILE,
@@ -21,7 +22,6 @@ use stasis_terminal::{answer, stop_on_signals, Terminal};
 
 use super::symbols;
 use crate::arguments::{MachineArguments, RunArguments};
-use crate::here::{self, Here};
 
 /// `stasis run`.
 pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {

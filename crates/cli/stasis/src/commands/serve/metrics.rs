@@ -1,9 +1,8 @@
 //! Metrics of served drives, for Prometheus.
 
+use stasis_program::metrics::Kind::{Counter, Gauge, Summary};
+use stasis_program::metrics::{Metric, Text};
 use stasis_serve::DriveReport;
-
-use crate::metrics::Kind::{Counter, Gauge, Summary};
-use crate::metrics::{Metric, Text};
 
 /// The metrics.
 pub fn text(drives: &[DriveReport]) -> String {
@@ -54,7 +53,7 @@ pub fn text(drives: &[DriveReport]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::dashboard;
+    use stasis_program::dashboard;
     use stasis_serve::{Counts, Summary as Times};
 
     #[test]

@@ -20,15 +20,14 @@ use anyhow::{bail, Context, Result};
 use stasis_config::Mistake;
 use stasis_experiment::{distinct_serials, DriveSpec, Experiment, Polling};
 use stasis_media::MediumSpec;
+use stasis_program::here;
+use stasis_program::runtime_folder::runtime_folder;
 use stasis_results::units::{bytes, duration};
 use stasis_serve::{confine, control, systemd, Poll, Server};
 use stasis_terminal::answer;
 
-use super::runtime_folder::runtime_folder;
 use actions::Later;
 use results::Results;
-
-use crate::here;
 
 /// Arguments of `stasis serve`.
 #[derive(Debug, clap::Args)]
@@ -254,7 +253,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     // Before any drive is opened or made: the address may be in use.
     if let Some(address) = &serve.metrics {
         let server = Arc::clone(&server);
-        crate::metrics::answer(address, move || metrics::text(&server.report()))
+        stasis_program::metrics::answer(address, move || metrics::text(&server.report()))
             .with_context(|| format!("cannot listen on {address}"))?;
     }
     let mut targets = nvme_tcp::Targets::listen(&experiment, secrets)?;

@@ -11,7 +11,7 @@ use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{MeasurementPlan, TestDisk};
-use crate::suite::pattern::Pattern;
+use stasis_program::pattern::Pattern;
 
 /// Bytes of a sequential reader's or writer's call.
 const SEQUENTIAL: usize = 128 << 10;

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::pattern::Pattern;
 use disk::{TestDisk, Transferred};
 use load::Loads;
 use start::Starter;
+use stasis_program::pattern::Pattern;
 
 /// Name of the guest's file in `/results`.
 pub const FILE: &str = "suite.json";

@@ -14,13 +14,12 @@ use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 use stasis_experiment::{Experiment, ServeSpec};
 use stasis_media::MediumSpec;
+use stasis_program::function::RunArguments;
+use stasis_program::{beside, here};
 use stasis_qemu_vm::process::Process;
 use stasis_qemu_vm::readiness;
-use stasis_runner::{failure, program};
+use stasis_runner::failure;
 use stasis_storage_function::Polling;
-
-use super::RunArguments;
-use crate::here;
 
 /// Longest time to open its drives, or to make them durable at the end.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -125,8 +124,7 @@ fn described(
 impl Start {
     /// Starts it; returns when it serves.
     fn start(&self) -> Result<Process> {
-        let program = program::own()?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(beside::main_program());
         command.arg("serve").arg(self.folder.join(EXPERIMENT));
         Ok(readiness::start(command, "serve", &self.folder, TIMEOUT)?)
     }

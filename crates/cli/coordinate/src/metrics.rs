@@ -1,9 +1,8 @@
 //! Metrics of guests and their help, for Prometheus.
 
 use stasis_guest_hints::report::GuestReport;
-
-use crate::metrics::Kind::{Counter, Gauge};
-use crate::metrics::{Metric, Text};
+use stasis_program::metrics::Kind::{Counter, Gauge};
+use stasis_program::metrics::{Metric, Text};
 
 /// The metrics.
 pub fn text(guests: &[GuestReport]) -> String {
@@ -33,11 +32,12 @@ pub fn text(guests: &[GuestReport]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stasis_program::dashboard;
 
     #[test]
     fn the_dashboard_has_these_metrics() {
-        let queries = crate::metrics::dashboard::queries("stasis_coordinate_", &[]);
-        crate::metrics::dashboard::check(&queries, &text(&[GuestReport::default()]));
+        let queries = dashboard::queries("stasis_coordinate_", &[]);
+        dashboard::check(&queries, &text(&[GuestReport::default()]));
     }
 
     #[test]

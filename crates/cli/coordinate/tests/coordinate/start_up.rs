@@ -4,7 +4,7 @@
 //! The drive is slow by QEMU's own throttle, and serves one request at a time: qemu-storage-daemon
 //! offers it as a file, a loop device makes a drive of it, and the host's own bfq is before that.
 //! Guest and readers are in separate cgroups. Needs root, qemu-storage-daemon, loop devices and
-//! bfq: `cargo test -p stasis --test coordinate start_up -- --ignored --nocapture`.
+//! bfq: `cargo test -p stasis-coordinate --test coordinate start_up -- --ignored --nocapture`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
-//! `stasis function` from outside. Tests that boot a guest need QEMU:
-//! `cargo test -p stasis --test function -- --ignored`.
+//! `stasis function` from outside. Tests that boot a guest need QEMU, and the main program (`make build`):
+//! `cargo test -p stasis-function --test function -- --ignored`.
 
+#[path = "../../stasis/tests/server/mod.rs"]
 mod server;
 #[path = "../../../realtime/serve/tests/support/mod.rs"]
 #[allow(dead_code)]
@@ -17,9 +18,16 @@ use serde_json::Value;
 use server::{serve, Process};
 use support::Guest;
 
-fn stasis(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
-    command.args(arguments).current_dir(folder).output().unwrap()
+/// `stasis function`, by the words of that command.
+fn command(folder: &Path, words: &[&str]) -> Command {
+    assert_eq!(words[0], "function");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stasis-function"));
+    command.args(&words[1..]).current_dir(folder).stdin(Stdio::null());
+    command
+}
+
+fn stasis(folder: &Path, words: &[&str]) -> Output {
+    command(folder, words).output().unwrap()
 }
 
 fn refused(folder: &Path, arguments: &[&str]) -> String {
@@ -42,6 +50,27 @@ fn functions_are_listed_and_begun() {
     assert!(again.contains("mine/function.toml"), "{again}");
     assert!(refused(folder.path(), &["function", "status", "x", "--state", "."]).contains("list"));
     assert!(refused(folder.path(), &["function", "stop", "x", "--state", "."]).contains("runs"));
+}
+
+#[test]
+fn results_are_documents_for_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    let document = |words: &[&str]| -> (Option<i32>, Value) {
+        let output = stasis(folder.path(), &[&["function", "--json"], &words[1..]].concat());
+        let document = serde_json::from_slice(&output.stdout);
+        (output.status.code(), document.unwrap_or_else(|error| panic!("{error}: {output:?}")))
+    };
+    let (status, listed) = document(&["function", "list", "--state", "."]);
+    assert_eq!((status, &listed["status"]), (Some(0), &0.into()));
+    assert!(listed["shipped"].is_array() && listed["running"].is_array(), "{listed}");
+    assert_eq!(document(&["function", "new", "mine"]).1["file"], "mine/function.toml");
+    for words in ["status", "stop"] {
+        let (status, failed) = document(&["function", words, "nobody", "--state", "."]);
+        assert_eq!((status, &failed["error"]["code"]), (Some(125), &"not-found".into()));
+    }
+    let schema = stasis(folder.path(), &["function", "schema"]).stdout;
+    let schema: Value = serde_json::from_slice(&schema).unwrap();
+    assert_eq!(schema["title"], "A storage function of Stasis");
 }
 
 #[test]
@@ -124,9 +153,7 @@ const SILENT: &str = "the guest has not answered for";
 /// Starts a function.
 fn start(folder: &Path, arguments: &[&str]) -> Process {
     let log = std::fs::File::create(folder.join("function.log")).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_stasis"));
-    command.args(arguments).current_dir(folder).stdout(Stdio::null()).stderr(log);
-    Process(command.spawn().unwrap())
+    Process(command(folder, arguments).stdout(Stdio::null()).stderr(log).spawn().unwrap())
 }
 
 fn status(folder: &Path) -> Value {

@@ -163,8 +163,8 @@ fn each_publication_is_repeated() {
     let mut wrong = Vec::new();
     for (name, least) in PUBLICATIONS.into_iter().filter(|(name, _)| chosen(name)) {
         let folder = tempfile::tempdir().unwrap();
-        let status = Command::new(env!("CARGO_BIN_EXE_stasis"))
-            .args(["reproduce", name, "--quick", "--engine", "exact", "--results", "r"])
+        let status = Command::new(env!("CARGO_BIN_EXE_stasis-reproduce"))
+            .args([name, "--quick", "--engine", "exact", "--results", "r"])
             .current_dir(&folder)
             .stdin(Stdio::null())
             .status()

@@ -1,17 +1,73 @@
-//! `stasis coordinate host`.
+//! The words of `stasis coordinate`.
 
-use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::process::ExitCode;
-use std::sync::PoisonError;
 
-use anyhow::{Context, Result};
-use stasis_guest_hints::drive;
-use stasis_guest_hints::host::{Guest, Host, Settings};
+use stasis_block::units::parse_duration;
 use stasis_scheduler::WEIGHTS;
-use stasis_serve::systemd;
 
-use super::{duration, log};
+/// Name of the virtio port through which a guest asks.
+pub const HINT_PORT: &str = "org.stasis.help.0";
+
+/// The two ends.
+#[derive(Debug, clap::Subcommand)]
+pub enum CoordinateCommand {
+    /// In a guest: watch its BFQ, and ask through a virtio port
+    Guest(GuestArguments),
+    /// On the host: hear guests, and set the weights of their cgroups
+    Host(HostArguments),
+}
+
+/// A duration as a word of the command line.
+fn duration(word: &str) -> Result<u64, String> {
+    parse_duration(word).map_err(|error| error.to_string())
+}
+
+/// How a guest asks.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Run it as root in a guest whose kernel has BFQ and its own types (CONFIG_IOSCHED_BFQ, CONFIG_DEBUG_INFO_BTF:
+any distribution's of the last years), with bfq before the drive:
+
+  modprobe bfq; echo bfq > /sys/block/vda/queue/scheduler
+
+QEMU gives the guest its port so:
+
+  -device virtio-serial-pci \\
+  -chardev socket,id=help,path=/run/guest1.help,server=on,wait=off \\
+  -device virtserialport,chardev=help,name=org.stasis.help.0
+
+Examples:
+  stasis coordinate guest
+  stasis coordinate guest --dry-run
+
+Exit status: 0 once it was stopped (SIGTERM, SIGINT, SIGHUP); 125 if something failed."
+)]
+pub struct GuestArguments {
+    /// Name of the virtio port, or its device
+    #[arg(long, value_name = "NAME", default_value = HINT_PORT)]
+    pub port: String,
+    /// How long to go on asking once no weight is raised
+    #[arg(long, value_name = "DURATION", default_value = "200ms", value_parser = duration)]
+    pub linger: u64,
+    /// How often to say what is so though nothing changes; silence for three of these ends help
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    pub heartbeat: u64,
+    /// Only print when asking begins and ends; needs no port
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not say at the end what was done
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// A guest as the host knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuestPlace {
+    /// The socket of its port.
+    pub socket: PathBuf,
+    /// The cgroup of its QEMU.
+    pub cgroup: PathBuf,
+}
 
 /// Whom to help, and how much.
 #[derive(Debug, clap::Args)]
@@ -27,10 +83,10 @@ Examples:
 
 Exit status: 0 once it was stopped (SIGTERM, SIGINT, SIGHUP) and weights are restored; 125 if something failed."
 )]
-pub struct Arguments {
+pub struct HostArguments {
     /// The socket of a guest's port, and the cgroup of its QEMU
     #[arg(value_name = "SOCKET=CGROUP", required = true, value_parser = guest)]
-    pub guests: Vec<Guest>,
+    pub guests: Vec<GuestPlace>,
     /// Weight of a cgroup that is helped, up to 1000
     #[arg(long, value_name = "N", default_value_t = *WEIGHTS.end(), value_parser = weight)]
     pub weight: u32,
@@ -60,12 +116,12 @@ pub struct Arguments {
     pub quiet: bool,
 }
 
-fn guest(word: &str) -> Result<Guest, String> {
+fn guest(word: &str) -> Result<GuestPlace, String> {
     let named =
         word.split_once('=').filter(|(socket, cgroup)| !socket.is_empty() && !cgroup.is_empty());
     let (socket, cgroup) =
         named.ok_or("give the socket of a guest's port and its cgroup: SOCKET=CGROUP")?;
-    Ok(Guest { socket: socket.into(), cgroup: cgroup.into() })
+    Ok(GuestPlace { socket: socket.into(), cgroup: cgroup.into() })
 }
 
 fn weight(word: &str) -> Result<u32, String> {
@@ -79,40 +135,4 @@ fn share(word: &str) -> Result<u32, String> {
     let share = word.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
     let share = share.ok_or("a share is a number from 0 to 1, such as 0.5")?;
     Ok((share * 1e6).round() as u32)
-}
-
-/// `stasis coordinate host`.
-pub fn main(arguments: &Arguments) -> Result<ExitCode> {
-    let stop = stasis_terminal::signals()?;
-    if !drive::check(arguments.drive.as_deref())? {
-        log("no drive of this host has the scheduler bfq, so weights will do nothing: echo bfq > /sys/block/NAME/queue/scheduler");
-    }
-    let settings = Settings {
-        weight: arguments.weight,
-        share: arguments.help_share,
-        burst: arguments.help_burst,
-        drive: arguments.drive.clone().filter(|_| !arguments.keep_depth),
-        state: (!arguments.dry_run).then(|| arguments.state.clone()),
-    };
-    let host = Host::new(&arguments.guests, &settings)?;
-    if let Some(address) = &arguments.metrics {
-        let reports = host.reports();
-        crate::metrics::answer(address, move || {
-            super::metrics::text(&reports.lock().unwrap_or_else(PoisonError::into_inner))
-        })
-        .with_context(|| format!("cannot listen on {address}"))?;
-    }
-    systemd::ready();
-    let usual = ["connected", "disconnected", "helped", "not helped any more"];
-    let mut on_news = |socket: &str, news: &str| {
-        if !(arguments.quiet && usual.contains(&news)) {
-            log(&format!("{socket}: {news}"));
-        }
-    };
-    let reports = host.run(stop.as_fd(), &mut on_news)?;
-    systemd::stopping();
-    if !arguments.quiet {
-        reports.iter().for_each(|guest| log(&guest.summary()));
-    }
-    Ok(ExitCode::SUCCESS)
 }

@@ -10,16 +10,19 @@ use rustix::process::{kill_process, Pid, Signal};
 use stasis_guest_image::{build, default_cache, Guest, Recipe};
 use stasis_qemu_vm::{Accelerator, Config, Drive, Job, Vm};
 
-pub const STASIS: &str = env!("CARGO_BIN_EXE_stasis");
+const PROGRAM: &str = env!("CARGO_BIN_EXE_stasis-coordinate");
 /// Longer than any wait here takes on a busy machine.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn guest() -> Guest {
     let cache = std::env::var_os("STASIS_TEST_CACHE").map(PathBuf::from);
     let cache = cache.or_else(default_cache).unwrap();
+    // The agent is the main program.
+    let stasis = Path::new(PROGRAM).with_file_name("stasis");
+    assert!(stasis.exists(), "`make build` makes {}", stasis.display());
     build(
         &Recipe::default(),
-        Path::new(STASIS),
+        &stasis,
         &cache,
         &std::sync::atomic::AtomicBool::new(false),
         &mut |p| eprintln!("{p:?}"),
@@ -35,8 +38,8 @@ pub struct Host {
 
 impl Host {
     pub fn start(arguments: &[&str]) -> Self {
-        let mut command = Command::new(STASIS);
-        command.args(["coordinate", "host"]).args(arguments).stderr(Stdio::piped());
+        let mut command = Command::new(PROGRAM);
+        command.arg("host").args(arguments).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (say, output) = channel();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -90,7 +93,7 @@ pub fn start(folder: &Path, drive: Drive) -> (Vm, PathBuf) {
     }
     let mut vm = Vm::start(&config).unwrap();
     let mut archive = tar::Builder::new(Vec::new());
-    archive.append_path_with_name(STASIS, "usr/local/bin/stasis").unwrap();
+    archive.append_path_with_name(PROGRAM, "usr/local/bin/stasis-coordinate").unwrap();
     let input = archive.into_inner().unwrap();
     let script = "modprobe bfq && echo bfq >/sys/block/vda/queue/scheduler";
     let mut job = Job::new(vec!["sh".into(), "-c".into(), script.into()]);
@@ -116,5 +119,5 @@ pub fn run(vm: &mut Vm, script: &str) -> String {
 }
 
 /// Begins to watch in the guest.
-pub const WATCH: &str = "stasis coordinate guest >/tmp/said 2>&1 & echo $! >/tmp/id
+pub const WATCH: &str = "stasis-coordinate guest >/tmp/said 2>&1 & echo $! >/tmp/id
     until grep -q watching /tmp/said; do cat /tmp/said; kill -0 $! || exit 1; sleep 0.1; done";

@@ -1,0 +1,28 @@
+//! `stasis-coordinate`, which users call as `stasis coordinate`: guests under stock QEMU ask this
+//! host's BFQ for help.
+
+mod guest;
+mod host;
+mod metrics;
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use stasis_program::begin;
+use stasis_program::coordinate::CoordinateCommand;
+use stasis_program::Command;
+
+fn main() -> ExitCode {
+    begin::program("coordinate", &[], &[], |command| match command {
+        Command::Coordinate(CoordinateCommand::Guest(arguments)) => guest::main(&arguments),
+        Command::Coordinate(CoordinateCommand::Host(arguments)) => host::main(&arguments),
+        other => bail!("{} has this command", other.program()),
+    })
+}
+
+/// A line for whoever looks after the program.
+fn log(text: &str) {
+    use std::io::Write;
+    // Nobody reads it any more: nothing to be done.
+    let _ = writeln!(std::io::stderr().lock(), "stasis coordinate: {text}");
+}

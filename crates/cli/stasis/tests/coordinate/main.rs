@@ -1,7 +1,0 @@
-//! `stasis coordinate` with a stock guest under stock QEMU. Needs QEMU, and a
-//! guest, which is built where it is not yet there:
-//! `cargo test -p stasis --test coordinate -- --ignored --test-threads=1`.
-
-mod help;
-mod start_up;
-mod support;
