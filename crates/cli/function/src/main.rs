@@ -13,6 +13,7 @@ use stasis_terminal::answer;
 
 /// The commands of the program.
 #[derive(clap::Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one of them")]
 enum Own {
     #[command(flatten)]
     Beside(Command),

@@ -1,5 +1,10 @@
 //! Tests of the controller as a guest's driver meets it.
 
+#![allow(
+    clippy::duplicate_mod,
+    reason = "fuzz targets take support/hostile.rs alone, with its host"
+)]
+
 mod attachment;
 mod computing;
 mod delivery;
