@@ -5,8 +5,7 @@ mod support;
 use proptest::prelude::*;
 use stasis_block::{Health, Status};
 use stasis_nvme::{
-    Config, KeptState, KeptZones, Namespace, Ocssd, Placement, StateError, ZoneState,
-    Zones, Zrwa,
+    Config, KeptState, KeptZones, Namespace, Ocssd, Placement, StateError, ZoneState, Zones, Zrwa,
 };
 use support::*;
 

@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use stasis_block::{Command, Operation, Random, Request, Status};
 use stasis_nvme::{
-    Config, ConfigError, KeptState, KeyValue, KeyValueError, Namespace, StateError,
-    Zones,
+    Config, ConfigError, KeptState, KeyValue, KeyValueError, Namespace, StateError, Zones,
 };
 use support::*;
 
