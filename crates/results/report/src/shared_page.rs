@@ -341,8 +341,9 @@ fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
         let apart = weighed.then(|| {
             let boot = own.map_or(0, |drive| drive.boot_ios);
             let mean = latency.map(|(latency, _)| latency);
-            let dear = (service.at_drive_ns as f64 / time.max(1) as f64)
-                / (service.bytes as f64 / all.max(1) as f64);
+            let of_time = service.at_drive_ns as f64 / time.max(1) as f64;
+            let of_amount = service.bytes as f64 / all.max(1) as f64;
+            let dear = (service.bytes > 0).then(|| of_time / of_amount);
             particulars(shared, name, (service, boot), mean, dear)
         });
         let means = latency.map(|(latency, waited)| [latency, latency - waited, waited]);
@@ -376,7 +377,7 @@ fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
 const MANY: f64 = 0.1;
 /// Below so many requests at once of each process, somebody asks for one after the other.
 const ONE: f64 = 1.5;
-/// From this ratio on a byte is dear, and below its reciprocal cheap.
+/// From this ratio on, and below its reciprocal, the time for a byte is named.
 const DEAR: f64 = 1.25;
 
 /// What sets a tenant apart from others besides its weight. `boot`: its boot's requests among those of its
@@ -386,7 +387,7 @@ fn particulars(
     name: &str,
     (service, boot): (Service, u64),
     latency: Option<f64>,
-    dear: f64,
+    dear: Option<f64>,
 ) -> String {
     let mut all = Vec::new();
     let requests = service.requests.max(1);
@@ -414,10 +415,12 @@ fn particulars(
         let each = if processes > 1 { " of each process" } else { "" };
         all.push(format!("one request{each} at a time, or pauses"));
     }
-    if dear >= DEAR {
-        all.push(format!("{} times the drive's time for a byte", units::significant(dear, 2)));
-    } else if dear > 0.0 && dear <= 1.0 / DEAR {
-        all.push(format!("{} of the drive's time for a byte", units::significant(dear, 2)));
+    let notable = dear.filter(|dear| *dear > 0.0 && !(1.0 / DEAR..DEAR).contains(dear));
+    if let Some(dear) = notable {
+        all.push(format!(
+            "{} times as much of the drive's time for a byte",
+            units::significant(dear, 2)
+        ));
     }
     match all.is_empty() {
         true => "nothing".to_owned(),
