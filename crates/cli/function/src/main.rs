@@ -16,7 +16,7 @@ use stasis_terminal::answer;
 #[allow(clippy::large_enum_variant, reason = "there is one of them")]
 enum Own {
     #[command(flatten)]
-    Beside(Command),
+    Beside(Box<Command>),
     /// Print the JSON Schema of definitions, for `stasis schema function`
     #[command(hide = true)]
     Schema,
@@ -26,8 +26,10 @@ fn main() -> ExitCode {
     // Its guests' first process is this program as well.
     stasis_runner::enter();
     begin::program("function", &[], &["schema"], |own| match own {
-        Own::Beside(Command::Function(words)) => command::main(&words),
-        Own::Beside(other) => bail!("{} has this command", other.program()),
+        Own::Beside(beside) => match *beside {
+            Command::Function(words) => command::main(&words),
+            other => bail!("{} has this command", other.program()),
+        },
         Own::Schema => schema(),
     })
 }
