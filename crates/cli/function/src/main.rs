@@ -13,7 +13,6 @@ use stasis_terminal::answer;
 
 /// The commands of the program.
 #[derive(clap::Subcommand)]
-#[allow(clippy::large_enum_variant, reason = "there is one of them")]
 enum Own {
     #[command(flatten)]
     Beside(Box<Command>),
