@@ -153,7 +153,7 @@ fn operations_are_bars_by_their_outcome_and_no_lines() {
         let class = format!("<rect class=\"fill c{colour}\" data-s=\"{series}\"");
         assert_eq!(bars(&class), count, "{class}");
     }
-    assert!(run.page.contains("1 of 1 lines"), "operations are no lines for a reader");
+    assert!(run.page.contains("The one line."), "operations are no lines for a reader");
     let history = std::fs::read_to_string(run.folder.path().join("history.jsonl")).unwrap();
     let lines: Vec<Value> =
         history.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -244,7 +244,7 @@ fn a_cluster_is_lanes_with_messages_output_and_faults() {
         "pause of client from 9 ms to 409 ms: 400 ms",
         "Pause of client for 400 ms from 9 ms on",
         "What the machines wrote",
-        "2 of 2 lines",
+        "All 2 lines.",
     ] {
         assert!(page.contains(part), "{part}");
     }

@@ -465,7 +465,7 @@ fn several_processors_are_told_of() {
         "ran for 8.5 s of virtual time together, in 54,321 slices, and were idle for 11.5 s",
         "frozen together for 7.25 s of wall-clock",
         "took 1.3 µs in the median and 17.7 µs at p99",
-        "differed by 20.4 µs at most",
+        "ran ahead of the others by 20.4 µs at most",
         "Share of time for which each processor ran",
     ] {
         assert!(page.contains(part), "{part}");

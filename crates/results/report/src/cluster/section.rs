@@ -228,6 +228,7 @@ fn written(cluster: &Cluster, time: &Time, resolution: Resolution) -> Section {
     }
     let count = cluster.machines.iter().map(|machine| machine.lines.count).sum::<u64>();
     let shown = match shown.len() as u64 {
+        1 if count == 1 => "The one line".to_owned(),
         shown if shown == count => format!("All {} lines", units::count(count)),
         shown => format!(
             "{} of {} lines, the first and the last of each machine",

@@ -484,7 +484,7 @@ impl Several<'_> {
         let few = (0..self.each.len()).filter(|place| !carries(*place)).map(name);
         let few: Vec<_> = few.map(str::to_owned).collect();
         Some(format!(
-            "{} did too few I/Os for a {latency}; of the others {} is the fastest there, {}, and {} the slowest, {}.",
+            "At {latency}, for which {} did too few I/Os, {} is the fastest of the others, {}, and {} their slowest, {}.",
             listed(&few),
             name(best.0),
             units::duration(best.1),
@@ -751,8 +751,8 @@ mod tests {
                     let further = beyond.is_some() && latency.is_some() && !other;
                     assert_eq!(
                         verdict.sentence.contains(
-                            "b did too few I/Os for a p99.9 of reads; of the others c is the \
-                             fastest there, 1 ms, and a the slowest, 3 ms"
+                            "At p99.9 of reads, for which b did too few I/Os, c is the fastest of the \
+                             others, 1 ms, and a their slowest, 3 ms"
                         ),
                         further,
                         "{case:?}: {verdict:?}"
