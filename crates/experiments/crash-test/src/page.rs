@@ -1,5 +1,7 @@
 //! The page of a crash test.
 
+use std::collections::BTreeSet;
+
 use stasis_report::page::{thinned, Block, Head, Page, Resolution, Section};
 use stasis_report::plot::{Axis, Dot, Dots, Markup, Quantity, Row, Scale};
 use stasis_report::verdict::{capital, Broken, CrashTest};
@@ -105,6 +107,8 @@ impl Report {
                 most: format!("{}, {}", title(largest.kind), of_drive(largest.drive.as_ref())),
             }
         });
+        let of_checks = outcome.findings.iter().filter(|finding| finding.kind.is_of_a_check());
+        let of_checks: BTreeSet<_> = of_checks.map(|finding| finding.state).collect();
         let verdict = CrashTest {
             cuts,
             distinct: outcome.distinct,
@@ -112,6 +116,7 @@ impl Report {
             not_repeated: not_repeated(&outcome.not_repeated),
             is_stopped: outcome.stopped,
             checked: outcome.checked,
+            failed: of_checks.len() as u64,
             check_every: self.check_every,
             broken,
         };

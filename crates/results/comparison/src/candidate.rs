@@ -204,17 +204,18 @@ impl Candidate {
         Some(Waits::in_the_mean(means?)?.with_figure(figure.cloned()))
     }
 
-    /// The mean number of I/Os that a drive of its first run had at once, and the time from one completion
-    /// to the next (ns): by Little's law, of all its operations together. None where they took no time.
+    /// The mean number of I/Os that a drive had at once, and the time from one completion to the next
+    /// (ns): by Little's law, of all its operations and runs together. None where they took no time.
     pub fn at_once(&self, drive: &str) -> Option<(f64, f64)> {
-        let run = self.runs.first()?;
-        let its = run.ios.iter().filter(|((name, _), _)| name == drive);
-        let (mut count, mut latencies) = (0, 0.0);
-        for (_, ios) in its {
-            count += ios.latencies.len();
-            latencies += ios.latencies.iter().map(|latency| *latency as f64).sum::<f64>();
+        let (mut count, mut latencies, mut span) = (0, 0.0, 0.0);
+        for run in self.distinct() {
+            span += run.span;
+            for (_, ios) in run.ios.iter().filter(|((name, _), _)| name == drive) {
+                count += ios.latencies.len();
+                latencies += ios.latencies.iter().map(|latency| *latency as f64).sum::<f64>();
+            }
         }
-        (count > 0 && run.span > 0.0).then(|| (latencies / run.span, run.span / count as f64))
+        (count > 0 && span > 0.0).then(|| (latencies / span, span / count as f64))
     }
 
     /// The latencies of all runs together, rising.

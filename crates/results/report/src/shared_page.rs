@@ -87,7 +87,7 @@ fn drive(
              part of the steps below with requests; 5 × 100 are five processes of weight 100 each.".to_owned()
                 + match has_weights(&shared.scheduler) {
                     true => {
-                        " The share by weight is what the weights give to those that ask, in the steps in which they ask. \
+                        " The share by weight is that of a weight among those that ask in a step, in the mean of the steps. \
                          The last column has what sets a tenant apart besides its weight."
                     }
                     false => "",
@@ -322,11 +322,6 @@ fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
     };
     let all: u64 = got(shared).map(|(.., service)| service.bytes).sum();
     let time: u64 = got(shared).map(|(.., service)| service.at_drive_ns).sum();
-    // Each has its weight while it asks.
-    let claim = |name: &str, weight: u32| {
-        whole_weight(shared, name, weight).1 * asked(shared, name).unwrap_or(0.0)
-    };
-    let claims: f64 = got(shared).map(|(name, weight, _)| claim(name, weight)).sum();
     let percent = |share: f64| format!("{} %", units::significant(100.0 * share, 3));
     for (name, weight, service) in got(shared) {
         let own = drives.iter().find(|drive| drive.described.name == name);
@@ -339,12 +334,18 @@ fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
         let latency = own.map(mean_latency).or(load.map(of_load));
         let latency = latency.filter(|(latency, _)| *latency > 0.0);
         let apart = weighed.then(|| {
-            let boot = own.map_or(0, |drive| drive.boot_ios);
-            let mean = latency.map(|(latency, _)| latency);
-            let of_time = service.at_drive_ns as f64 / time.max(1) as f64;
-            let of_amount = service.bytes as f64 / all.max(1) as f64;
-            let dear = (service.bytes > 0).then(|| of_time / of_amount);
-            particulars(shared, name, (service, boot), mean, dear)
+            let (latency, waited) = latency.unwrap_or_default();
+            let boot_ios = own.map_or(0, |drive| drive.boot_ios);
+            let requests = service.requests.saturating_sub(boot_ios);
+            let of_drive = |drive: &DriveSummary| drive.used().map(|(_, one)| one.bytes).sum();
+            let bytes: u64 = own.map_or(service.bytes, of_drive);
+            let after = Service {
+                requests,
+                bytes,
+                at_drive_ns: (requests as f64 * (latency - waited)).round() as u64,
+            };
+            let all = time as f64 / all.max(1) as f64;
+            particulars(shared, name, (service, after), latency, all)
         });
         let means = latency.map(|(latency, waited)| [latency, latency - waited, waited]);
         let means =
@@ -364,36 +365,37 @@ fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
             share(service.bytes, all),
             share(service.at_drive_ns, time),
         ];
-        row.extend(weighed.then(|| match claims > 0.0 {
-            true => percent(claim(name, weight) / claims),
-            false => "–".to_owned(),
+        row.extend(weighed.then(|| match by_weight(shared, name) {
+            Some(share) => percent(share),
+            None => "–".to_owned(),
         }));
         table.push(row.into_iter().chain(means).chain(apart).collect());
     }
     table
 }
 
-/// From this share of a tenant's requests on its boot's are named.
+/// From this share of a tenant's time at the drive on its boot's is named.
 const MANY: f64 = 0.1;
 /// Below so many requests at once of each process, somebody asks for one after the other.
 const ONE: f64 = 1.5;
 /// From this ratio on, and below its reciprocal, the time for a byte is named.
 const DEAR: f64 = 1.25;
 
-/// What sets a tenant apart from others besides its weight. `boot`: its boot's requests among those of its
-/// service; `latency`: the mean of the others (ns); `dear`: its time at the drive for a byte, by that of all.
+/// What sets a tenant apart from others besides its weight. `after`: the part of its service that came after
+/// its boot; `latency`: the mean of that (ns); `usual`: the time at the drive for a byte of all (ns).
 fn particulars(
     shared: &SharedOutcome,
     name: &str,
-    (service, boot): (Service, u64),
-    latency: Option<f64>,
-    dear: Option<f64>,
+    (service, after): (Service, Service),
+    latency: f64,
+    usual: f64,
 ) -> String {
     let mut all = Vec::new();
-    let requests = service.requests.max(1);
-    if boot as f64 >= MANY * requests as f64 {
-        let (boot, requests) = (units::count(boot), units::count(requests));
-        all.push(format!("{boot} of {requests} requests are its boot's"));
+    let of_boot = service.at_drive_ns.saturating_sub(after.at_drive_ns) as f64
+        / service.at_drive_ns.max(1) as f64;
+    if service.requests > after.requests && of_boot >= MANY {
+        let share = units::significant(100.0 * of_boot, 2);
+        all.push(format!("{share} % of its time at the drive is its boot's"));
     }
     let tenant = shared.tenants.iter().find(|tenant| tenant.name == name);
     if let Some(tenant) = tenant.filter(|tenant| tenant.helped_seconds > 0.0) {
@@ -409,14 +411,13 @@ fn particulars(
     let asked = steps as f64 * shared.tails_step_ns as f64;
     let load = shared.workloads.iter().find(|load| load.name == name);
     let processes = load.map_or(1, |load| load.threads.len().max(1));
-    let after_boot = service.requests.saturating_sub(boot) as f64;
-    let at_once = latency.map(|latency| after_boot * latency / asked.max(1.0) / processes as f64);
-    if at_once.is_some_and(|at_once| at_once < ONE) {
+    let at_once = after.requests as f64 * latency / asked.max(1.0) / processes as f64;
+    if latency > 0.0 && at_once < ONE {
         let each = if processes > 1 { " of each process" } else { "" };
         all.push(format!("one request{each} at a time, or pauses"));
     }
-    let notable = dear.filter(|dear| *dear > 0.0 && !(1.0 / DEAR..DEAR).contains(dear));
-    if let Some(dear) = notable {
+    let dear = after.at_drive_ns as f64 / after.bytes.max(1) as f64 / usual;
+    if after.bytes > 0 && dear > 0.0 && dear.is_finite() && !(1.0 / DEAR..DEAR).contains(&dear) {
         all.push(format!(
             "{} times as much of the drive's time for a byte",
             units::significant(dear, 2)
@@ -439,6 +440,31 @@ fn mean_latency(drive: &DriveSummary) -> (f64, f64) {
         mean(sum(|one| one.count as f64 * one.delivered_ns.mean)),
         mean(sum(|one| one.count as f64 * one.waited_ns)),
     )
+}
+
+/// The share that a tenant's weight gives: of each step its weight among those who ask in it, in the mean of
+/// the steps in which anybody does.
+fn by_weight(shared: &SharedOutcome, name: &str) -> Option<f64> {
+    let weights = got(shared).map(|(each, weight, _)| {
+        let tail = shared.tails.iter().find(|tail| tail.name == each);
+        (each, whole_weight(shared, each, weight).1, tail)
+    });
+    let weights: Vec<_> = weights.collect();
+    let steps = shared.tails.iter().map(|tail| tail.p99_ns_each_step.len()).max()?;
+    let (mut sum, mut busy) = (0.0, 0u64);
+    for step in 0..steps {
+        let asks = |tail: &Option<&TenantTail>| {
+            tail.and_then(|tail| tail.p99_ns_each_step.get(step).copied()).flatten().is_some()
+        };
+        let asking = || weights.iter().filter(|(.., tail)| asks(tail));
+        let all: f64 = asking().map(|(_, weight, _)| weight).sum();
+        if all > 0.0 {
+            busy += 1;
+            let own = asking().filter(|(each, ..)| *each == name);
+            sum += own.map(|(_, weight, _)| weight / all).sum::<f64>();
+        }
+    }
+    (busy > 0).then(|| sum / busy as f64)
 }
 
 /// The part of the steps in which somebody had requests.

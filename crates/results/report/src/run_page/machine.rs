@@ -42,7 +42,7 @@ pub(super) fn processors(
     let text = format!(
         "{} processors ran for {} of virtual time together, in {} slices, and were idle for {}. They were \
          frozen together for {} of wall-clock, which is no virtual time. Interrupts between them \
-         took {} in the median and {} at p99. Each ran ahead of the others by {} at most: a program can see so much \
+         took {} in the median and {} at p99. Each ran ahead of the others by {} at most: a program may see up to that much \
          later what another processor of its machine has written to memory. Times of I/Os have no such error: \
          I/Os are in the order of virtual time, whichever processor ran first.",
         summary.processors.len(),

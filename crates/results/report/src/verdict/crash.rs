@@ -19,6 +19,8 @@ pub struct CrashTest {
     pub is_stopped: bool,
     /// Number of states that a check inspected in a guest; 0 without one.
     pub checked: u64,
+    /// Number of those on which the check failed.
+    pub failed: u64,
     /// Interval of the check: it looks at one of this many power cuts.
     pub check_every: u64,
     /// The findings; none where nothing was found.
@@ -79,11 +81,19 @@ impl CrashTest {
                     "; the others left the same disks after the same lines as one of these".into()
                 }
             };
+            let failed = match self.failed {
+                0 => "passed on all".to_owned(),
+                failed => format!("failed on {}", units::count(failed)),
+            };
             sentences.push(format!(
-                "A guest checked {} of {}, each with the lines of output until then{rest}.",
+                "A guest checked {} of {}, each with the lines of output until then; the check {failed} of them{rest}.",
                 units::count(self.checked),
                 counted(self.cuts, "power cut", "power cuts"),
             ));
+            let findings = self.broken.as_ref().map_or(0, |broken| broken.findings);
+            if findings > self.failed && self.failed < self.checked {
+                sentences.push("A cut can lose what the check does not look at.".to_owned());
+            }
         }
         if let Some(rest) = &self.not_inspected {
             sentences.push(format!("Interrupted: {rest} were not looked at."));
@@ -116,12 +126,12 @@ mod tests {
             Some(broken(2, 1, true, "")),
         ];
         for (broken, is_stopped) in all.iter().flat_map(|one| [true, false].map(|two| (one, two))) {
-            for (cuts, distinct, checked, check_every) in [
-                (0, 0, 0, 1),
-                (1, 1, 1, 1),
-                (5000, 900, 0, 1),
-                (5000, 900, 90, 1),
-                (5000, 900, 9, 50),
+            for (cuts, distinct, checked, failed, check_every) in [
+                (0, 0, 0, 0, 1),
+                (1, 1, 1, 0, 1),
+                (5000, 900, 0, 0, 1),
+                (5000, 900, 90, 2, 1),
+                (5000, 900, 9, 9, 50),
             ] {
                 let broken = broken.clone();
                 let not_inspected = is_stopped.then(|| "9 of 10 just after lines of output".into());
@@ -133,6 +143,7 @@ mod tests {
                     not_repeated,
                     is_stopped,
                     checked,
+                    failed,
                     check_every,
                     broken,
                 };

@@ -119,8 +119,8 @@ impl Run<'_> {
             Precision::Simulated => ("simulated".to_owned(), String::new()),
             Precision::Within(0.0) => (
                 "exact".to_owned(),
-                " Each percentile of the latency equals the model's: two such runs differ by their drives, \
-                 loads and seeds alone."
+                " Each percentile of the latency equals the model's: what differs between two such runs comes from \
+                 their drives, loads and seeds."
                     .to_owned(),
             ),
             Precision::Within(percent) => (
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(
             verdict.sentence,
             "1,000 I/Os; most are reads of fast: 9,708 a second, 39.76 MB/s, half take at most 100 µs. Each percentile of \
-             the latency equals the model's: two such runs differ by their drives, loads and seeds alone."
+             the latency equals the model's: what differs between two such runs comes from their drives, loads and seeds."
         );
         let beside = Run { loads: 8300, ..run() }.verdict();
         let begin = "1,000 I/Os, beside 8,300 of the host's workloads; most are reads";
