@@ -419,7 +419,7 @@ def test_workers_with_another_version_are_refused(
     monkeypatch.undo()
     monkeypatch.chdir(study.parent)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        monkeypatch.setattr("stasis.study.task.digest_of", lambda _: "other")
+        monkeypatch.setattr("stasis.study.task.digest_of_program", lambda _: "other")
         result = sweep(study, on=pool, results="x")
     assert "has another program" in result.failures[0].message
 
