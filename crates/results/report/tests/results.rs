@@ -399,10 +399,11 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
         "went on until the others had ended",
         "Requests that waited for a limit",
         "25 ms",
-        // By weights of 100 each, of which one asks in three of four steps.
+        // By weights of 100 each, of which one asks in three of four steps: half of these.
         "by weight",
-        "42.9 %",
-        "57.1 %",
+        "37.5 %",
+        "62.5 %",
+        "help for 200 ms; 20 of 30 requests waited for its limit",
         "<h2>Tenants of disk</h2>",
         "Scheduler bfq, with depth = 1.",
         "75 %",
