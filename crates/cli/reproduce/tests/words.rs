@@ -1,19 +1,18 @@
 //! The words of `stasis-reproduce`, as far as no guest is needed.
 
-use std::process::{Command, Output, Stdio};
+#[path = "../../stasis/tests/call/mod.rs"]
+mod call;
+
+use std::process::{Command, Output};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_stasis-reproduce");
 
 fn call(words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_stasis-reproduce"));
-    command.args(words).stdin(Stdio::null()).output().unwrap()
+    call::call(PROGRAM, words)
 }
 
-/// The message of a call that must fail with `status`.
 fn failure(words: &[&str], status: i32) -> String {
-    let output = call(words);
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(status), "{words:?}: {error}");
-    assert!(output.stdout.is_empty() && !error.contains("panicked"), "{words:?}: {error}");
-    error
+    call::failure(PROGRAM, words, status)
 }
 
 #[test]
@@ -57,7 +56,7 @@ fn a_study_is_the_python_packages() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let run = |words: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_stasis-reproduce"));
+        let mut command = Command::new(PROGRAM);
         command.args(words).env("PATH", folder.path()).output().unwrap()
     };
     let words = ["-q", "femu", "--quick", "--on", "local"];

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crate::call;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_stasis");
+
 fn stasis(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_stasis"))
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+    call::call(PROGRAM, arguments)
 }
 
 fn output(arguments: &[&str]) -> String {
@@ -18,14 +18,8 @@ fn output(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The message of a call that must fail with `status`.
 fn failure(arguments: &[&str], status: i32) -> String {
-    let output = stasis(arguments);
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {error}");
-    assert!(output.stdout.is_empty(), "{arguments:?}");
-    assert!(!error.contains("panicked"), "{error}");
-    error
+    call::failure(PROGRAM, arguments, status)
 }
 
 fn data(name: &str) -> String {

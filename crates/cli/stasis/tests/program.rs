@@ -1,6 +1,7 @@
 //! Tests of commands that start no server.
 
 mod archive;
+mod call;
 mod cli;
 mod compare;
 mod completion;

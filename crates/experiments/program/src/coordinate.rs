@@ -22,7 +22,7 @@ fn duration(word: &str) -> Result<u64, String> {
     parse_duration(word).map_err(|error| error.to_string())
 }
 
-/// How a guest asks.
+/// Arguments of `stasis coordinate guest`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Run it as root in a guest whose kernel has BFQ and its own types (CONFIG_IOSCHED_BFQ, CONFIG_DEBUG_INFO_BTF:
@@ -46,10 +46,10 @@ pub struct GuestArguments {
     /// Name of the virtio port, or its device
     #[arg(long, value_name = "NAME", default_value = HINT_PORT)]
     pub port: String,
-    /// How long to go on asking once no weight is raised
+    /// Time for which asking goes on once no weight is raised
     #[arg(long, value_name = "DURATION", default_value = "200ms", value_parser = duration)]
     pub linger: u64,
-    /// How often to say what is so though nothing changes; silence for three of these ends help
+    /// Interval of messages without a change; silence for three intervals ends help
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     pub heartbeat: u64,
     /// Only print when asking begins and ends; needs no port
@@ -69,7 +69,7 @@ pub struct GuestPlace {
     pub cgroup: PathBuf,
 }
 
-/// Whom to help, and how much.
+/// Arguments of `stasis coordinate host`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Each guest runs `stasis coordinate guest`, and its QEMU runs in a cgroup of its own. A cgroup is a folder, or

@@ -55,7 +55,7 @@ Exit status: 0 if it is well, 1 if not, 125 if there is none.")]
     },
 }
 
-/// Where functions are known.
+/// The folder of running functions, as an argument.
 #[derive(Debug, clap::Args)]
 pub struct PlaceArguments {
     /// Folder of running functions [default: `functions` in the default of `stasis serve --sockets`]
@@ -126,7 +126,7 @@ pub struct RunArguments {
     /// Bind its threads to these processors, the vCPUs first, such as 2,4-6
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<String>,
-    /// How guest and server wait: always, adaptive or never [default: always with KVM and
+    /// Polling by guest and server: always, adaptive or never [default: always with KVM and
     /// processors to spare, else adaptive]
     #[arg(long, value_name = "WORD", value_parser = ["always", "adaptive", "never"])]
     pub poll: Option<String>,

@@ -166,18 +166,13 @@ impl Candidate {
     /// Calls its drives `name`; it has one.
     pub(crate) fn rename(&mut self, name: &str) {
         for run in &mut self.runs {
-            let old = std::mem::take(&mut run.ios);
-            run.ios = old.into_iter().map(|((_, op), all)| ((name.to_owned(), op), all)).collect();
+            rename(&mut run.ios, name);
+            rename(&mut run.means, name);
+            rename(&mut run.own_figures, name);
             run.setup.rename(name);
             run.experiment.iter_mut().for_each(|one| one.rename(name));
             let slowest = std::mem::take(&mut run.slowest);
             run.slowest = slowest.into_values().map(|ios| (name.to_owned(), ios)).collect();
-            let old = std::mem::take(&mut run.means);
-            run.means =
-                old.into_iter().map(|((_, op), means)| ((name.to_owned(), op), means)).collect();
-            let old = std::mem::take(&mut run.own_figures);
-            run.own_figures =
-                old.into_iter().map(|((_, op), figure)| ((name.to_owned(), op), figure)).collect();
         }
     }
 
@@ -192,16 +187,19 @@ impl Candidate {
         let (drive, operation) = subject;
         let of_drive = self.runs.iter().filter_map(|run| run.slowest.get(drive)).flatten();
         let waits = Waits::of_all(of_drive.filter(|io| io.operation == *operation))?;
-        let figure = self.runs.iter().find_map(|run| run.own_figures.get(subject));
-        Some(waits.with_figure(figure.cloned()))
+        Some(waits.with_figure(self.own_figure(subject)))
     }
 
-    /// Returns the places where I/Os spent their time in the mean, in the first of its runs whose results
-    /// have them.
+    /// Returns the places where the I/Os of its runs spent their time in the mean; none where their results
+    /// do not say.
     pub fn mean_waits(&self, subject: &Subject) -> Option<Waits> {
-        let means = self.runs.iter().find_map(|run| run.means.get(subject));
-        let figure = self.runs.iter().find_map(|run| run.own_figures.get(subject));
-        Some(Waits::in_the_mean(means?)?.with_figure(figure.cloned()))
+        let means = self.distinct().iter().filter_map(|run| run.means.get(subject));
+        Some(Waits::in_the_mean(means)?.with_figure(self.own_figure(subject)))
+    }
+
+    /// The latency that its model has for an operation, if that is one by figures.
+    fn own_figure(&self, subject: &Subject) -> Option<String> {
+        self.runs.iter().find_map(|run| run.own_figures.get(subject)).cloned()
     }
 
     /// The mean number of I/Os that a drive had at once, and the time from one completion to the next
@@ -224,6 +222,12 @@ impl Candidate {
         all.sort_unstable();
         all
     }
+}
+
+/// Calls the one drive of figures `name`.
+fn rename<T>(figures: &mut BTreeMap<Subject, T>, name: &str) {
+    let old = std::mem::take(figures);
+    figures.extend(old.into_iter().map(|((_, op), one)| ((name.to_owned(), op), one)));
 }
 
 /// `path` itself where it has I/Os or is a file, else the folders below it that have.

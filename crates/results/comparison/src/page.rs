@@ -228,8 +228,8 @@ impl Comparison {
         in_the_mean.into_iter().chain(of_slowest).collect()
     }
 
-    /// Returns the waits of the slowest I/Os of each candidate, by drive and operation; none where
-    /// no result has them.
+    /// Returns the parts of the time of each candidate's I/Os, in the mean and of the slowest, by drive and
+    /// operation; none where no result has them.
     pub fn tails(&self) -> Option<Section> {
         let columns = ["drive", "operation", "candidate"].map(Column::left).into_iter();
         let figures = ["I/Os at once", "one ends every"].map(Column::right);

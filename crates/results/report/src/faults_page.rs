@@ -10,9 +10,6 @@ use stasis_results::{units, FaultSummary};
 /// Limit on the rows of the table.
 const MAX_ROWS: usize = 64;
 
-/// Kinds of faults after which a machine boots.
-const RESTARTS: [&str; 3] = ["power-cut", "reset", "panic"];
-
 /// The section of the page about faults, if the run had any; its times begin at `begin` (ns).
 pub(crate) fn section(summary: &Summary, begin: u64) -> Option<Section> {
     let faults = FaultSummary::all(summary);
@@ -29,7 +26,6 @@ pub(crate) fn section(summary: &Summary, begin: u64) -> Option<Section> {
         let group = "operations of clients under way meanwhile";
         table.columns.extend(columns.map(|name| Column::right(name).under(group)));
     }
-    let boots = faults.iter().any(|fault| fault.happened > 0 && RESTARTS.contains(&&*fault.kind));
     let time = |at: Nanos| units::duration(at.saturating_sub(begin) as f64);
     let mut rows = Vec::new();
     for fault in faults {
@@ -59,7 +55,8 @@ pub(crate) fn section(summary: &Summary, begin: u64) -> Option<Section> {
         true => " Two faults can lie in the same time without success.",
         false => "",
     };
-    let restarts = match boots && summary.boot_virtual_seconds > 0.0 {
+    // The results have them where a machine came back.
+    let restarts = match summary.extra.contains_key("restarts") {
         true => format!(
             " A machine that is switched on again boots, for some {}, before its command runs again.",
             units::duration(summary.boot_virtual_seconds * 1e9)

@@ -406,7 +406,7 @@ fn particulars(
         let (waited, requests) = (units::count(limited.limited_requests), units::count(requests));
         all.push(format!("{waited} of {requests} requests waited for its limit"));
     }
-    let steps = shared.tails.iter().find(|tail| tail.name == name);
+    let steps = tail_of(shared, name);
     let steps = steps.map_or(0, |tail| tail.p99_ns_each_step.iter().flatten().count());
     let asked = steps as f64 * shared.tails_step_ns as f64;
     let load = shared.workloads.iter().find(|load| load.name == name);
@@ -442,12 +442,16 @@ fn mean_latency(drive: &DriveSummary) -> (f64, f64) {
     )
 }
 
+/// The latencies of a tenant or workload over time.
+fn tail_of<'a>(shared: &'a SharedOutcome, name: &str) -> Option<&'a TenantTail> {
+    shared.tails.iter().find(|tail| tail.name == name)
+}
+
 /// The share that a tenant's weight gives: of each step its weight among those who ask in it, in the mean of
 /// the steps in which anybody does.
 fn by_weight(shared: &SharedOutcome, name: &str) -> Option<f64> {
     let weights = got(shared).map(|(each, weight, _)| {
-        let tail = shared.tails.iter().find(|tail| tail.name == each);
-        (each, whole_weight(shared, each, weight).1, tail)
+        (each, whole_weight(shared, each, weight).1, tail_of(shared, each))
     });
     let weights: Vec<_> = weights.collect();
     let steps = shared.tails.iter().map(|tail| tail.p99_ns_each_step.len()).max()?;
@@ -469,8 +473,9 @@ fn by_weight(shared: &SharedOutcome, name: &str) -> Option<f64> {
 
 /// The part of the steps in which somebody had requests.
 fn asked(shared: &SharedOutcome, name: &str) -> Option<f64> {
-    let tail = shared.tails.iter().find(|tail| tail.name == name);
-    let steps = tail.map(|tail| &tail.p99_ns_each_step).filter(|steps| !steps.is_empty())?;
+    let steps = tail_of(shared, name)
+        .map(|tail| &tail.p99_ns_each_step)
+        .filter(|steps| !steps.is_empty())?;
     let used = steps.iter().filter(|p99| p99.is_some()).count();
     Some(used as f64 / steps.len() as f64)
 }

@@ -14,8 +14,6 @@ use stasis_results::{own_figure, Drive, SlowIo};
 /// Places where I/Os of an operation spent most of their time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waits {
-    /// Number of I/Os.
-    pub count: u64,
     /// Each part of their time with its share (0 to 1), the largest first.
     pub parts: Vec<(&'static str, f64)>,
     /// The latency that a model by figures has for the operation ([`stasis_results::own_figure`]).
@@ -25,9 +23,8 @@ pub struct Waits {
 impl Waits {
     /// Those of some I/Os; none without any.
     pub fn of_all<'a>(ios: impl Iterator<Item = &'a SlowIo>) -> Option<Self> {
-        let (mut count, mut all, mut sums) = (0, 0, Vec::<(&str, Nanos)>::new());
+        let (mut all, mut sums) = (0, Vec::<(&str, Nanos)>::new());
         for io in ios {
-            count += 1;
             for (name, time) in io.named() {
                 all += time;
                 match sums.iter_mut().find(|(each, _)| *each == name) {
@@ -40,17 +37,21 @@ impl Waits {
         sums.sort_by_key(|(_, sum)| Reverse(*sum));
         let share = |(name, sum): (&'static str, Nanos)| (name, sum as f64 / all as f64);
         let parts: Vec<_> = sums.into_iter().map(share).collect();
-        (!parts.is_empty()).then_some(Self { count, parts, own_figure: None })
+        (!parts.is_empty()).then_some(Self { parts, own_figure: None })
     }
 
-    /// Those of the mean of commands of one kind, at the drive; none without any.
-    pub fn in_the_mean(means: &LatencyMeans) -> Option<Self> {
-        let mut parts: Vec<_> =
-            means.parts.named().into_iter().filter(|(_, time)| *time > 0.0).collect();
+    /// Those of commands of one kind in the mean of runs, at the drive; none without any.
+    pub fn in_the_mean<'a>(runs: impl Iterator<Item = &'a LatencyMeans>) -> Option<Self> {
+        let mut sums = Parts::<f64>::default();
+        for means in runs {
+            let count = means.count as f64;
+            sums.change_by(&means.parts, |sum, part| *sum += count * part);
+        }
+        let mut parts: Vec<_> = sums.named().into_iter().filter(|(_, time)| *time > 0.0).collect();
         let all: f64 = parts.iter().map(|(_, time)| time).sum();
         parts.iter_mut().for_each(|(_, time)| *time /= all);
         parts.sort_by(|a, b| b.1.total_cmp(&a.1));
-        (!parts.is_empty()).then_some(Self { count: means.count, parts, own_figure: None })
+        (!parts.is_empty()).then_some(Self { parts, own_figure: None })
     }
 
     /// The same, of a model with this figure of its own for the operation.

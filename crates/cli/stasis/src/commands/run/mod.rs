@@ -106,7 +106,7 @@ fn whole(
         }
         None => {
             let mut runner = Runner::new(&experiment).base(&base).stop(&stop).ios(ios);
-            // Of a command on the command line the page's title is the command.
+            // The page's title is the experiment's name; without a file it is the command.
             if let Some(name) = file.first().and_then(|path| path.file_name()) {
                 runner = runner.title(name.to_string_lossy());
             }
