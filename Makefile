@@ -16,8 +16,11 @@ PROGRAMS := stasis stasis-reproduce stasis-function stasis-coordinate
 # Packages to build in place of those of a target. Tests build all at once: cargo chooses the features of dependencies
 # by the packages of the call, and would compile everything again for another choice.
 SCOPE ?=
-unit-test python-test system-test slow-test test-on: export SCOPE = --workspace --lib --bins --tests
+test unit-test python-test system-test slow-test test-on: export SCOPE = --workspace --lib --bins --tests
 TEST := cargo test --locked --release --workspace --no-fail-fast
+
+# Another command for the lints: CI has them made as it builds the tests (`.ci/lint`).
+LINT ?= cargo clippy --locked --release --workspace --all-targets -- --deny warnings
 
 # Properties of one commit are tried with the same inputs wherever its tests run; PROPTEST_RNG_SEED= takes others, and
 # `slow-test` draws them.
@@ -52,16 +55,24 @@ demo: ## Install what is missing, build, and run examples/demo.toml
 	@$(MAKE) --no-print-directory guest
 	$(STASIS) run examples/demo.toml --results $(RESULTS)
 
-# One failure does not hide the next: all parts run, and those that failed are named at the end.
+# One failure does not hide the next: all parts run, and those that failed are named at the end. Python's tests, one
+# process for most of their time, run beside those of the crates, and are printed after them.
 test: ## Install what is missing and run every test
 	@$(MAKE) --no-print-directory setup
-	@failed=; for part in lint unit-test python-test system-test test-on; do \
-		$(MAKE) --no-print-directory --keep-going $$part || failed="$$failed $$part"; \
-	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+	@failed=; python=$$(mktemp); \
+	part() { $(MAKE) --no-print-directory --keep-going $$1 || failed="$$failed $$1"; }; \
+	part lint; part build; \
+	$(MAKE) --no-print-directory python-test >$$python 2>&1 & beside=$$!; \
+	trap 'kill $$beside; rm -f $$python; exit 130' INT TERM; \
+	part unit-test; \
+	wait $$beside || failed="$$failed python-test"; \
+	trap - INT TERM; cat $$python; rm -f $$python; \
+	part system-test; part test-on; \
+	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 lint: ## Check format, lints, and where cargo-deny is installed, licences
 	cargo fmt --all --check
-	cargo clippy --locked --release --workspace --all-targets -- --deny warnings
+	$(LINT)
 	@scripts/check-licences
 
 unit-test: ## Tests that start no guest
