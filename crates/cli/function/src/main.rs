@@ -7,7 +7,7 @@ mod serving;
 use std::process::ExitCode;
 
 use anyhow::{bail, Result};
-use stasis_program::{begin, Command};
+use stasis_program::{begin, beside, Command};
 use stasis_storage_function::Definition;
 use stasis_terminal::answer;
 
@@ -22,8 +22,7 @@ enum Own {
 }
 
 fn main() -> ExitCode {
-    // Its guests' first process is this program as well.
-    stasis_runner::enter();
+    stasis_runner::program::guests_run(beside::main_file);
     begin::program("function", &[], &["schema"], |own| match own {
         Own::Beside(beside) => match *beside {
             Command::Function(words) => command::main(&words),

@@ -66,8 +66,10 @@ pub struct Span {
 pub enum SpanKind {
     /// A line of output.
     Line,
-    /// A flush or a barrier.
+    /// A flush or a barrier of the guest's.
     Order,
+    /// One at the drive below an image or a fault: it may end after the guest was told that it had.
+    Below,
     /// A change that the state has, or that came after the cut.
     Kept,
     /// A change of which the state lacks something.
@@ -401,20 +403,29 @@ fn course(trace: &Trace, point: CutPoint, lost: &[(usize, usize)]) -> Vec<Span> 
     };
     let mut found = Vec::new();
     for (index, drive) in trace.drives.iter().enumerate() {
-        for (place, request) in drive.cached().requests.iter().enumerate() {
-            if !near.contains(&(request.submit.1 as usize)) {
-                continue;
+        let name = &trace.header.drives[index].name;
+        let mut add = |kind, request: &TracedRequest| {
+            if near.contains(&(request.submit.1 as usize)) {
+                let end = request.end.map_or(last, |(at, ..)| at.min(last));
+                let description = format!("{name}: {}", words(&request.command));
+                found.push(Span { kind, at: (request.submit.0, end), description });
             }
-            let kind = match request.command.operation {
-                Operation::Flush | Operation::Barrier => SpanKind::Order,
+        };
+        let orders = |request: &TracedRequest| {
+            matches!(request.command.operation, Operation::Flush | Operation::Barrier)
+        };
+        for (place, request) in drive.cached().requests.iter().enumerate() {
+            let kind = match drive.lower {
+                Some(_) if orders(request) => SpanKind::Below,
+                None if orders(request) => SpanKind::Order,
                 _ if lost.contains(&(index, place)) => SpanKind::Lost,
                 _ => SpanKind::Kept,
             };
-            let end = request.end.map_or(last, |(at, ..)| at.min(last));
-            let description =
-                format!("{}: {}", trace.header.drives[index].name, words(&request.command));
-            found.push(Span { kind, at: (request.submit.0, end), description });
+            add(kind, request);
         }
+        let guest = drive.lower.is_some().then_some(&drive.guest);
+        let guest = guest.into_iter().flat_map(|log| &log.requests);
+        guest.filter(|request| orders(request)).for_each(|request| add(SpanKind::Order, request));
     }
     let lines =
         trace.lines.iter().filter(|(when, ..)| near.contains(&(*when as usize).saturating_sub(1)));
@@ -593,6 +604,39 @@ mod tests {
         assert_eq!((orders.len(), found.missing), (LOSSES, 100));
         assert_eq!((orders[0], found.losses[0].named, orders[LOSSES - 1]), (3, true, 99));
         assert!(found.losses[1..].iter().all(|lost| !lost.named && lost.order > 76), "{orders:?}");
+    }
+
+    /// A drive with a fault acknowledges a flush that its cache has not ended.
+    #[test]
+    fn a_flush_that_is_acknowledged_early_has_two_ends() {
+        let below = |frame| match frame {
+            Frame::Request { drive, place, at, command, data, .. } => {
+                Frame::Request { drive, level: Level::Drive, place, at, command, data }
+            }
+            Frame::Completion { drive, place, at, status, .. } => {
+                Frame::Completion { drive, level: Level::Drive, place, at, status }
+            }
+            other => other,
+        };
+        let flush = |at| request(0, at, Command::flush());
+        let trace = trace(&[
+            Frame::Drive {
+                drive: DRIVE,
+                level: Level::Drive,
+                capacity: 1 << 20,
+                discard_zeroes: true,
+                power_loss: PowerLoss::default(),
+            },
+            flush(10),
+            below(flush(10)),
+            completion(0, 20),
+            Frame::Output { at: 30, bytes: b"step 1\n" },
+            below(completion(0, 40)),
+        ]);
+        let found = least(&trace, 35, None);
+        let spans: Vec<_> = found.course.iter().map(|span| (span.kind, span.at)).collect();
+        use SpanKind::{Below, Line, Order};
+        assert_eq!(spans, [(Below, (10, 40)), (Order, (10, 20)), (Line, (30, 30))]);
     }
 
     #[test]

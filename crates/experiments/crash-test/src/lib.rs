@@ -51,7 +51,7 @@ pub use session::{Finding, Kind, Outcome};
 use together::Together;
 
 /// Name of the file with the report.
-pub const FILE: &str = "crash-test.json";
+pub const FILE: &str = stasis_results::CRASH_TEST_FILE;
 /// Name of the page with the report.
 pub const PAGE: &str = "crash-test.html";
 

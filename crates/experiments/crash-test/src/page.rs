@@ -327,8 +327,13 @@ impl Report {
 
     fn figures(&self) -> Section {
         let outcome = &self.outcome;
+        let kinds = self.places.iter().filter(|count| count.tried > 0);
+        let kinds: Vec<_> = kinds
+            .map(|count| format!("{} {}", units::count(count.tried), count.place.name()))
+            .collect();
         let mut facts = vec![
             ("Power cuts", units::count(outcome.cuts)),
+            ("Of these, all but the drawn ones whatever --states is", kinds.join(", ")),
             ("Commands of the guest", units::count(self.guest_commands)),
             ("Commands of the drives", units::count(self.drive_commands)),
             ("States per hour", units::decimals(self.states_per_hour, 0)),
@@ -434,6 +439,7 @@ fn course(evidence: &Evidence, cut: u64) -> Markup {
     let rows = [
         (SpanKind::Line, "lines of output", TRACE),
         (SpanKind::Order, "flushes", TRACE),
+        (SpanKind::Below, "flushes at the drive below", TRACE),
         (SpanKind::Kept, "other changes", WELL),
         (SpanKind::Lost, "missing or torn", FOUND),
     ];

@@ -77,9 +77,18 @@ fn is_of(name: &str, symbols: &str) -> bool {
     (1..=MAX_NAME).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.')
 }
 
-/// Checks the `name` of a table: files and folders of the results are called by it.
+/// Checks the `name` of a table: files and folders of the results are called by it, and none of them has
+/// another meaning.
 pub(crate) fn check_name(name: &str) -> Result<(), Mistake> {
-    check(name, SYMBOLS)
+    check(name, SYMBOLS)?;
+    match stasis_results::FILES.iter().find(|(file, _)| *file == name) {
+        None => Ok(()),
+        Some((file, content)) => {
+            let message =
+                format!("its name is `{file}`, which results have for {content}: take another");
+            Err(Mistake::at("name", message))
+        }
+    }
 }
 
 /// The same of a drive, a virtual disk or a workload.
@@ -111,6 +120,9 @@ mod tests {
         for name in ["", "a/b", "../x", ".x", "two\nlines", "a b"] {
             check_drive_name(name).unwrap_err();
         }
-        check_name("fixed:100us").unwrap_err();
+        for name in ["fixed:100us", "summary.json", "output.txt", "stdin"] {
+            check_name(name).unwrap_err();
+        }
+        check_name("node1.example").unwrap();
     }
 }

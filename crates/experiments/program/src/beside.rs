@@ -25,6 +25,23 @@ pub fn main_program() -> PathBuf {
     found(MAIN)
 }
 
+/// The main program's file.
+///
+/// # Errors
+/// If it is neither beside this program nor in PATH.
+pub fn main_file() -> Result<PathBuf> {
+    let main = main_program();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut all = std::env::split_paths(&path).map(|folder| folder.join(&main));
+    let found = if main.is_file() { Some(main.clone()) } else { all.find(|path| path.is_file()) };
+    found.with_context(|| {
+        format!(
+            "the program `{MAIN}`, which runs in guests, is neither beside this one nor in PATH: `make build` makes it \
+             in the sources of Stasis, and each package of Stasis has it"
+        )
+    })
+}
+
 /// Reports that a program was not started, and where it comes from if it is not there.
 fn not_started(name: &str, error: &Error) -> anyhow::Error {
     if error.kind() != ErrorKind::NotFound {

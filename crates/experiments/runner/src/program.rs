@@ -2,6 +2,7 @@
 //! host, and on the bare machine. It is static and for x86-64 Linux.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 
@@ -30,10 +31,20 @@ pub fn own() -> Result<PathBuf> {
     std::env::current_exe().context("cannot find this program's own file")
 }
 
-/// The executable for guests: this one.
+/// Finds the executable for guests where that is another program.
+type Other = fn() -> Result<PathBuf>;
+static OTHER: OnceLock<Other> = OnceLock::new();
+
+/// Has another program be the one for guests: for a program that does not call [`enter`], and so has none of
+/// the code that runs there.
+pub fn guests_run(other: Other) {
+    OTHER.get_or_init(|| other);
+}
+
+/// The executable for guests: this one, or that of [`guests_run`].
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub fn for_guests() -> Result<PathBuf> {
-    own()
+    OTHER.get().map_or_else(own, |other| other())
 }
 
 /// The executable for guests: the same program, else the same version of Stasis, built for x86-64 Linux

@@ -2,6 +2,8 @@
 
 pub use stasis_bare::{DebugEvent, Exit};
 
+use stasis_run_events::Exits;
+
 use crate::freeze::ExitPath;
 use crate::layout::{TSC_DEADLINE, X2APIC};
 use crate::{apic, layout, pvclock};
@@ -18,6 +20,22 @@ pub fn path(exit: &Exit) -> ExitPath {
         Exit::PortWrite { .. } | Exit::PortRead { .. } => ExitPath::Port,
         Exit::Window | Exit::Shutdown | Exit::Debug(_) | Exit::Unsupported(_) => ExitPath::Other,
     }
+}
+
+/// Counts `exit` by its reason and in the total at once, so that the reasons add up whenever a count begins.
+/// The end of a slice has no exit of its own: its caller knows whether there was one.
+pub fn count(exits: &mut Exits, exit: &Exit) {
+    let reason = match exit {
+        Exit::Interrupted => return,
+        Exit::Halt => &mut exits.halt,
+        Exit::Window => &mut exits.interrupt_window,
+        Exit::MsrWrite { .. } | Exit::MsrRead { .. } => &mut exits.msr,
+        Exit::MmioWrite { .. } | Exit::MmioRead { .. } => &mut exits.mmio,
+        Exit::PortWrite { .. } | Exit::PortRead { .. } => &mut exits.io,
+        Exit::Shutdown | Exit::Debug(_) | Exit::Unsupported(_) => &mut exits.other,
+    };
+    *reason += 1;
+    exits.total += 1;
 }
 
 /// Returns whether `exit` concerns its own processor only. Others have an effect that the rest of

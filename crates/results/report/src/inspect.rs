@@ -17,34 +17,6 @@ use stasis_results::{
     earlier_results, units, ResultsError, EARLIER_FOLDER, LIST_FILE, SUMMARY_FILE,
 };
 
-/// Files that runs leave, with their contents.
-const FILES: [(&str, &str); 19] = [
-    (SUMMARY_FILE, "the run in figures"),
-    (stasis_results::REPORT_FILE, "the page"),
-    (stasis_results::PARQUET_IOS_FILE, "one row for each I/O"),
-    (stasis_results::IOS_FILE, "one row for each I/O"),
-    (stasis_results::COMPRESSED_IOS_FILE, "one row for each I/O"),
-    (stasis_results::TIMELINE_FILE, "what processors, flash drives and schedulers did when"),
-    (stasis_results::GUEST_IOS_FILE, "the time of I/Os in the guest"),
-    (stasis_results::PROFILE_FILE, "stacks in which processors were"),
-    (stasis_results::SAMPLES_FILE, "samples of a profile, with their times"),
-    (stasis_results::FAULTS_FILE, "faults that have happened"),
-    (stasis_results::CLUSTER_FILE, "output, faults and messages of machines"),
-    (stasis_results::FIGURES_FILE, "published and measured figures"),
-    ("output.txt", "the command's output"),
-    ("stdin", "the command's standard input"),
-    ("run.record", "the trace of a crash test"),
-    (CRASH_TEST_FILE, "the findings of a crash test"),
-    ("crash-test.html", "the page of a crash test"),
-    (COMPARISON_FILE, "the differences of a comparison"),
-    ("comparison.html", "the page of a comparison"),
-];
-
-/// The findings of a crash test.
-const CRASH_TEST_FILE: &str = "crash-test.json";
-/// The differences of a comparison.
-const COMPARISON_FILE: &str = "comparison.json";
-
 /// The kind of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -142,7 +114,8 @@ impl Inspection {
             serde_json::from_slice(&fs::read(folder.join(name)).ok()?).ok()
         };
         let summary = Summary::beside(folder).filter(|_| folder.join(SUMMARY_FILE).is_file());
-        let (crash, compared) = (json(CRASH_TEST_FILE), json(COMPARISON_FILE));
+        let (crash, compared) =
+            (json(stasis_results::CRASH_TEST_FILE), json(stasis_results::COMPARISON_FILE));
         let kind = match &summary {
             _ if crash.is_some() => Kind::CrashTest,
             Some(summary) if summary.engine == "sim" => Kind::Simulation,
@@ -343,7 +316,7 @@ impl Inspection {
 /// A file of the folder; folders are left out.
 fn file(folder: &Path, name: String) -> Option<File> {
     let there = fs::metadata(folder.join(&name)).ok().filter(|there| there.is_file())?;
-    let known = FILES.iter().find(|(known, _)| *known == name).map(|(_, has)| *has);
+    let known = stasis_results::FILES.iter().find(|(known, _)| *known == name).map(|(_, has)| *has);
     let has = match known {
         Some(has) => has,
         None if name.ends_with(".pcapng") => "the frames of a network",

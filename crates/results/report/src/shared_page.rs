@@ -98,7 +98,7 @@ fn drive(
     if !worst.is_empty() {
         let caption = format!(
             "The worst step of each tenant: p99 at the drive's scheduler, in steps of {}; the usual one is the median of its \
-             steps. It is at most 1/32 above the latency that it stands for; of few requests in a step that is the longest. A \
+             steps. It is at most 1/32 above the latency that it stands for; of less than 100 requests it is the longest. A \
              tenant that is delayed all the time has a long usual one: see its mean wait above.",
             units::duration(shared.tails_step_ns as f64)
         );
@@ -136,20 +136,21 @@ fn drive(
 }
 
 /// The steps of a tenant's tail in which it had requests: the middle of each on the axis of time, of the
-/// last one that of its part until the end, and its 99th percentile (ns).
+/// last one that of its part until the end, its 99th percentile (ns), and its requests.
 fn tail<'a>(
     shared: &'a SharedOutcome,
     tenant: &'a TenantTail,
     time: &'a Time,
-) -> impl Iterator<Item = (f64, f64)> + 'a {
+) -> impl Iterator<Item = (f64, f64, u64)> + 'a {
     let (from, step) = (shared.tails_from_ns as f64, shared.tails_step_ns as f64);
     let steps = tenant.p99_ns_each_step.iter().enumerate();
     let points = steps.filter_map(move |(number, p99)| {
         let begin = time.since(from + number as f64 * step);
         let end = (begin + step).min(time.end().max(begin));
-        Some(((begin + end) / 2.0, (*p99)? as f64))
+        let requests = tenant.requests_each_step.get(number).copied().unwrap_or(0);
+        Some(((begin + end) / 2.0, (*p99)? as f64, requests))
     });
-    points.filter(|(at, _)| time.holds(*at))
+    points.filter(|(at, ..)| time.holds(*at))
 }
 
 /// The worst step of each tenant.
@@ -157,15 +158,17 @@ fn worst<'a>(shared: &'a SharedOutcome, time: &'a Time) -> impl Iterator<Item = 
     let is_alone = shared.tenants.len() + shared.workloads.len() < 2;
     shared.tails.iter().filter_map(move |tenant| {
         let mut steps: Vec<_> = tail(shared, tenant, time).collect();
-        let &(at, most) = steps.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let &(at, most, requests) = steps.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         steps.sort_by(|a, b| a.1.total_cmp(&b.1));
         let usual = (steps[(steps.len() - 1) / 2].1 + steps[steps.len() / 2].1) / 2.0;
-        Some(Tenant { name: &tenant.name, is_alone, steps: steps.len(), at, most, usual })
+        let name = &tenant.name;
+        Some(Tenant { name, is_alone, steps: steps.len(), at, most, requests, usual })
     })
 }
 
 fn worst_steps(worst: &[Tenant]) -> Table {
-    let columns = ["usual p99", "worst p99", "times the usual", "at"].map(Column::right);
+    let columns = ["usual p99", "worst p99", "of requests", "times the usual", "at"];
+    let columns = columns.map(Column::right);
     let mut table = Table::new([Column::left("who")].into_iter().chain(columns).collect());
     table.columns.push(Column::left("suffered"));
     for one in worst {
@@ -174,6 +177,7 @@ fn worst_steps(worst: &[Tenant]) -> Table {
             one.name.to_owned(),
             units::duration(one.usual),
             units::duration(one.most),
+            units::count(one.requests),
             match one.steps {
                 1 => "–".to_owned(),
                 _ => units::significant(one.ratio(), 3),
@@ -188,7 +192,7 @@ fn worst_steps(worst: &[Tenant]) -> Table {
             .to_owned(),
         ]);
         if one.is_compared() {
-            table.judge(5, if suffered { Tone::Bad } else { Tone::Good });
+            table.judge(6, if suffered { Tone::Bad } else { Tone::Good });
         }
     }
     table
@@ -229,7 +233,7 @@ fn tails(shared: &SharedOutcome, time: &Time, resolution: Resolution) -> Option<
             colour: number,
             stroke: Stroke::Thin,
             points: thinned(
-                &tail(shared, tenant, time).collect::<Vec<_>>(),
+                &tail(shared, tenant, time).map(|(at, p99, _)| (at, p99)).collect::<Vec<_>>(),
                 resolution.of(STEPS, MIN_STEPS),
             ),
         })

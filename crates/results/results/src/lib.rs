@@ -97,6 +97,35 @@ pub const REPORT_FILE: &str = "report.html";
 /// Name of the file with published and measured figures.
 pub const FIGURES_FILE: &str = "figures.json";
 
+/// Files that runs leave, with their contents.
+pub const FILES: [(&str, &str); 20] = [
+    (SUMMARY_FILE, "the run in figures"),
+    (REPORT_FILE, "the page"),
+    (PARQUET_IOS_FILE, "one row for each I/O"),
+    (IOS_FILE, "one row for each I/O"),
+    (COMPRESSED_IOS_FILE, "one row for each I/O"),
+    (TIMELINE_FILE, "what processors, flash drives and schedulers did when"),
+    (GUEST_IOS_FILE, "the time of I/Os in the guest"),
+    (PROFILE_FILE, "stacks in which processors were"),
+    (SAMPLES_FILE, "samples of a profile, with their times"),
+    (FAULTS_FILE, "faults that have happened"),
+    (CLUSTER_FILE, "output, faults and messages of machines"),
+    (FIGURES_FILE, "published and measured figures"),
+    (OUTPUT_FILE, "the command's output"),
+    (HISTORY_FILE, "the operations of clients"),
+    ("stdin", "the command's standard input"),
+    ("run.record", "the trace of a crash test"),
+    (CRASH_TEST_FILE, "the findings of a crash test"),
+    ("crash-test.html", "the page of a crash test"),
+    (COMPARISON_FILE, "the differences of a comparison"),
+    ("comparison.html", "the page of a comparison"),
+];
+
+/// Name of the file with the findings of a crash test.
+pub const CRASH_TEST_FILE: &str = "crash-test.json";
+/// Name of the file with the differences of a comparison.
+pub const COMPARISON_FILE: &str = "comparison.json";
+
 /// Differences of a model from the one that it is derived from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {

@@ -12,7 +12,7 @@ use stasis_terminal::answer;
 /// The page's file.
 const PAGE: &str = "comparison.html";
 /// The differences' file.
-const FILE: &str = "comparison.json";
+const FILE: &str = stasis_results::COMPARISON_FILE;
 
 /// Arguments of `stasis compare`.
 #[derive(Debug, clap::Args)]

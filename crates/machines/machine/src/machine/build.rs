@@ -252,8 +252,7 @@ impl Machine {
             .map_err(|error| Error::Memory(4, error))?;
         let fails = !config.failures.is_empty();
         let (mut drives, plugs, path_faults) = Drives::new(config.drives, config.root)?;
-        // A machine without any drive is not told which boot it is.
-        if fails && !drives.all().is_empty() {
+        if fails {
             drives.make_replaceable();
             channel.make_restartable();
         }

@@ -29,39 +29,28 @@ impl Machine {
         exit: Exit,
     ) -> Result<After, Error> {
         common.clock.set(self.processors[index].time);
-        let exits = &mut common.statistics.exits;
         let after = match exit {
-            Exit::Interrupted | Exit::Halt | Exit::Debug(_) => return Ok(After::Continue),
-            Exit::Window => {
-                exits.interrupt_window += 1;
+            Exit::Interrupted | Exit::Halt | Exit::Debug(_) | Exit::Window => {
                 return Ok(After::Continue);
             }
-            Exit::MsrWrite { number, value } => {
-                exits.msr += 1;
-                self.write_msr(common, index, number, value)?
-            }
+            Exit::MsrWrite { number, value } => self.write_msr(common, index, number, value)?,
             Exit::MsrRead { number } => {
-                exits.msr += 1;
                 let value = self.read_msr(common, index, number);
                 self.vcpus[index].answer_msr(value);
                 After::Continue
             }
             Exit::MmioWrite { address, data: (bytes, length) } => {
-                exits.mmio += 1;
                 self.mmio_write(common, index, address, &bytes[..length])?
             }
             Exit::MmioRead { address } => {
-                exits.mmio += 1;
                 self.mmio_read(common, index, address);
                 After::Continue
             }
             Exit::PortWrite { port } => {
-                exits.io += 1;
                 self.port_write(common, index, port)?;
                 After::Continue
             }
             Exit::PortRead { port } => {
-                exits.io += 1;
                 self.port_read(index, port);
                 After::Continue
             }

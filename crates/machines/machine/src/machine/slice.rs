@@ -86,7 +86,7 @@ impl Machine {
         let Begun { slice: Slice { place, index, until, others }, entered, .. } = begun;
         let SliceEnd { exit, overshoot } = end;
         let exits = &mut common.statistics.exits;
-        exits.total += u64::from(exit != Exit::Interrupted);
+        exit::count(exits, &exit);
         if let Some(over) = overshoot {
             exits.kick += 1;
             exits.total += 1;
@@ -117,7 +117,6 @@ impl Machine {
         match exit {
             Exit::Interrupted | Exit::Debug(_) => Ok(After::Continue),
             Exit::Halt => {
-                common.statistics.exits.halt += 1;
                 processor.state = ProcessorState::Halted;
                 self.kept_boot.halted(exited - self.origin);
                 Ok(After::Continue)

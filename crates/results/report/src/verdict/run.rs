@@ -246,6 +246,7 @@ mod tests {
             steps,
             at: 2e9,
             most: 1e6 * ratio,
+            requests: steps as u64 * 20,
             usual: 1e6,
         };
         let tenant = |name, ratio| tenant_of(name, ratio, false, 9);

@@ -34,6 +34,8 @@ pub struct Tenant<'a> {
     pub at: f64,
     /// Its p99 there, and the median of its steps (ns).
     pub most: f64,
+    /// Requests of that step: of less than 100 the p99 is the longest.
+    pub requests: u64,
     /// See [`Tenant::most`].
     pub usual: f64,
 }
@@ -64,6 +66,15 @@ impl Tenant<'_> {
             units::duration(self.most),
             units::duration(self.at)
         )
+    }
+
+    /// The requests on which its worst p99 rests, where they are few.
+    fn rests_on(&self) -> String {
+        match self.requests {
+            100.. => String::new(),
+            1 => " (of one request)".to_owned(),
+            few => format!(" (the longest of {few} requests)"),
+        }
     }
 
     /// Returns whether it can suffer, and be seen to: beside others, in several steps.
@@ -132,10 +143,11 @@ impl Tenants<'_> {
                 };
                 let most = if suffered.len() > 1 { " most" } else { "" };
                 let sentence = format!(
-                    "The tenant {} suffered{most}, at {}: there its p99 was {}, {} times the usual {}.{others}",
+                    "The tenant {} suffered{most}, at {}: there its p99 was {}{}, {} times the usual {}.{others}",
                     first.name,
                     units::duration(first.at),
                     units::duration(first.most),
+                    first.rests_on(),
                     units::significant(first.ratio(), 3),
                     units::duration(first.usual),
                 );
