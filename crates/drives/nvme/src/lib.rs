@@ -29,7 +29,7 @@
 // Without a kind of drive, what serves it alone idles.
 #![cfg_attr(
     not(all(feature = "open-channel", feature = "computational", feature = "key-value")),
-    allow(dead_code)
+    allow(dead_code, unused_imports)
 )]
 
 mod admin;

@@ -5,6 +5,9 @@
 //! seed, as many at a time as there are processors. Results are those of a run, and the same
 //! arguments, files and seed give the same bytes.
 
+// Without loads of pairs, what serves them alone idles.
+#![cfg_attr(not(feature = "key-value"), allow(dead_code))]
+
 mod arguments;
 mod model;
 #[cfg(not(feature = "key-value"))]
