@@ -94,6 +94,7 @@ system-test: build guest ## Tests that boot guests
 slow-test: build guest ## Tests that `test` leaves out: they build guests, measure, or change the host (root); STASIS_TEST_DEVICE= a block device to overwrite
 	scripts/fuzz --check
 	@seed=$$(shuf -i 2-4294967295 -n 1); echo "properties: PROPTEST_RNG_SEED=$$seed"; PROPTEST_RNG_SEED=$$seed $(TEST) --lib --bins --tests
+	cargo clippy --locked --release -p stasis --no-default-features -- --deny warnings
 	CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true cargo test --locked --release -p stasis-nand -p stasis-flash -p stasis-nvme
 	$(TEST) --test boot -- --ignored --test-threads=1
 	$(TEST) --test served vmm:: -- --ignored

@@ -1,13 +1,15 @@
 //! Layout of a store on its bytes.
 
-use crate::index_pages::{ENTRY, PAGE};
-
 /// Minimum number of segments of a log: below, most of them would be open or in reserve.
 pub const MIN_SEGMENTS: u64 = 8;
 /// Segments that hold no pairs when a store is full: two that are open, and those in reserve.
 const APART: u64 = 2 + RESERVE as u64;
 /// Free segments below which collection begins. Hosts leave one of them to it.
 pub(crate) const RESERVE: usize = 2;
+/// Bytes of a page of the index, where units are no larger.
+const PAGE: u64 = 4096;
+/// Bytes of an entry of it: a key and its length, the value's place and length.
+const ENTRY: u64 = 32;
 /// Pages of a segment below which the log does not fill them up.
 const PAGES: u64 = 32;
 

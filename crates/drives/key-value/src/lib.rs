@@ -17,20 +17,19 @@
 //! - Space: whatever the order of stores and deletions, pairs of [`Layout::capacity`] bytes together
 //!   have room, once collection has done its work.
 
-mod collection;
+// Without the store, its layout is checked only.
+#![cfg_attr(not(feature = "store"), allow(dead_code))]
+
 mod config;
-mod index_pages;
 mod kept;
-mod key;
 mod layout;
-mod log;
+#[cfg(feature = "store")]
 mod store;
 
-pub use collection::Task;
 pub use config::{KeyValue, KeyValueError};
-pub use index_pages::PageRead;
 pub use kept::KeptPairs;
-pub use key::{Key, MAX_KEY};
 pub use layout::{Index, Layout, LayoutError, MIN_SEGMENTS};
-pub use log::Writer;
-pub use store::{Condition, Place, Refusal, Statistics, Store, Value};
+#[cfg(feature = "store")]
+pub use store::{
+    Condition, Key, PageRead, Place, Refusal, Statistics, Store, Task, Value, Writer, MAX_KEY,
+};

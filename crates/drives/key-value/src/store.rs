@@ -1,13 +1,24 @@
 //! The store: an index of keys, and the commands on it.
 
+mod collection;
+mod index_pages;
+mod kept;
+mod key;
+mod log;
+
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 
-use crate::collection::Collection;
-use crate::index_pages::{IndexPages, PageRead};
-use crate::key::Key;
 use crate::layout::Layout;
-use crate::log::{Log, Writer};
+
+use self::collection::Collection;
+use self::index_pages::IndexPages;
+use self::log::Log;
+
+pub use self::collection::Task;
+pub use self::index_pages::PageRead;
+pub use self::key::{Key, MAX_KEY};
+pub use self::log::Writer;
 
 /// Place of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

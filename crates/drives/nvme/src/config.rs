@@ -14,6 +14,7 @@ use crate::metadata::{
 };
 use crate::ocssd::{Ocssd, OcssdError};
 use crate::older;
+use crate::optional::{NotBuilt, OptionalKind};
 use crate::placement::{Placement, HANDLES, RECLAIM_GROUPS, STREAMS, UNIT_STEP};
 use crate::power_states::PowerStates;
 use crate::zoned::{self, Zones, ZonesError};
@@ -266,6 +267,9 @@ pub enum ConfigError {
     /// Invalid computational programs.
     #[error("NVMe {0}")]
     Programs(#[from] ProgramsError),
+    /// A kind that the program was built without.
+    #[error("NVMe: {0}")]
+    NotBuilt(#[from] NotBuilt),
     /// Metadata that cannot be.
     #[error("NVMe namespace {nsid}: {reason}")]
     Metadata {
@@ -299,6 +303,9 @@ impl Config {
         text("serial", &self.serial, 20)?;
         text("model", &self.model, 40)?;
         text("firmware", &self.firmware, 8)?;
+        OptionalKind::OPEN_CHANNEL.check(self.has_chunks())?;
+        OptionalKind::COMPUTATIONAL.check(self.programs.is_some())?;
+        OptionalKind::KEY_VALUE.check(self.has_pairs())?;
         number("queue_pairs", self.queue_pairs.into(), 1..=64, "1 to 64")?;
         number("queue_entries", self.queue_entries.into(), 2..=1024, "2 to 1024")?;
         let transfer = u64::from(self.max_transfer);

@@ -120,7 +120,7 @@ impl Io {
             event_log: EventLog::default(),
             lba_scans: Scans::default(),
             power: Power::new(config.power_states.states()),
-            computing: config.programs.map(Device::new),
+            computing: Device::new(config.programs),
             fused: Fused::default(),
             ended: Vec::new(),
             statistics: Statistics::default(),

@@ -26,6 +26,12 @@
 //! 2019-06-10, cited as "NVMe 1.4" with the section. What is newer (Copy, zoned
 //! namespaces, Flexible Data Placement) names its own specification.
 
+// Without a kind of drive, what serves it alone idles.
+#![cfg_attr(
+    not(all(feature = "open-channel", feature = "computational", feature = "key-value")),
+    allow(dead_code, unused_imports)
+)]
+
 mod admin;
 mod ana;
 mod atomicity;
@@ -66,6 +72,7 @@ mod metadata;
 mod namespaces;
 mod ocssd;
 pub mod older;
+mod optional;
 mod outgoing;
 mod placement;
 mod power;
@@ -110,6 +117,7 @@ pub use memory_buffer::{
 };
 pub use metadata::{BlockFormat, Guard, Metadata, MetadataNumber, Protection};
 pub use ocssd::{ocssd_option, ChunkState, KeptChunks, Ocssd, OcssdError};
+pub use optional::{NotBuilt, OptionalKind};
 pub use outgoing::MAX_REFUSED;
 pub use placement::Placement;
 pub use power_states::{PowerState, PowerStates};

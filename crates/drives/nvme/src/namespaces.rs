@@ -95,7 +95,7 @@ impl NamespaceState {
             made_capacity: namespace.bytes(),
             capacity: namespace.bytes(),
             zones: ZonedNamespace::new(namespace),
-            chunks: namespace.ocssd.as_ref().map(ChunkSet::new),
+            chunks: ChunkSet::new(namespace.ocssd.as_ref()),
             pairs: KeyValueNamespace::new(namespace, transfer),
             created,
         }
@@ -234,10 +234,7 @@ impl Namespaces {
         let Some(state) = self.state(nsid) else { return 0 };
         let block = offset / u64::from(state.namespace.stride());
         // Addresses of chunks have holes.
-        state.chunks.as_ref().map_or(block, |chunks| {
-            let (chunk, sector) = chunks.of_linear(block);
-            chunks.start(chunk) + u64::from(sector)
-        })
+        state.chunks.as_ref().map_or(block, |chunks| chunks.lba_of(block))
     }
 
     /// From one of its blocks to the next on the drive, in bytes; 1 if there is no such namespace.
@@ -563,7 +560,7 @@ impl Namespaces {
         namespace.blocks = state.capacity / u64::from(format.stride());
         (state.marks, state.troubles) = (Intervals::default(), Intervals::default());
         state.zones = ZonedNamespace::new(namespace);
-        state.chunks = namespace.ocssd.as_ref().map(ChunkSet::new);
+        state.chunks = ChunkSet::new(namespace.ocssd.as_ref());
         state.pairs = KeyValueNamespace::new(namespace, transfer);
         self.past_changes += past;
         before != format
@@ -790,7 +787,7 @@ impl Namespaces {
             None => Err("it has no chunks"),
         }?;
         match (&mut state.pairs, &kept.pairs) {
-            (Some(pairs), Some(kept)) => pairs.store.restore(kept),
+            (Some(pairs), Some(kept)) => pairs.restore(kept),
             (None, Some(_)) => Err("it has no pairs"),
             (_, None) => Ok(()),
         }

@@ -190,7 +190,7 @@ impl Slots {
 
     /// Length of the value in bytes of the first one that waits for a namespace.
     pub fn waiting_length(&self, nsid: u32) -> Option<u32> {
-        self.stores.iter().find(|store| store.nsid == nsid).map(|store| store.pair.length)
+        self.stores.iter().find(|store| store.nsid == nsid).map(|store| store.pair.length())
     }
 
     /// The first one that waits for a namespace waits no longer.

@@ -10,6 +10,7 @@
 pub mod blktrace;
 mod error;
 mod job;
+#[cfg(feature = "key-value")]
 mod pairs;
 mod permutation;
 mod simulation;
@@ -21,6 +22,7 @@ pub use job::{
     table as fio, Direction, Distribution, Each, Include, Included, Job, JobFile, JobText, Load,
     Place, Size, Weighted,
 };
+#[cfg(feature = "key-value")]
 pub use pairs::{PairCounts, PairLoad, PairsError, PairsSpec, PhaseCounts};
 pub use simulation::{Finished, Pause, Simulation};
 pub use source::{Io, Workload};

@@ -10,8 +10,8 @@ use stasis_config::Mistake;
 use stasis_media::MediumSpec;
 use stasis_models::{ModelSpec, ResolveError};
 use stasis_nvme::{
-    can_have_memory_buffer, KeyValue, Metadata, Ocssd, Placement, PowerStates, Programs, Zones,
-    MAX_NAMESPACES, MEMORY_BUFFER_SIZES,
+    can_have_memory_buffer, KeyValue, Metadata, Ocssd, OptionalKind, Placement, PowerStates,
+    Programs, Zones, MAX_NAMESPACES, MEMORY_BUFFER_SIZES,
 };
 use stasis_scheduler::{LimitSpec, SchedulerSpec};
 
@@ -206,6 +206,13 @@ impl DriveSpec {
         }
         self.check_guest_side()?;
         self.limits.check().map_err(|mistake| mistake.said_of("limits").inside("limits"))?;
+        for (key, kind, asked) in [
+            ("ocssd", OptionalKind::OPEN_CHANNEL, self.ocssd.is_some()),
+            ("key-value", OptionalKind::KEY_VALUE, self.key_value.is_some()),
+            ("programs", OptionalKind::COMPUTATIONAL, self.programs.is_some()),
+        ] {
+            kind.check(asked).map_err(|absent| Mistake::at(key, absent.to_string()))?;
+        }
         let mut kinds = self.kinds();
         if let Some(kind) = kinds.next().filter(|_| !nvme) {
             return Err(Mistake::at(kind, "zones, ocssd and key-value need the interface nvme"));

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units;
 use stasis_config::Mistake;
-use stasis_nvme::{EnduranceGroup, KeyValue, Placement, Zones};
+use stasis_nvme::{EnduranceGroup, KeyValue, OptionalKind, Placement, Zones};
 
 /// A namespace of a drive whose namespaces are not all alike.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -47,6 +47,8 @@ impl NamespaceSpec {
             let message = format!("block-size is {size}, but must be 512, 4096 or 16384");
             return Err(Mistake::at("block-size", message));
         }
+        let built = OptionalKind::KEY_VALUE.check(self.key_value.is_some());
+        built.map_err(|absent| Mistake::at("key-value", absent.to_string()))?;
         if self.zones.is_some() && self.key_value.is_some() {
             let message = "zones and key-value exclude each other; leave one";
             return Err(Mistake::at("key-value", message));

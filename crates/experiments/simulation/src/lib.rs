@@ -5,8 +5,15 @@
 //! seed, as many at a time as there are processors. Results are those of a run, and the same
 //! arguments, files and seed give the same bytes.
 
+// Without loads of pairs, what serves them alone idles.
+#![cfg_attr(not(feature = "key-value"), allow(dead_code))]
+
 mod arguments;
 mod model;
+#[cfg(not(feature = "key-value"))]
+#[path = "no_pairs.rs"]
+mod pairs;
+#[cfg(feature = "key-value")]
 mod pairs;
 mod points;
 mod several;
@@ -173,7 +180,7 @@ impl SimulationSetup {
             bail!("--block-size is {block_size}, but must be 512 or 4096");
         }
         let mut spec = model::read(point.model)?;
-        if !arguments.workload.is_empty() && pairs::is_file(point.source) {
+        if !arguments.workload.is_empty() && work::is_of_pairs(point.source) {
             spec.for_pairs();
         }
         let given = arguments.size.as_ref().map(|word| size(word, "--size")).transpose()?;
@@ -220,7 +227,7 @@ impl SimulationSetup {
         };
         let mut reads = point.inputs();
         // A trace includes nothing.
-        if !arguments.workload.is_empty() && !pairs::is_file(point.source) {
+        if !arguments.workload.is_empty() && !work::is_of_pairs(point.source) {
             reads.extend(stasis_runner::job_file::included(point.source));
         }
         Ok(Self {

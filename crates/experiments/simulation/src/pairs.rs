@@ -7,25 +7,17 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{json, Map, Value};
 use stasis_models::LogShape;
-use stasis_workload::{PairCounts, PairLoad, PairsSpec, PhaseCounts};
+use stasis_workload::{PairCounts, PairsSpec, PhaseCounts};
 
 use crate::work::{DriveInfo, IoSource, Opened};
+
+pub use stasis_workload::PairLoad;
 
 /// A file of a load.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct File {
     pairs: PairsSpec,
-}
-
-/// Returns whether a file of `--workload` has a load of pairs: it ends with `.toml` and has their
-/// table. Others are fio's.
-pub fn is_file(path: &Path) -> bool {
-    let has_table = || {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        text.lines().any(|line| line.trim() == "[pairs]")
-    };
-    path.extension().is_some_and(|extension| extension == "toml") && has_table()
 }
 
 /// Opens a load.
@@ -44,6 +36,11 @@ pub fn open(path: &Path, drive: DriveInfo, seed: u64) -> Result<Opened> {
     let load = if drive.used { load.on_used_drive() } else { load };
     let work = IoSource::Pairs(Box::new(load));
     Ok(Opened { work, capacity: Some(capacity), warnings: Vec::new() })
+}
+
+/// Bytes of a segment of its log.
+pub fn segment(load: &PairLoad) -> u64 {
+    load.layout().segment
 }
 
 /// The counts of a load, for `summary.json`.

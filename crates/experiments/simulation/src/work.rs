@@ -15,11 +15,12 @@ use stasis_runner::job_file;
 use stasis_workload::trace::{
     Format, LeftOut, Merged, Pace, Placed, Reader, Replay, ReplayOptions,
 };
-use stasis_workload::{Io, Load, PairLoad, TraceError, Workload};
+use stasis_workload::{Io, Load, TraceError, Workload};
 use zstd::stream::read::Decoder;
 
+use crate::pairs::{self, PairLoad};
 use crate::points::Point;
-use crate::{pairs, Arguments};
+use crate::Arguments;
 
 /// Length of a piece of a trace that is read at once (bytes).
 const PIECE: usize = 1 << 20;
@@ -83,7 +84,7 @@ impl IoSource {
     /// Bytes of a segment of the log of pairs.
     pub fn segment(&self) -> Option<u64> {
         let Self::Pairs(pairs) = self else { return None };
-        Some(pairs.layout().segment)
+        Some(pairs::segment(pairs))
     }
 
     /// Returns whether a load of pairs has not ended: stores wait for room.
@@ -167,10 +168,20 @@ pub struct Opened {
     pub warnings: Vec<String>,
 }
 
+/// Returns whether a file of `--workload` has a load of pairs: it ends with `.toml` and has their
+/// table. Others are fio's.
+pub fn is_of_pairs(path: &Path) -> bool {
+    let has_table = || {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.lines().any(|line| line.trim() == "[pairs]")
+    };
+    path.extension().is_some_and(|extension| extension == "toml") && has_table()
+}
+
 /// Opens the load or trace that the arguments name.
 pub fn open(arguments: &Arguments, point: &Point, drive: DriveInfo) -> Result<Opened> {
     if !arguments.workload.is_empty() {
-        return match pairs::is_file(point.source) {
+        return match is_of_pairs(point.source) {
             true => pairs::open(point.source, drive, point.seed),
             false => jobs(point.source, drive, point.seed),
         };

@@ -122,7 +122,7 @@ fn fill_namespace(
     let pairs = namespaces.key_value(nsid).zip(namespaces.identity(nsid));
     if let Some((pairs, identity)) = pairs.filter(|_| set == key_value::CSI) {
         let page: &mut KeyValueNamespace = transmute_mut!(page);
-        key_value::fill_key_value_namespace(page, &pairs.store, identity);
+        key_value::fill_key_value_namespace(page, pairs, identity);
         let Common { nmic, rescap, anagrpid, nsattr, endgid, nvmsetid } =
             Common::of(controller, nsid, namespace);
         (page.nmic, page.rescap, page.nsattr) = (nmic, rescap, nsattr);

@@ -43,7 +43,7 @@ pub static DISCOVERY_ADMIN: Table<AdminExecute> = Table::new(&[
 ]);
 
 /// Commands of every transport.
-const BASE: [AdminCommand; 20] = [
+const BASE: [AdminCommand; 16] = [
     log::GET_LOG_PAGE,
     identify::IDENTIFY,
     abort::ABORT,
@@ -60,14 +60,16 @@ const BASE: [AdminCommand; 20] = [
     format::FORMAT_NVM,
     sanitize::SANITIZE,
     lba_status::GET_LBA_STATUS,
-    ocssd::GEOMETRY,
-    computing::LOAD_PROGRAM,
-    computing::PROGRAM_ACTIVATION_MANAGEMENT,
-    computing::MEMORY_RANGE_SET_MANAGEMENT,
 ];
 
-const ON_PCIE: [AdminCommand; BASE.len() + 5] = joined(
-    BASE,
+const WITH_CHUNKS: [AdminCommand; BASE.len() + ocssd::ADMIN_COMMANDS.len()] =
+    joined(BASE, ocssd::ADMIN_COMMANDS);
+
+const EVERYWHERE: [AdminCommand; WITH_CHUNKS.len() + computing::ADMIN_COMMANDS.len()] =
+    joined(WITH_CHUNKS, computing::ADMIN_COMMANDS);
+
+const ON_PCIE: [AdminCommand; EVERYWHERE.len() + 5] = joined(
+    EVERYWHERE,
     [
         queues::DELETE_SUBMISSION_QUEUE,
         queues::CREATE_SUBMISSION_QUEUE,
@@ -77,4 +79,5 @@ const ON_PCIE: [AdminCommand; BASE.len() + 5] = joined(
     ],
 );
 
-const ON_FABRICS: [AdminCommand; BASE.len() + 1] = joined(BASE, [keep_alive::KEEP_ALIVE]);
+const ON_FABRICS: [AdminCommand; EVERYWHERE.len() + 1] =
+    joined(EVERYWHERE, [keep_alive::KEEP_ALIVE]);

@@ -110,35 +110,18 @@ static KEY_VALUE: Table<IoExecute> = Table::new(&OF_PAIRS);
 /// The same of a drive that can have several hosts.
 static SHARED_KEY_VALUE: Table<IoExecute> = Table::new(&OF_PAIRS_WITH_RESERVATIONS);
 
-const OF_PAIRS: [IoCommand; 6] = [
-    flush::COMMAND,
-    key_value::STORE,
-    key_value::RETRIEVE,
-    key_value::LIST,
-    key_value::DELETE,
-    key_value::EXIST,
-];
+const OF_PAIRS: [IoCommand; 1 + key_value::IO_COMMANDS.len()] =
+    joined([flush::COMMAND], key_value::IO_COMMANDS);
 
 const OF_PAIRS_WITH_RESERVATIONS: [IoCommand; OF_PAIRS.len() + RESERVATIONS.len()] =
     joined(OF_PAIRS, RESERVATIONS);
 
-/// Every I/O command of memory namespaces (SLM section 3), and of compute namespaces (CP section 3).
-static MEMORY: Table<IoExecute> = Table::new(&[
-    computing::MEMORY_COPY,
-    computing::MEMORY_READ,
-    computing::MEMORY_FILL,
-    computing::MEMORY_WRITE,
-]);
-static COMPUTE: Table<IoExecute> = Table::new(&[computing::EXECUTE_PROGRAM]);
+/// Every I/O command of memory namespaces, and of compute namespaces.
+static MEMORY: Table<IoExecute> = Table::new(&computing::MEMORY_COMMANDS);
+static COMPUTE: Table<IoExecute> = Table::new(&computing::COMPUTE_COMMANDS);
 
-/// Every I/O command of Open-Channel namespaces (OCSSD 2.0 section 4).
-static OPEN_CHANNEL: Table<IoExecute> = Table::new(&[
-    flush::COMMAND,
-    ocssd::WRITE,
-    ocssd::READ,
-    ocssd::DATASET_MANAGEMENT,
-    ocssd::VECTOR_RESET,
-    ocssd::VECTOR_WRITE,
-    ocssd::VECTOR_READ,
-    ocssd::VECTOR_COPY,
-]);
+/// Every I/O command of Open-Channel namespaces.
+static OPEN_CHANNEL: Table<IoExecute> = Table::new(&OF_CHUNKS);
+
+const OF_CHUNKS: [IoCommand; 1 + ocssd::IO_COMMANDS.len()] =
+    joined([flush::COMMAND], ocssd::IO_COMMANDS);

@@ -3,27 +3,25 @@
 //! Programs Command Set Specification, revision 1.1" ("CP"), cited with the section or figure.
 //!
 //! A host copies blocks into the memory namespace, runs programs on ranges of it, and reads what they
-//! leave there. Programs are eBPF ([`stasis_ebpf`]). A model of the device's processors and of its
+//! leave there. Programs are eBPF (the crate `ebpf`). A model of the device's processors and of its
 //! memory says when commands end ([`Work`]); contents change when a command is carried out.
 //!
 //! Both namespaces are memory of the controller: their contents, the programs and the sets of ranges
-//! outlive resets, and are lost with the power.
+//! outlive resets, and are lost with the power. [`programs`] has them, and the way of commands to them, in
+//! a program that is built with the feature `computational`.
 
-mod admin;
-mod commands;
 mod config;
-mod copy;
-mod device;
-mod identify;
-mod running;
+#[cfg(not(feature = "computational"))]
+#[path = "no_programs/mod.rs"]
+mod programs;
+#[cfg(feature = "computational")]
+mod programs;
 mod work;
 
-pub use admin::{LOAD_PROGRAM, MEMORY_RANGE_SET_MANAGEMENT, PROGRAM_ACTIVATION_MANAGEMENT};
-pub use commands::{EXECUTE_PROGRAM, MEMORY_FILL, MEMORY_READ, MEMORY_WRITE};
 pub use config::{Part, Programs, ProgramsError};
-pub use copy::MEMORY_COPY;
-pub use device::Device;
-pub use identify::fill_compute_namespace;
+pub use programs::{
+    fill_compute_namespace, Device, ADMIN_COMMANDS, COMPUTE_COMMANDS, MEMORY_COMMANDS,
+};
 pub use work::{Done, Work};
 
 /// Command Set Identifiers (NVMe 2.1 figure 311).

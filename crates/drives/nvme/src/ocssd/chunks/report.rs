@@ -4,9 +4,10 @@ use stasis_nvme_layout::open_channel::ChunkDescriptor;
 use stasis_nvme_layout::transmute;
 
 use crate::command::location;
+use crate::ocssd::kept::ChunkState;
 use crate::status::{Failure, StatusCode};
 
-use super::set::{ChunkSet, ChunkState};
+use super::set::ChunkSet;
 
 /// Size of a chunk descriptor in bytes.
 pub const DESCRIPTOR: usize = size_of::<ChunkDescriptor>();

@@ -8,12 +8,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::key::Key;
+use super::key::Key;
 
-/// Bytes of a page, where units are no larger.
-pub(crate) const PAGE: u64 = 4096;
-/// Bytes of an entry: a key and its length, the value's place and length.
-pub(crate) const ENTRY: u64 = 32;
 const NONE: u32 = u32::MAX;
 /// A page has no place in the log.
 const NOWHERE: u64 = u64::MAX;

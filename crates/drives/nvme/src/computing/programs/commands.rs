@@ -1,16 +1,16 @@
 //! Memory Read, Write and Fill (SLM section 3.2), and Execute Program (CP section 3.2.1).
 
 use crate::command::{location, Dword, SubmissionEntry};
+use crate::computing::config::Part;
+use crate::computing::work::{Call, Done};
+use crate::computing::{COMPUTE_CSI, MEMORY_CSI};
 use crate::config::Config;
 use crate::io::{Io, IoCommand, IoExecute};
 use crate::registered::{CHANGES_CONTENTS, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
-use super::config::Part;
 use super::device::Device;
-use super::work::{Call, Done};
-use super::{COMPUTE_CSI, MEMORY_CSI};
 
 pub(super) const fn command(
     (part, opcode): (Part, u8),

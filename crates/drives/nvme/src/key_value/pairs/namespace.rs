@@ -18,6 +18,13 @@ pub struct Pair {
     pub length: u32,
 }
 
+impl Pair {
+    /// Length of the value in bytes.
+    pub fn length(&self) -> u32 {
+        self.length
+    }
+}
+
 /// The pairs of a key-value namespace.
 #[derive(Debug)]
 pub struct KeyValueNamespace {
@@ -54,6 +61,14 @@ impl KeyValueNamespace {
     pub fn kept(&self) -> Option<KeptPairs> {
         let unused = Store::new(*self.store.layout()).kept();
         Some(self.store.kept()).filter(|kept| *kept != unused)
+    }
+
+    /// It takes over a state, of one that is empty.
+    ///
+    /// # Errors
+    /// The reason why it cannot be in that state.
+    pub fn restore(&mut self, kept: &KeptPairs) -> Result<(), &'static str> {
+        self.store.restore(kept)
     }
 
     /// All pairs are gone, with the bytes of their values.

@@ -3,10 +3,10 @@
 use stasis_block::clock::Nanos;
 
 use crate::command::CommandId;
+use crate::computing::work::{Call, Done, NS_PER_S};
 use crate::io::Io;
 
 use super::device::Run;
-use super::work::{Call, Done, NS_PER_S};
 
 impl Io {
     /// A program is to run: at once, or when a processor is free.

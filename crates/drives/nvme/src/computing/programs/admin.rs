@@ -4,13 +4,13 @@ use stasis_nvme_layout::command_sets::MemoryRange;
 use stasis_nvme_layout::IntoBytes;
 
 use crate::command::{location, Dword, SubmissionEntry};
+use crate::computing::config::Part;
 use crate::config::Config;
 use crate::context::{AdminCommand, AdminExecute, ControllerMut};
 use crate::registered::{OF_NAMESPACE, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
-use super::config::Part;
 use super::device::{Range, MAX_RANGES};
 
 const fn command(opcode: u8, execute: AdminExecute) -> AdminCommand {

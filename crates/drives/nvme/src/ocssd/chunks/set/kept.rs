@@ -1,26 +1,9 @@
-//! Chunks as they outlive the controller.
-
-use serde::{Deserialize, Serialize};
+//! Chunks go to the form in which they outlive the controller, and come from it.
 
 use crate::intervals::end_of_run;
+use crate::ocssd::kept::{ChunkState, KeptChunks};
 
-use super::{Chunk, ChunkSet, ChunkState};
-
-/// Chunks that follow one another and are alike, but free ones that were never reset.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct KeptChunks {
-    /// The first of them, counted through the drive.
-    pub first: u64,
-    /// Number of blocks.
-    pub count: u64,
-    /// Their state.
-    pub state: ChunkState,
-    /// Sectors of each before its write pointer.
-    pub written: u32,
-    /// Number of resets of each: its wear.
-    pub resets: u32,
-}
+use super::{Chunk, ChunkSet};
 
 impl ChunkSet {
     /// The chunks that are not as new.

@@ -3,28 +3,9 @@
 
 mod kept;
 
-use serde::{Deserialize, Serialize};
-
+use crate::ocssd::config::{Bits, Ocssd};
+use crate::ocssd::kept::ChunkState;
 use crate::status::StatusCode;
-
-use super::config::{Bits, Ocssd};
-
-pub use kept::KeptChunks;
-
-/// State of a chunk, as its descriptor has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[repr(u8)]
-pub enum ChunkState {
-    /// Erased.
-    Free = 1,
-    /// Written, and taking no more until it is reset.
-    Closed = 2,
-    /// Written in part.
-    Open = 4,
-    /// The chunk is of no use any more.
-    Offline = 8,
-}
 
 /// A chunk.
 #[derive(Debug, Clone, Copy)]
@@ -82,18 +63,19 @@ pub struct ChunkSet {
 }
 
 impl ChunkSet {
-    /// Free chunks.
-    pub fn new(config: &Ocssd) -> Self {
+    /// Free chunks of a geometry, if there is one.
+    pub fn new(config: Option<&Ocssd>) -> Option<Self> {
+        let config = config?;
         let units = usize::from(config.groups) * usize::from(config.units);
         let free = Chunk { state: ChunkState::Free, written: 0, resets: 0 };
-        Self {
+        Some(Self {
             config: config.clone(),
             bits: config.bits(),
             chunks: vec![free; units * config.chunks as usize],
             open: 0,
             open_in: vec![0; units],
             changes: 0,
-        }
+        })
     }
 
     /// Returns the number of changes of what is kept of them.
@@ -146,6 +128,12 @@ impl ChunkSet {
     pub fn of_linear(&self, sector: u64) -> (usize, u32) {
         let per_chunk = u64::from(self.config.sectors);
         ((sector / per_chunk) as usize, (sector % per_chunk) as u32)
+    }
+
+    /// The address of a number on the drive.
+    pub fn lba_of(&self, sector: u64) -> u64 {
+        let (chunk, sector) = self.of_linear(sector);
+        self.start(chunk) + u64::from(sector)
     }
 
     /// Divides a command's addresses into runs; or the element that does not

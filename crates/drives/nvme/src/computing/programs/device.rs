@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use stasis_ebpf::{Memory, Program};
 
+use crate::computing::config::Programs;
+use crate::computing::work::Call;
 use crate::status::StatusCode;
-
-use super::config::Programs;
-use super::work::Call;
 
 /// Program indexes, all of which take programs of the host.
 pub const MAX_PROGRAMS: u16 = 16;
@@ -61,10 +60,11 @@ pub struct Device {
 }
 
 impl Device {
-    /// A new one: its memory is zeroes.
-    pub fn new(config: Programs) -> Self {
+    /// A new one, if there are programs: its memory is zeroes.
+    pub fn new(config: Option<Programs>) -> Option<Self> {
+        let config = config?;
         let memory = vec![0; config.memory as usize];
-        Self { config, memory, programs: [const { None }; 16], sets: BTreeMap::new() }
+        Some(Self { config, memory, programs: [const { None }; 16], sets: BTreeMap::new() })
     }
 
     /// The bytes of a range of the memory, if they lie in it.

@@ -1,20 +1,22 @@
 //! The Identify data structure of key-value namespaces (KV 1.0 section 4.1.5).
 
-use stasis_key_value::{Store, MAX_KEY};
-use stasis_nvme_layout::command_sets::KeyValueNamespace;
+use stasis_key_value::MAX_KEY;
+use stasis_nvme_layout::command_sets;
 
 use crate::identity::NamespaceIdentity;
+
+use super::namespace::KeyValueNamespace;
 
 /// Identify Namespace data structure of the Key Value command set, but for the fields that every
 /// namespace has.
 pub fn fill_key_value_namespace(
-    page: &mut KeyValueNamespace,
-    store: &Store,
+    page: &mut command_sets::KeyValueNamespace,
+    pairs: &KeyValueNamespace,
     identity: &NamespaceIdentity,
 ) {
-    let layout = store.layout();
+    let layout = pairs.store.layout();
     page.nsze.set(layout.capacity);
-    page.nuse.set(store.used());
+    page.nuse.set(pairs.store.used());
     page.novg.set(layout.unit as u32);
     page.nguid = identity.nguid;
     page.eui64 = identity.eui64;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::layout::RESERVE;
-use crate::log::Writer;
-use crate::store::{Content, Place, Store};
+
+use super::log::Writer;
+use super::{Content, Place, Store};
 
 /// Maximum number of copies under way.
 const MAX_COPIES: usize = 8;

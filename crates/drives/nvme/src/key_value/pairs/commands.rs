@@ -6,13 +6,13 @@ use stasis_key_value::{Condition, Key, Refusal};
 use crate::command::{location, SubmissionEntry};
 use crate::config::Config;
 use crate::io::{Io, IoCommand, IoExecute};
+use crate::key_value::CSI;
 use crate::registered::{CHANGES_CONTENTS, SUPPORTED};
 use crate::slots::{Owner, Slot, WaitingStore};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
 use super::namespace::{status_of, Pair};
-use super::CSI;
 
 const fn command(opcode: u8, changes: u32, counts_as: Operation, execute: IoExecute) -> IoCommand {
     IoCommand {

@@ -7,6 +7,7 @@ use stasis_nvme_layout::ranges::{CopySource, MemorySource};
 use stasis_nvme_layout::{transmute_ref, IntoBytes};
 
 use crate::command::{location, SubmissionEntry};
+use crate::computing::config::Part;
 use crate::extent::Extent;
 use crate::io::{Io, IoCommand};
 use crate::registered::CHANGES_CONTENTS;
@@ -15,7 +16,6 @@ use crate::status::{Failure, Outcome, StatusCode};
 use crate::{Memory, PAGE_SIZE};
 
 use super::commands::{command, UNIT};
-use super::config::Part;
 
 /// Maximum number of source ranges: a page of them.
 const MAX_SOURCES: usize = PAGE_SIZE / size_of::<CopySource>();
