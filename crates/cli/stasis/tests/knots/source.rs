@@ -95,7 +95,7 @@ impl Sources {
         let mut rest = &tokens[..];
         while !rest.is_empty() {
             let item = Item::split(&mut rest);
-            if !item.is_test {
+            if !item.is_left_out {
                 self.item(module, item, folder);
             }
         }
@@ -234,7 +234,7 @@ impl Impl {
         let mut rest = &inside[..];
         while !rest.is_empty() {
             let item = Item::split(&mut rest);
-            if item.is_test {
+            if item.is_left_out {
                 continue;
             }
             let mut flat = Vec::new();
@@ -321,7 +321,7 @@ fn calls(flat: &[String], found: &mut BTreeSet<Vec<String>>) {
 
 /// One item of a module.
 struct Item<'a> {
-    is_test: bool,
+    is_left_out: bool,
     is_public: bool,
     /// The path of `#[path = ".."]`.
     path: Option<String>,
@@ -338,7 +338,7 @@ const QUALIFIERS: [&str; 5] = ["unsafe", "async", "extern", "auto", "default"];
 impl<'a> Item<'a> {
     /// Takes an item off the front.
     fn split(rest: &mut &'a [TokenTree]) -> Self {
-        let (mut is_test, mut is_public, mut path) = (false, false, None);
+        let (mut is_left_out, mut is_public, mut path) = (false, false, None);
         let mut at = 0;
         loop {
             match &rest[at..] {
@@ -350,8 +350,10 @@ impl<'a> Item<'a> {
                 [hash, TokenTree::Group(attribute), ..] if is_punct(hash, '#') => {
                     let text = attribute.stream().to_string();
                     let words: Vec<_> = text.split(|c: char| !c.is_alphanumeric()).collect();
-                    is_test |=
-                        words[0] == "cfg" && words.contains(&"test") && !words.contains(&"not");
+                    // The program that is read has all features, and no tests.
+                    let has = |word: &str| words.contains(&word);
+                    is_left_out |= words[0] == "cfg"
+                        && (has("test") && !has("not") || has("not") && has("feature"));
                     if words[0] == "path" {
                         path = text.split('"').nth(1).map(str::to_owned);
                     }
@@ -388,7 +390,7 @@ impl<'a> Item<'a> {
         }
         let start = if keyword == "use" { at + 1 } else { at };
         let item = Self {
-            is_test,
+            is_left_out,
             is_public,
             path,
             keyword,
