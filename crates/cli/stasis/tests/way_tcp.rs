@@ -46,11 +46,11 @@ fn a_model_that_is_faster_than_the_way_is_named() {
     assert!((part - 100.0 * way / (way + delivered)).abs() < 1e-9, "{part} %");
     assert!(drive["write"].get("way_percent").is_none(), "no write was there");
     let warning = summary["warnings"][0].as_str().unwrap();
-    assert!(warning.starts_with("drive d: the model's read takes 100 ns in the mean"), "{warning}");
+    assert!(warning.starts_with("drive d: the model's read takes 100 ns on average"), "{warning}");
     assert!(
         page.contains("less than the way to its host") && page.contains("of what it saw of a read")
     );
-    assert_eq!(log.matches("the model takes 100ns in the mean, and the way").count(), 1, "{log}");
+    assert_eq!(log.matches("the model takes 100ns on average, and the way").count(), 1, "{log}");
     assert!(log.contains("; the way to the host "), "{log}");
 }
 

@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn neighbours_are_scattered() {
-        // Distances of successive places: a third of the count on the average.
+        // Distances of successive places: a third of the count on average.
         let count = 100_000u64;
         let permutation = Permutation::new(count, 7);
         let steps = (1..count).map(|i| permutation.of(i).abs_diff(permutation.of(i - 1)));

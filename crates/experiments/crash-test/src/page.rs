@@ -333,7 +333,7 @@ impl Report {
             .collect();
         let mut facts = vec![
             ("Power cuts", units::count(outcome.cuts)),
-            ("Of these, all but the drawn ones whatever --states is", kinds.join(", ")),
+            ("Kinds of cuts; --states adds drawn ones only", kinds.join(", ")),
             ("Commands of the guest", units::count(self.guest_commands)),
             ("Commands of the drives", units::count(self.drive_commands)),
             ("States per hour", units::decimals(self.states_per_hour, 0)),

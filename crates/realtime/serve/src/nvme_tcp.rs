@@ -167,7 +167,7 @@ impl Served {
         let Some(way) = self.shortest_way().filter(|&way| wanted < way) else { return };
         self.said_way = true;
         let message = format!(
-            "the model takes {} in the mean, and the way to the host {} at least (a round trip of \
+            "the model takes {} on average, and the way to the host {} at least (a round trip of \
              TCP): the host sees the way more than the model; take a slower model, or `stasis run`, \
              where time stands still meanwhile (said once)",
             format_duration(wanted),

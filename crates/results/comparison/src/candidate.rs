@@ -48,7 +48,7 @@ pub struct Run {
     pub experiment: Option<Setup>,
     /// The slowest I/Os by drive, as far as its results tell.
     pub slowest: BTreeMap<String, Vec<SlowIo>>,
-    /// The parts of commands' time at the drives, in the mean, as far as its results tell.
+    /// The parts of commands' time at the drives, on average, as far as its results tell.
     pub means: BTreeMap<Subject, LatencyMeans>,
     /// The latencies that models by figures have.
     pub own_figures: BTreeMap<Subject, String>,
@@ -190,7 +190,7 @@ impl Candidate {
         Some(waits.with_figure(self.own_figure(subject)))
     }
 
-    /// Returns the places where the I/Os of its runs spent their time in the mean; none where their results
+    /// Returns the places where the I/Os of its runs spent their time on average; none where their results
     /// do not say.
     pub fn mean_waits(&self, subject: &Subject) -> Option<Waits> {
         let means = self.distinct().iter().filter_map(|run| run.means.get(subject));

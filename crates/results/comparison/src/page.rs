@@ -193,7 +193,7 @@ impl Comparison {
         all
     }
 
-    /// Returns the parts of the time of these candidates' I/Os, in the mean and of the slowest: of the
+    /// Returns the parts of the time of these candidates' I/Os, on average and of the slowest: of the
     /// first few.
     fn why(&self, candidates: &[usize]) -> Vec<String> {
         /// All are in a table below.
@@ -222,19 +222,19 @@ impl Comparison {
         let slowest: Vec<_> = candidates.iter().copied().filter_map(slowest).take(TOLD).collect();
         let (one, all) = (subject.1.name(), units::operations(subject.1));
         let in_the_mean =
-            (!means.is_empty()).then(|| format!("In the mean a {one} {}.", means.join("; ")));
+            (!means.is_empty()).then(|| format!("On average a {one} {}.", means.join("; ")));
         let of_slowest = (!slowest.is_empty())
             .then(|| format!("Where the slowest {all} spent their time: {}.", slowest.join("; ")));
         in_the_mean.into_iter().chain(of_slowest).collect()
     }
 
-    /// Returns the parts of the time of each candidate's I/Os, in the mean and of the slowest, by drive and
+    /// Returns the parts of the time of each candidate's I/Os, on average and of the slowest, by drive and
     /// operation; none where no result has them.
     pub fn tails(&self) -> Option<Section> {
         let columns = ["drive", "operation", "candidate"].map(Column::left).into_iter();
         let figures = ["I/Os at once", "one ends every"].map(Column::right);
         let columns = columns.chain(figures).chain([
-            Column::left("in the mean").under("where the time went"),
+            Column::left("on average").under("where the time went"),
             Column::left("of the slowest").under("where the time went"),
         ]);
         let mut table = Table::new(columns.collect());

@@ -11,7 +11,7 @@ use crate::{Candidate, Subject};
 /// and count as the same. A journal or a cache writes some I/Os more or less at any time.
 const SAME: f64 = 2.0;
 
-/// I/Os and bytes of each drive and operation, in the mean of the runs.
+/// I/Os and bytes of each drive and operation, on average of the runs.
 type Amounts = BTreeMap<Subject, (f64, f64)>;
 
 fn amounts(candidate: &Candidate) -> Amounts {
@@ -30,7 +30,7 @@ fn whole(amounts: &Amounts) -> (f64, f64) {
     amounts.values().fold((0.0, 0.0), |all, one| (all.0 + one.0, all.1 + one.1))
 }
 
-/// From the first submission to the last completion, in the mean of the runs (ns).
+/// From the first submission to the last completion, on average of the runs (ns).
 fn span(candidate: &Candidate) -> f64 {
     let runs = candidate.distinct();
     runs.iter().map(|run| run.time.unwrap_or(run.span)).sum::<f64>() / runs.len().max(1) as f64

@@ -58,7 +58,7 @@ pub(crate) fn section(summary: &Summary, begin: u64) -> Option<Section> {
     // The results have them where a machine came back.
     let restarts = match summary.extra.contains_key("restarts") {
         true => format!(
-            " A machine that is switched on again boots, for some {}, before its command runs again.",
+            " A machine that is switched on again boots, for {}, before its command runs again.",
             units::duration(summary.boot_virtual_seconds * 1e9)
         ),
         false => String::new(),

@@ -177,7 +177,13 @@ fn facts(inside: &FlashInside) -> Vec<(String, String)> {
         ("Blocks collected", units::count(inside.collections)),
         ("Duration of a collection, mean", units::duration(inside.collection_time)),
         ("Spare left", format!("{} %", health.available_spare)),
-        ("Endurance used", format!("{} %", health.percentage_used)),
+        (
+            "Endurance used",
+            match health.percentage_used {
+                0 if inside.media_bytes > 0 => "less than 1 %".to_owned(),
+                used => format!("{used} %"),
+            },
+        ),
     ];
     let caches = read_cache(inside)
         .into_iter()
@@ -273,14 +279,15 @@ fn courses(inside: &FlashInside, time: &Time, resolution: Resolution) -> Vec<Mar
     };
     // The mean over a step stands in its middle; what is so at its end stands there.
     let free = course.free_blocks.iter().map(|free| *free as f64).enumerate();
-    let amplification = course.host_bytes.iter().zip(&course.media_bytes).enumerate();
-    let amplification = amplification
-        .filter(|(_, (host, _))| **host > 0)
-        .map(|(number, (host, media))| (number, *media as f64 / *host as f64));
-    // The last step is not a whole one.
-    let whole = course.collections.len().saturating_sub(1);
-    let collected = course.collections[..whole].iter().enumerate();
-    let collected = collected.map(|(number, blocks)| (number, *blocks as f64 / (step / 1e9)));
+    // Rates of each step; the last one is not a whole one.
+    let length = |number: usize| (inside.at as f64 - number as f64 * step).clamp(1.0, step);
+    let rates = |values: &[u64]| {
+        let rate =
+            |(number, value): (usize, &u64)| (number, *value as f64 / (length(number) / 1e9));
+        line(values.iter().enumerate().map(rate).collect(), 0.5)
+    };
+    let collected = rates(&course.collections);
+    let programmed = written_over_time(rates(&course.host_bytes), rates(&course.media_bytes), time);
     let effective = course.effective_over_provisioning().enumerate();
     let effective = effective.filter_map(|(number, share)| Some((number, share?)));
     let effective = line(effective.collect(), 1.0);
@@ -304,13 +311,11 @@ fn courses(inside: &FlashInside, time: &Time, resolution: Resolution) -> Vec<Mar
         points: line(age.bytes.iter().map(|bytes| *bytes as f64).enumerate().collect(), 1.0),
     });
     let ages = ages_over_time(ages.filter(|line| !line.points.is_empty()).collect(), time);
-    let written = "Bytes programmed for each byte written";
     let cached = course.cached_bytes.iter().map(|bytes| *bytes as f64).enumerate();
     let cached = cache_over_time(line(cached.collect(), 1.0), time);
     let plots = [
         ("Free blocks over time", "Free blocks", "", line(free.collect(), 1.0)),
-        ("Write amplification over time", written, "", line(amplification.collect(), 0.5)),
-        ("Collections over time", "Blocks collected", "1/s", line(collected.collect(), 0.5)),
+        ("Collections over time", "Blocks collected", "/s", collected),
     ];
     let drawn = plots.into_iter().filter(|(.., points)| points.iter().any(|point| point.1 > 0.0));
     drawn
@@ -320,11 +325,34 @@ fn courses(inside: &FlashInside, time: &Time, resolution: Resolution) -> Vec<Mar
             let y = Axis::new(label, Scale::FromZero, Quantity::Number(unit));
             Lines { title: title.to_owned(), x: time.axis(), y, lines: vec![line] }.draw()
         })
+        .chain(programmed)
         .chain(cached)
         .chain(spare)
         .chain(ages)
         .chain(wear)
         .collect()
+}
+
+/// Bytes that were programmed beside those that the host wrote, over time: a ratio of the two has no value in
+/// a step in which the drive collects and the host writes nothing. Nothing where none were programmed.
+fn written_over_time(host: Vec<(f64, f64)>, media: Vec<(f64, f64)>, time: &Time) -> Option<Markup> {
+    let is_used = media.iter().any(|point| point.1 > 0.0);
+    let lines = [("programmed", media), ("written by the host", host)].into_iter().enumerate();
+    let lines = lines.map(|(colour, (name, points))| Line {
+        name: name.to_owned(),
+        colour,
+        stroke: Stroke::Thin,
+        points,
+    });
+    is_used.then(|| {
+        Lines {
+            title: "Programmed, and written by the host, over time".to_owned(),
+            x: time.axis(),
+            y: Axis::new("Bandwidth", Scale::FromZero, Quantity::Bandwidth),
+            lines: lines.collect(),
+        }
+        .draw()
+    })
 }
 
 /// Valid data in the SLC cache; none where there never was any.

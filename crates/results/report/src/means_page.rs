@@ -1,4 +1,4 @@
-//! The time of the host's commands at a drive, in the mean, as a plot.
+//! The time of the host's commands at a drive, on average, as a plot.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(crate) fn bar(label: &str, parts: &[(&str, f64)]) -> Bar {
     Bar { label: label.to_owned(), segments: parts.iter().enumerate().map(segment).collect() }
 }
 
-/// The parts of the host's commands' time at a drive, in the mean.
+/// The parts of the host's commands' time at a drive, on average.
 pub(crate) fn latency(latency: &BTreeMap<String, LatencyMeans>) -> Markup {
     let is_something =
         |place: &usize| latency.values().any(|means| means.parts.named()[*place].1 > 0.0);

@@ -87,7 +87,7 @@ fn drive(
              part of the steps below with requests; 5 × 100 are five processes of weight 100 each.".to_owned()
                 + match has_weights(&shared.scheduler) {
                     true => {
-                        " The share by weight is that of a weight among those that ask in a step, in the mean of the steps. \
+                        " The share by weight is that of a weight among those that ask in a step, averaged over the steps. \
                          The last column has what sets a tenant apart besides its weight."
                     }
                     false => "",
@@ -98,7 +98,7 @@ fn drive(
     if !worst.is_empty() {
         let caption = format!(
             "The worst step of each tenant: p99 at the drive's scheduler, in steps of {}; the usual one is the median of its \
-             steps. It is at most 1/32 above the latency that it stands for; of less than 100 requests it is the longest. A \
+             steps. It is at most 1/32 above the latency that it stands for; of fewer than 100 requests it is the longest. A \
              tenant that is delayed all the time has a long usual one: see its mean wait above.",
             units::duration(shared.tails_step_ns as f64)
         );
@@ -316,7 +316,7 @@ fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
     let of_shares = of_shares.into_iter().take(if weighed { 3 } else { 2 });
     let columns = columns.chain(of_shares.map(|name| Column::right(name).under("share")));
     let means = ["latency", "at the drive", "waiting"];
-    let means = means.map(|name| Column::right(name).under("a request, in the mean"));
+    let means = means.map(|name| Column::right(name).under("a request, on average"));
     let apart = weighed.then(|| Column::left("besides its weight"));
     let columns = [Column::left("who")].into_iter().chain(columns).chain(means).chain(apart);
     let mut table = Table::new(columns.collect());
@@ -451,7 +451,7 @@ fn tail_of<'a>(shared: &'a SharedOutcome, name: &str) -> Option<&'a TenantTail> 
     shared.tails.iter().find(|tail| tail.name == name)
 }
 
-/// The share that a tenant's weight gives: of each step its weight among those who ask in it, in the mean of
+/// The share that a tenant's weight gives: of each step its weight among those who ask in it, averaged over
 /// the steps in which anybody does.
 fn by_weight(shared: &SharedOutcome, name: &str) -> Option<f64> {
     let weights = got(shared).map(|(each, weight, _)| {

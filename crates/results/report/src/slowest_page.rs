@@ -40,7 +40,7 @@ impl Waits {
         (!parts.is_empty()).then_some(Self { parts, own_figure: None })
     }
 
-    /// Those of commands of one kind in the mean of runs, at the drive; none without any.
+    /// Those of commands of one kind on average of runs, at the drive; none without any.
     pub fn in_the_mean<'a>(runs: impl Iterator<Item = &'a LatencyMeans>) -> Option<Self> {
         let mut sums = Parts::<f64>::default();
         for means in runs {

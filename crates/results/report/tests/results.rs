@@ -413,7 +413,7 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
         "desk.disk: 900 µs at 2.5 ms",
         "readers: 70 µs at 1.5 ms",
         "The tenant desk.disk suffered, at 2.5 ms: there its p99 was 900 µs, 9 times the usual 100 µs. \
-         No other tenant did. The limit of desk.disk delayed 20 of its 30 requests, by 25 ms in the mean.",
+         No other tenant did. The limit of desk.disk delayed 20 of its 30 requests, by 25 ms on average.",
         "<th scope=\"row\">readers</th><td data-c=\"operation\">all</td>",
         "of them at boot",
     ] {

@@ -120,7 +120,7 @@ pub struct Course {
     pub rate: Curve,
     /// Bytes a second.
     pub bandwidth: Curve,
-    /// I/Os in flight, on the average.
+    /// I/Os in flight, on average.
     pub depth: Curve,
 }
 
@@ -132,6 +132,8 @@ pub struct OverTime {
     /// Width of a slice: 2^shift ns.
     shift: u32,
     origin: u64,
+    /// Time of the last end.
+    end: u64,
     count: u64,
 }
 
@@ -144,6 +146,7 @@ impl OverTime {
             flights: Vec::new(),
             shift: 10,
             origin: 0,
+            end: 0,
             count: 0,
         }
     }
@@ -158,6 +161,7 @@ impl OverTime {
         }
         let draw = scramble(self.count);
         self.count += 1;
+        self.end = self.end.max(point.at);
         if self.points.len() < POINTS {
             self.points.push(point);
         }
@@ -275,10 +279,16 @@ impl OverTime {
         let areas = self.areas();
         let per_part = used.div_ceil(parts);
         let width = 2f64.powi(self.shift as i32) * per_part as f64;
-        // The last slice is not full: its part's rate would be too low.
-        for part in 0..last / per_part {
-            let slices = part * per_part..(part + 1) * per_part;
-            let middle = self.origin as f64 + (part as f64 + 0.5) * width;
+        // What is left after the whole parts ends with the last I/O; a short rest belongs to the part before.
+        let (whole, end) = (last / per_part, (self.end - self.origin) as f64);
+        let is_short = whole > 0 && end - (whole as f64 * width) < width / 2.0;
+        let count = if is_short { whole } else { whole + 1 };
+        for part in 0..count {
+            let is_last = part + 1 == count;
+            let slices = part * per_part..if is_last { used } else { (part + 1) * per_part };
+            let begin = part as f64 * width;
+            let width = if is_last { (end - begin).max(1.0) } else { width };
+            let middle = self.origin as f64 + begin + width / 2.0;
             let all = || self.slices[slices.clone()].iter().flatten();
             let count: u64 = all().map(|slice| slice.count).sum();
             let bytes: f64 = all().map(|slice| slice.bytes as f64).sum();
@@ -349,6 +359,33 @@ mod tests {
         // Before the first part, I/Os are under way that end in it.
         for (at, depth) in &course.depth[1..] {
             assert!((depth - 3.9).abs() < 0.01, "{depth} at {at}");
+        }
+    }
+
+    /// A burst at the end is in the last part, however short that is: no I/O is left out.
+    #[test]
+    fn all_ios_are_in_the_course() {
+        for burst in [1u64, 30, 300] {
+            for after in (0..40).map(|part| 10_000_000_000 + part * 7_000_000) {
+                let mut over_time = OverTime::new();
+                let steady = (0..1000).map(|index| index * 10_000_000);
+                let bursts = (0..burst).map(|index| after + index * 1000);
+                for at in steady.chain(bursts) {
+                    over_time.record(Point { at, latency: 1, bytes: 512, ..Point::default() });
+                }
+                let course = over_time.course(128);
+                // A part ends in the middle between its own middle and the next one's, or with the last I/O.
+                let (mut ios, mut begin) = (0.0, over_time.origin as f64);
+                for (middle, rate) in &course.rate {
+                    let width = 2.0 * (middle - begin);
+                    (ios, begin) = (ios + rate * width / 1e9, begin + width);
+                }
+                assert!(
+                    (ios - (1000 + burst) as f64).abs() < 0.01,
+                    "{ios} with {burst} at {after}"
+                );
+                assert!((begin - over_time.end as f64).abs() < 1.0, "{begin}");
+            }
         }
     }
 

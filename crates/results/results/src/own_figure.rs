@@ -7,7 +7,7 @@ use stasis_block::Operation;
 use crate::{units, Drive};
 
 /// Returns the model's own figure for an operation, `45.454 µs`, or `10 µs up to
-/// p99, 60 µs up to p99.999`. None of models that compute latencies.
+/// p99, from there to 60 µs at p99.999`. None of models that compute latencies.
 pub fn own_figure(drive: &Drive, operation: Operation) -> Option<String> {
     let parameters = &drive.parameters;
     if let Some(name) = parameters.pointer("/profile/name").and_then(Value::as_str) {
@@ -18,7 +18,12 @@ pub fn own_figure(drive: &Drive, operation: Operation) -> Option<String> {
         Value::String(span) => shown(span),
         Value::Array(pairs) => {
             let pairs: Option<Vec<_>> = pairs.iter().map(pair).collect();
-            pairs.filter(|pairs| !pairs.is_empty())?.join(", ")
+            let pairs = pairs?;
+            let (first, later) = pairs.split_first()?;
+            // The model interpolates between percentiles.
+            let later =
+                later.iter().map(|(rank, span)| format!(", from there to {span} at p{rank}"));
+            format!("{} up to p{}{}", first.1, first.0, later.collect::<String>())
         }
         _ => return None,
     };
@@ -30,10 +35,10 @@ pub fn own_figure(drive: &Drive, operation: Operation) -> Option<String> {
 }
 
 /// A percentile and its latency.
-fn pair(pair: &Value) -> Option<String> {
+fn pair(pair: &Value) -> Option<(f64, String)> {
     let [percentile, latency] = pair.as_array()?.as_slice() else { return None };
     let latency = latency.as_str().map_or_else(|| latency.to_string(), shown);
-    Some(format!("{latency} up to p{}", percentile.as_f64()?))
+    Some((percentile.as_f64()?, latency))
 }
 
 /// A duration or a range of them, `45.454us` or `60us-80us`, as other figures are shown.
@@ -65,7 +70,10 @@ mod tests {
             ..Drive::default()
         };
         let figure = |operation| own_figure(&drive, operation);
-        assert_eq!(figure(Operation::Read).unwrap(), "10 µs up to p99, 60 µs up to p99.999");
+        assert_eq!(
+            figure(Operation::Read).unwrap(),
+            "10 µs up to p99, from there to 60 µs at p99.999"
+        );
         assert_eq!(figure(Operation::Write).unwrap(), "16.666 µs; of a durable write 2 ms more");
         assert_eq!(shown("60us-80us"), "60 µs to 80 µs");
         assert_eq!(figure(Operation::Flush).unwrap(), "1 ms");

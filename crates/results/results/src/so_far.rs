@@ -56,7 +56,7 @@ impl SoFar {
         };
         let lately = match self.lately {
             Some((rate, mean)) if rate > 0.0 => format!(
-                "; lately {} a second, {} in the mean",
+                "; lately {} a second, {} on average",
                 units::significant(rate, 3),
                 units::duration(mean)
             ),
@@ -83,7 +83,7 @@ mod tests {
         let next = at(1_500_000_000, 1_100, 120_000_000).after(&first);
         assert_eq!(next.lately, Some((200.0, 200_000.0)));
         let [ios, faults] = next.lines();
-        assert_eq!(ios, "1,100 I/Os; lately 200 a second, 200 µs in the mean");
+        assert_eq!(ios, "1,100 I/Os; lately 200 a second, 200 µs on average");
         assert_eq!(faults, "no fault so far");
         // Nothing has happened meanwhile, or no time has passed.
         assert_eq!(first.clone().after(&first).lately, None);

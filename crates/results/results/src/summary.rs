@@ -280,7 +280,7 @@ pub struct OperationSummary {
     /// The mean wait for a limit and for the scheduler of a shared drive, part of the latency.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub waited_ns: f64,
-    /// The part of what the host saw in the mean that was the way's, in percent, where the way was
+    /// The part of what the host saw on average that was the way's, in percent, where the way was
     /// measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub way_percent: Option<f64>,

@@ -52,7 +52,7 @@ pub fn short_ways(summary: &Summary) -> impl Iterator<Item = String> + '_ {
     });
     short.map(|(drive, way, (operation, used))| {
         format!(
-            "drive {}: the model's {} takes {} in the mean, less than the way to its host, {} at least: \
+            "drive {}: the model's {} takes {} on average, less than the way to its host, {} at least: \
              the host saw the way more than the model",
             drive.described.name,
             operation.name(),

@@ -3,11 +3,11 @@
 
 use crate::support::Bench;
 
-/// The guest's kernel with which [`LIMITS`] were measured: another one has other instructions.
-const KERNEL: &str = "6.1.0-56-cloud-amd64";
-/// Instructions of a read of 4 KiB by dd on each model, with those of the guest (2026-11-29,
+/// Kernels of the guest with which [`LIMITS`] were measured: another one may have other instructions.
+const KERNELS: [&str; 2] = ["6.1.0-56-cloud-amd64", "6.1.0-57-cloud-amd64"];
+/// Instructions of a read of 4 KiB by dd on each model, with those of the guest (2026-11-30,
 /// built as CI does with `opt-level = 1`; `scripts/bench STASIS cost`).
-const LIMITS: [(&str, f64); 2] = [("null", 31_801.0), ("fixed:100us", 47_671.0)];
+const LIMITS: [(&str, f64); 2] = [("null", 33_130.0), ("fixed:100us", 48_787.0)];
 /// The compiler that built this; rustup names it.
 const COMPILER: Option<&str> = option_env!("RUSTUP_TOOLCHAIN");
 /// The compiler of [`LIMITS`].
@@ -48,7 +48,7 @@ fn a_read_takes_no_more_instructions_than_it_did() {
         let each = (many - few) * 1e9 / f64::from(READS[1] - READS[0]);
         let version = COMPILER.and_then(|name| name.split('-').next());
         let is_same = version.is_some_and(|version| TOOLCHAIN.contains(&format!("\"{version}\"")));
-        let slack = if kernel == KERNEL && is_same { SLACK[0] } else { SLACK[1] };
+        let slack = if KERNELS.contains(&kernel) && is_same { SLACK[0] } else { SLACK[1] };
         eprintln!("{model}: {each:.1} instructions a read");
         assert!(
             each <= limit * (1.0 + slack),

@@ -45,6 +45,10 @@ impl Quantity {
             Self::Bandwidth => units::bandwidth(value),
             Self::Share => format!("{} %", units::significant(value * 100.0, 5)),
             Self::Number("") => units::significant(value, 5),
+            // A rate has no space before its unit.
+            Self::Number(unit) if unit.starts_with('/') => {
+                format!("{}{unit}", units::significant(value, 5))
+            }
             Self::Number(unit) => format!("{} {unit}", units::significant(value, 5)),
         }
     }

@@ -6,11 +6,7 @@ use proptest::prelude::*;
 fn axes() -> impl Strategy<Value = Axis> {
     (
         prop_oneof![Just(Scale::Linear), Just(Scale::Log)],
-        prop_oneof![
-            Just(Quantity::Time),
-            Just(Quantity::Number("")),
-            Just(Quantity::Number("1/s"))
-        ],
+        prop_oneof![Just(Quantity::Time), Just(Quantity::Number("")), Just(Quantity::Number("/s"))],
     )
         .prop_map(|(scale, quantity)| Axis::new("<axis>", scale, quantity))
 }

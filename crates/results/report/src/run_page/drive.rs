@@ -250,7 +250,7 @@ fn plots(
         Kind::Server => ["I/Os per second", "Bytes per second"],
         _ => ["I/Os per second of virtual time", "Bytes per second of virtual time"],
     };
-    course(rate, axis("Completed I/Os", Quantity::Number("1/s")), |c| &c.rate);
+    course(rate, axis("Completed I/Os", Quantity::Number("/s")), |c| &c.rate);
     course(bandwidth, axis("Bandwidth", Quantity::Bandwidth), |c| &c.bandwidth);
     let depth = axis("I/Os in flight, mean", Quantity::Number(""));
     course("Queue depth over time", depth, |c| &c.depth);

@@ -48,7 +48,7 @@ pub struct Waited<'a> {
     /// Requests that waited, of so many.
     pub waited: u64,
     pub requests: u64,
-    /// Their wait in the mean (ns).
+    /// Their wait on average (ns).
     pub mean: f64,
 }
 
@@ -167,7 +167,7 @@ impl Waited<'_> {
     /// After another sentence.
     fn sentence(&self) -> String {
         format!(
-            " The limit of {} delayed {} of its {} requests, by {} in the mean.",
+            " The limit of {} delayed {} of its {} requests, by {} on average.",
             self.name,
             units::count(self.waited),
             units::count(self.requests),

@@ -442,7 +442,7 @@ fn summary(drive: &stasis_serve::DriveReport) -> String {
     if let (Some(error), Some(bias)) = (drive.timing_error, drive.timing_bias_ns) {
         let direction = if bias < 0.0 { "before" } else { "after" };
         line += &format!(
-            "; {} {direction} the model's time in the mean, {} p99, {} p99.9, {} at most",
+            "; {} {direction} the model's time on average, {} p99, {} p99.9, {} at most",
             duration(bias.abs()),
             duration(error.p99_ns as f64),
             duration(error.p999_ns as f64),

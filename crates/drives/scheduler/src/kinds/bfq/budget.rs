@@ -20,12 +20,12 @@ const PEAK_STEP: u64 = 8;
 const ROUND: Nanos = 60 * MILLISECOND;
 /// And the least that a turn is worth, in sectors.
 const MIN_SECTORS: u64 = MEASURE_SECTORS / 4;
-/// Length of a turn in the mean of all queues, in units of the cost of changing to it, each queue's
+/// Length of a turn on average of all queues, in units of the cost of changing to it, each queue's
 /// in proportion to its share: nine tenths of the drive's time are service.
 const WORTH: u64 = 9;
 /// Least length of any turn, in the same unit.
 const MIN_WORTH: u64 = 2;
-/// Inverse of the latest value's weight in the mean cost of a change of queues.
+/// Inverse of the latest value's weight in the average cost of a change of queues.
 const CHANGE_STEP: u64 = 8;
 
 impl Bfq {
