@@ -757,9 +757,11 @@ fn the_inside_of_a_flash_drive_is_drawn_and_any_other_is_kept() {
         // At the ends of the steps, in their middles, and for each second.
         "free blocks: 18 at 2 µs",
         "free blocks: 9 at 4 µs",
-        "write amplification: 1.5 at 1.5 µs",
-        "write amplification: 2.5 at 2.5 µs",
-        "collections: 2,000,000 1/s at 1.5 µs",
+        "programmed: 1.5 GB/s at 1.5 µs",
+        "written by the host: 1 GB/s at 1.5 µs",
+        // Where the host writes nothing, too.
+        "programmed: 700 MB/s at 3.5 µs",
+        "collections: 2,000,000/s at 1.5 µs",
         // Nothing is valid at the end of the first step.
         "effective: 300 % at 2 µs",
         "effective: 25 % at 4 µs",
