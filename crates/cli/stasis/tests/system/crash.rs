@@ -289,7 +289,7 @@ fn a_check_finds_the_drives_that_were_cut() {
     let test = |more: &[&str]| {
         bench.finish(bench.command(&[&["crash-test", "zoned.toml", "--checkers=1"], more].concat()))
     };
-    test(&["--states", "60"]).expect(0);
+    test(&["--states", "20"]).expect(0);
     let report = bench.json("r/crash-test.json");
     assert!(report["checked"].as_u64() > Some(15), "{report}");
     // Each line of the command has its time, and its least state is always there.
@@ -297,7 +297,7 @@ fn a_check_finds_the_drives_that_were_cut() {
 
     // A promise that nobody kept is found with each seed, and found again by a separate guest.
     let lost = ["--trace", "r", "--check", "sh /root/check.sh lost", "--results", "l"];
-    test(&[&lost[..], &["--states", "1", "--seed", "7"]].concat()).expect(1);
+    test(&[&lost[..], &["--states", "1", "--check-every", "4", "--seed", "7"]].concat()).expect(1);
     let report = bench.json("l/crash-test.json");
     let findings = report["findings"].as_array().unwrap();
     assert!(!findings.is_empty() && findings.iter().all(|one| one["repeats"] == true), "{report}");
