@@ -289,7 +289,7 @@ fn a_check_finds_the_drives_that_were_cut() {
     let test = |more: &[&str]| {
         bench.finish(bench.command(&[&["crash-test", "zoned.toml", "--checkers=1"], more].concat()))
     };
-    test(&["--states", "20"]).expect(0);
+    test(&["--states", "60"]).expect(0);
     let report = bench.json("r/crash-test.json");
     assert!(report["checked"].as_u64() > Some(15), "{report}");
     // Each line of the command has its time, and its least state is always there.
