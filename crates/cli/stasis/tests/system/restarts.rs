@@ -83,7 +83,7 @@ fn a_restart_is_a_boot_whatever_the_drive() {
         ("m0", "power-cut", "power-cut"),
         ("m1", "panic", "power-cut"),
         ("m2", "hang", "reset"),
-        ("m3", "reset", "panic"),
+        ("m3", "panic", "reset"),
     ];
     let fault = |machine: &str, kind: &str, at: &str, restart: &str| {
         format!("[[fault]]\nkind = '{kind}'\nmachine = '{machine}'\nat = '{at}'\nrestart = '{restart}'\n")
