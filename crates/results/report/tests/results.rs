@@ -759,7 +759,7 @@ fn the_inside_of_a_flash_drive_is_drawn_and_any_other_is_kept() {
         "free blocks: 9 at 4 µs",
         "programmed: 1.5 GB/s at 1.5 µs",
         "written by the host: 1 GB/s at 1.5 µs",
-        // Where the host writes nothing, too.
+        // A step without writes of the host.
         "programmed: 700 MB/s at 3.5 µs",
         "collections: 2,000,000/s at 1.5 µs",
         // Nothing is valid at the end of the first step.

@@ -279,7 +279,7 @@ impl OverTime {
         let areas = self.areas();
         let per_part = used.div_ceil(parts);
         let width = 2f64.powi(self.shift as i32) * per_part as f64;
-        // What is left after the whole parts ends with the last I/O; a short rest belongs to the part before.
+        // The rest after the whole parts ends with the last I/O; a short one belongs to the part before.
         let (whole, end) = (last / per_part, (self.end - self.origin) as f64);
         let is_short = whole > 0 && end - (whole as f64 * width) < width / 2.0;
         let count = if is_short { whole } else { whole + 1 };
