@@ -1,6 +1,7 @@
 //! Tests of the tree itself: its words, layers, documents, recipes and packages.
 
 mod conformance;
+mod described_once;
 mod documents;
 mod ignored;
 mod install;

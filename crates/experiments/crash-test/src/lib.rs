@@ -53,7 +53,7 @@ use together::Together;
 /// Name of the file with the report.
 pub const FILE: &str = stasis_results::CRASH_TEST_FILE;
 /// Name of the page with the report.
-pub const PAGE: &str = "crash-test.html";
+pub const PAGE: &str = stasis_results::CRASH_TEST_PAGE;
 
 /// A test that is to be run.
 #[derive(Debug)]

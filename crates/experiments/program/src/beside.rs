@@ -10,6 +10,9 @@ use anyhow::{Context, Result};
 
 /// The program that the Python package installs for `stasis reproduce --on`.
 const STUDY: &str = "stasis-reproduce-on";
+/// Origin of a program that is missing, for a reader.
+const ORIGIN: &str =
+    "`make build` makes it in the sources of Stasis, and each package of Stasis has it";
 /// The main program.
 const MAIN: &str = "stasis";
 
@@ -36,8 +39,7 @@ pub fn main_file() -> Result<PathBuf> {
     let found = if main.is_file() { Some(main.clone()) } else { all.find(|path| path.is_file()) };
     found.with_context(|| {
         format!(
-            "the program `{MAIN}`, which runs in guests, is neither beside this one nor in PATH: `make build` makes it \
-             in the sources of Stasis, and each package of Stasis has it"
+            "the program `{MAIN}`, which runs in guests, is neither beside this one nor in PATH: {ORIGIN}"
         )
     })
 }
@@ -50,7 +52,7 @@ fn not_started(name: &str, error: &Error) -> anyhow::Error {
     let command = name.strip_prefix("stasis-").unwrap_or(name);
     let message = format!(
         "`stasis {command}` is a program of its own, {name}, which is neither beside this one nor in PATH: \
-         `make build` makes it in the sources of Stasis, and each package of Stasis has it"
+         {ORIGIN}"
     );
     Error::new(ErrorKind::NotFound, message).into()
 }

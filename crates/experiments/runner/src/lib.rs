@@ -91,7 +91,7 @@ pub use plan::{describe, drive_seed, parameters};
 pub use prepare::check_drives;
 pub use profiled::Profiled;
 pub use program::enter;
-pub use run::{keep_model, Results, Runner, STDIN_FILE};
+pub use run::{keep_model, Results, Runner};
 pub use snapshotted::Snapshotted;
 pub use stasis_channel::Call;
 pub use stasis_emulated_host::StartAt;

@@ -11,11 +11,11 @@ use stasis_crash::{read_log_writes, LoggedDevice, ReadLog, TraceWriter, TracedDr
 use stasis_experiment::{DriveSpec, Experiment};
 use stasis_media::MediumSpec;
 use stasis_models::BuildContext;
-use stasis_results::ResultsFolder;
+use stasis_results::{ResultsFolder, TRACE_FILE};
 
 use crate::media::OpenMedium;
 use crate::plan::{device_names, PlannedDrive};
-use crate::trace::{self, copy_sparse, TraceOptions, TRACE_FILE};
+use crate::trace::{self, copy_sparse, TraceOptions};
 
 /// Makes the trace of a run from the log `log` of the experiment's one drive, in the folder
 /// `results`. `before`: the disk as it was before the log, in place of the drive's medium.

@@ -14,7 +14,7 @@ use stasis_crash::TraceWriter;
 use stasis_experiment::{Engine, Experiment};
 use stasis_guest_image::Guest;
 use stasis_report::ResultsWriter;
-use stasis_results::{Ios, ResultsFolder, Summary};
+use stasis_results::{Ios, ResultsFolder, Summary, STDIN_FILE, TRACE_FILE};
 use stasis_run_events::{Ending, Outcome, Stage};
 
 use crate::attended::Attended;
@@ -32,13 +32,10 @@ use crate::provenance::Provenance;
 use crate::relay::{few, Live, Relay};
 use crate::run_error::RunError;
 use crate::snapshotted::Snapshotted;
-use crate::trace::{check_followed, TraceOptions, TRACE_FILE};
+use crate::trace::{check_followed, TraceOptions};
 use crate::{free_space, guest, Event};
 #[cfg(doc)]
 use stasis_results::OUTPUT_FILE;
-
-/// The standard input that a program was given, among its results.
-pub const STDIN_FILE: &str = "stdin";
 
 /// An experiment that is to be run.
 pub struct Runner<'a> {

@@ -28,9 +28,6 @@ pub struct TraceOptions {
     pub fault: Option<Fault>,
 }
 
-/// The file of the trace in its folder.
-pub const TRACE_FILE: &str = "run.record";
-
 /// A copy of a medium, which goes away with it.
 pub struct WorkingCopy {
     _path: tempfile::TempPath,
@@ -44,7 +41,7 @@ impl TraceOptions {
 
     /// Path of the trace file.
     pub fn file(&self) -> PathBuf {
-        self.folder.join(TRACE_FILE)
+        self.folder.join(stasis_results::TRACE_FILE)
     }
 
     /// Lets `drive` work on a copy of its medium where that is a file; the contents before the run

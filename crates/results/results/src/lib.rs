@@ -97,7 +97,20 @@ pub const REPORT_FILE: &str = "report.html";
 /// Name of the file with published and measured figures.
 pub const FIGURES_FILE: &str = "figures.json";
 
-/// Files that runs leave, with their contents.
+/// Name of the file with the standard input that a run's command was given.
+pub const STDIN_FILE: &str = "stdin";
+/// Name of the file with the trace of a crash test.
+pub const TRACE_FILE: &str = "run.record";
+/// Name of the file with the findings of a crash test.
+pub const CRASH_TEST_FILE: &str = "crash-test.json";
+/// Name of the page of a crash test.
+pub const CRASH_TEST_PAGE: &str = "crash-test.html";
+/// Name of the file with the differences of a comparison.
+pub const COMPARISON_FILE: &str = "comparison.json";
+/// Name of the page of a comparison.
+pub const COMPARISON_PAGE: &str = "comparison.html";
+
+/// Files that runs leave, with their contents: the one place in which their names stand.
 pub const FILES: [(&str, &str); 20] = [
     (SUMMARY_FILE, "the run in figures"),
     (REPORT_FILE, "the page"),
@@ -113,18 +126,13 @@ pub const FILES: [(&str, &str); 20] = [
     (FIGURES_FILE, "published and measured figures"),
     (OUTPUT_FILE, "the command's output"),
     (HISTORY_FILE, "the operations of clients"),
-    ("stdin", "the command's standard input"),
-    ("run.record", "the trace of a crash test"),
+    (STDIN_FILE, "the command's standard input"),
+    (TRACE_FILE, "the trace of a crash test"),
     (CRASH_TEST_FILE, "the findings of a crash test"),
-    ("crash-test.html", "the page of a crash test"),
+    (CRASH_TEST_PAGE, "the page of a crash test"),
     (COMPARISON_FILE, "the differences of a comparison"),
-    ("comparison.html", "the page of a comparison"),
+    (COMPARISON_PAGE, "the page of a comparison"),
 ];
-
-/// Name of the file with the findings of a crash test.
-pub const CRASH_TEST_FILE: &str = "crash-test.json";
-/// Name of the file with the differences of a comparison.
-pub const COMPARISON_FILE: &str = "comparison.json";
 
 /// Differences of a model from the one that it is derived from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use stasis_runner::provenance::Provenance;
 use stasis_terminal::answer;
 
 /// The page's file.
-const PAGE: &str = "comparison.html";
+const PAGE: &str = stasis_results::COMPARISON_PAGE;
 /// The differences' file.
 const FILE: &str = stasis_results::COMPARISON_FILE;
 

@@ -155,7 +155,7 @@ fn to_pprof(from: &Path, to: &Path, quiet: bool) -> Result<()> {
 /// Writes the logs of dm-log-writes of a crash test's trace in `from`: one for each drive, or of
 /// `only` one.
 fn log_writes(from: &Path, folder: &Path, only: Option<&str>, quiet: bool) -> Result<()> {
-    let path = folder_of(from).join(stasis_runner::trace::TRACE_FILE);
+    let path = folder_of(from).join(stasis_results::TRACE_FILE);
     let about = || format!("cannot read {}, the trace of a crash test", path.display());
     let open = || {
         let file = File::open(&path).with_context(about)?;

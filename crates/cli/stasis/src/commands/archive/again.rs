@@ -7,8 +7,8 @@ use anyhow::{bail, ensure, Context, Result};
 use stasis_experiment::{Engine, Experiment};
 use stasis_program::beside;
 use stasis_report::Repeat;
+use stasis_results::STDIN_FILE;
 use stasis_runner::provenance::words::own_words;
-use stasis_runner::STDIN_FILE;
 use stasis_terminal::answer;
 
 use super::command::{Made, Parse};

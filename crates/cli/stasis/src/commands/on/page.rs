@@ -9,13 +9,13 @@ use stasis_comparison::{Candidate, Comparison};
 use stasis_report::page::{Block, Head, Page, Section};
 use stasis_report::verdict::{Doer, Several, Verdict, Work};
 use stasis_report::{latency_figures, Column, Table};
-use stasis_results::{units, DriveSummary, OperationSummary, ResultsFolder, Summary, REPORT_FILE};
+use stasis_results::{
+    units, DriveSummary, OperationSummary, ResultsFolder, Summary, COMPARISON_PAGE, REPORT_FILE,
+};
 use stasis_runner::provenance::Provenance;
 
 /// The figures of all runs, for other programs.
 const TABLE_FILE: &str = "drives.csv";
-/// The page with the distributions of latency.
-const COMPARISON_FILE: &str = "comparison.html";
 
 /// The smallest difference between two drives that matters (%).
 const MIN_DIFFERENCE: f64 = 1.0;
@@ -37,7 +37,7 @@ pub fn write(
     let csv = folder.file(TABLE_FILE)?;
     std::fs::write(&csv, figures(runs))
         .with_context(|| format!("cannot write {}", csv.display()))?;
-    let (page, distributions) = (folder.file(REPORT_FILE)?, folder.file(COMPARISON_FILE)?);
+    let (page, distributions) = (folder.file(REPORT_FILE)?, folder.file(COMPARISON_PAGE)?);
     let [times, latencies] = [times(runs), latencies(runs)];
     let verdict = verdict(runs);
     let sentence = verdict.sentence.clone();
@@ -50,7 +50,7 @@ pub fn write(
     whole.write(folder.path(), REPORT_FILE)?;
     let html = comparison.map(|comparison| comparison.to_html(Some(&repeat)));
     if let Some(html) = &html {
-        stasis_report::page::write(folder.path(), COMPARISON_FILE, html)?;
+        stasis_report::page::write(folder.path(), COMPARISON_PAGE, html)?;
     }
     if !quiet {
         stasis_terminal::print(&format!("{}\n{}", times.to_text(), latencies.to_text()))?;
