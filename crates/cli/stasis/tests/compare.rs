@@ -55,6 +55,9 @@ fn a_slower_drive_is_found_and_the_same_one_is_not() {
     assert!((9.0..11.0).contains(&mean["percent"].as_f64().unwrap()), "{mean}");
     let page = std::fs::read_to_string(folder.join("comparison/comparison.html")).unwrap();
     assert!(page.contains("in 4 runs") && page.contains("Upper tail"));
+    // The version that made it, as on other pages.
+    let version = format!("<dt>Stasis</dt><dd>{}</dd>", env!("CARGO_PKG_VERSION"));
+    assert!(page.contains("Where this comes from") && page.contains(&version), "{version}");
 }
 
 #[test]

@@ -4,6 +4,46 @@
 const AROUND: usize = 3;
 /// Pairs of lines that are looked at; texts with more are shown as a whole.
 const MAX_PAIRS: usize = 4 << 20;
+/// Limits on the lines that are shown, and on the characters of one.
+const MAX_LINES: usize = 200;
+const MAX_LINE: usize = 200;
+
+/// Differences between two texts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changes {
+    /// The lines that differ with some around them, as `diff -u` shows them, within bounds.
+    pub shown: String,
+    /// The lines that only the first text has, and those that only the second has.
+    pub was: Vec<String>,
+    /// See there.
+    pub is: Vec<String>,
+}
+
+impl Changes {
+    /// Those from one text to another; none where no line differs.
+    pub(crate) fn between(was: &str, is: &str) -> Option<Self> {
+        let lines = lines(&was.lines().collect::<Vec<_>>(), &is.lines().collect::<Vec<_>>());
+        let only_in = |text: fn(&Line) -> Option<String>| lines.iter().filter_map(text).collect();
+        let was: Vec<String> = only_in(|line| match line {
+            Line::Was(text) => Some(shortened(text)),
+            _ => None,
+        });
+        let is: Vec<String> = only_in(|line| match line {
+            Line::Is(text) => Some(shortened(text)),
+            _ => None,
+        });
+        let differs = !was.is_empty() || !is.is_empty();
+        differs.then(|| Self { shown: unified(&lines), was, is })
+    }
+}
+
+/// The begin of a long line.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_LINE) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
 
 /// A line that is in one text, or in both.
 #[derive(Clone, Copy, PartialEq)]
@@ -13,15 +53,21 @@ enum Line<'a> {
     Is(&'a str),
 }
 
-/// The lines that differ, with some around them, as `diff -u` shows them; empty where none does.
-pub(crate) fn unified(was: &str, is: &str) -> String {
-    let lines = lines(&was.lines().collect::<Vec<_>>(), &is.lines().collect::<Vec<_>>());
+/// The lines that differ, with some around them; empty where none does.
+fn unified(lines: &[Line]) -> String {
     let changed: Vec<usize> =
         (0..lines.len()).filter(|place| !matches!(lines[*place], Line::Same(_))).collect();
     let mut out = String::new();
-    let mut end = 0;
-    for place in changed {
+    let (mut end, mut count) = (0, 0);
+    for (number, &place) in changed.iter().enumerate() {
         let begin = place.saturating_sub(AROUND).max(end);
+        if count >= MAX_LINES {
+            let more = changed[number..].iter().filter(|place| **place >= end).count();
+            if more > 0 {
+                out.push_str(&format!("… and {more} more that differ\n"));
+            }
+            break;
+        }
         if begin > end && end > 0 {
             out.push_str("…\n");
         }
@@ -33,8 +79,9 @@ pub(crate) fn unified(was: &str, is: &str) -> String {
                 Line::Is(text) => ('+', text),
             };
             out.push(mark);
-            out.push_str(text);
+            out.push_str(&shortened(text));
             out.push('\n');
+            count += 1;
         }
         end = end.max(last);
     }
@@ -94,12 +141,31 @@ mod tests {
         let was = "1\n2\n3\n4\n5\nold\n6\n7\n8\n9\n10\n11\n12\n13\n";
         let is = "1\n2\n3\n4\n5\nnew\n6\n7\n8\n9\n10\n11\n12\n13\nlast\n";
         let shown = " 3\n 4\n 5\n-old\n+new\n 6\n 7\n 8\n…\n 11\n 12\n 13\n+last\n";
-        assert_eq!(unified(was, is), shown);
-        assert_eq!(unified(was, was), "");
-        assert_eq!(unified("", "a\n"), "+a\n");
-        assert_eq!(unified("a\n", ""), "-a\n");
+        let shown_of = |was, is| Changes::between(was, is).map(|changes| changes.shown);
+        assert_eq!(shown_of(was, is).as_deref(), Some(shown));
+        assert_eq!(shown_of(was, was), None);
+        assert_eq!(shown_of("a\r\n", "a"), None);
+        assert_eq!(shown_of("", "a\n").as_deref(), Some("+a\n"));
+        assert_eq!(shown_of("a\n", "").as_deref(), Some("-a\n"));
+        let changes = Changes::between(was, is).unwrap();
+        assert_eq!(
+            (changes.was, changes.is),
+            (vec!["old".into()], vec!["new".into(), "last".into()])
+        );
+    }
+
+    #[test]
+    fn no_more_is_shown_than_a_page_has_room_for() {
         let long = |word: &str| (0..5000).map(|n| format!("{word}{n}\n")).collect::<String>();
-        assert_eq!(unified(&long("a"), &long("b")).lines().count(), 10_000);
+        let shown = Changes::between(&long("a"), &long("b")).unwrap().shown;
+        assert!(shown.lines().count() <= MAX_LINES + 2 * AROUND + 2, "{}", shown.lines().count());
+        let last = shown.lines().last().unwrap();
+        let (_, more) = last.split_once("and ").unwrap();
+        let more: usize = more.split(' ').next().unwrap().parse().unwrap();
+        let marked = shown.lines().filter(|line| line.starts_with(['-', '+'])).count();
+        assert_eq!(marked + more, 10_000, "{last}");
+        let wide = Changes::between("", &"ä".repeat(10_000)).unwrap();
+        assert!(wide.shown.chars().count() < MAX_LINE + 5 && wide.is[0].ends_with('…'));
     }
 
     /// As `diff -u` of many small texts: each line of one is there, in order.

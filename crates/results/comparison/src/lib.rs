@@ -26,6 +26,8 @@ mod work;
 
 pub use candidate::{Candidate, Ios, Run, Subject};
 pub use compared::{Comparison, Slower};
+pub use diff::Changes;
 pub use figures::{Difference, Statistic, Unit};
+pub use inputs::{OtherInput, TextDifference};
 pub use setup::Setup;
 pub use stasis_results::interval::{mean, of_runs, percentile, Interval};

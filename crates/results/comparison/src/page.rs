@@ -9,7 +9,7 @@ use stasis_report::{Column, Repeat, Table, Tone, Waits};
 use stasis_results::units;
 
 use crate::figures::Statistic;
-use crate::inputs::OtherInput;
+use crate::inputs::{OtherInput, TextDifference};
 use crate::{compared, setup, Candidate, Comparison, Difference, Subject};
 use stasis_results::interval::Interval;
 
@@ -17,6 +17,9 @@ use stasis_results::interval::Interval;
 /// coarsest resolution.
 const POINTS: usize = 1000;
 const MIN_POINTS: usize = 24;
+
+/// Limit on the files of which the page's top has what differs; all are below.
+const MAX_FILES: usize = 2;
 
 /// The subjects that all candidates have, with the distribution of each.
 type Curves = Vec<(Subject, Vec<Vec<(f64, f64)>>)>;
@@ -43,8 +46,9 @@ impl Comparison {
         table
     }
 
-    /// The page, as HTML, with what repeats the comparison.
-    pub fn to_html(&self, repeat: Option<&Repeat>) -> String {
+    /// The page, as HTML, with what repeats the comparison, and where it comes from: what made it, and
+    /// when.
+    pub fn to_html(&self, repeat: Option<&Repeat>, origin: Option<&Section>) -> String {
         let curves = self.subjects().into_iter().map(|subject| {
             let curve = |candidate: &Candidate| points(&candidate.together(&subject));
             let curves = self.candidates.iter().map(curve).collect();
@@ -54,6 +58,7 @@ impl Comparison {
         Page::within_limit(|resolution| {
             let mut page = self.page(&curves, resolution);
             page.head = page.head.map(|head| head.repeated_by(repeat.cloned()));
+            page.sections.extend(origin.cloned().map(Section::folded));
             page
         })
     }
@@ -163,6 +168,8 @@ impl Comparison {
         let mut head = Head::answering(self.verdict(), tiles).with(caption, table);
         head.notes = self.why(&self.fastest_first());
         head.notes.extend(self.setup_note());
+        let files = self.inputs.iter().filter_map(OtherInput::sentence);
+        head.notes.extend(files.take(MAX_FILES));
         head
     }
 
@@ -385,12 +392,29 @@ impl Comparison {
         }
         section = section.with(Block::Table(String::new(), setup::table(&self.candidates, all())));
         for input in &self.inputs {
-            for (candidate, text) in &input.texts {
-                let title = format!("{}: what {candidate} has in place of it", input.name);
-                section = section.with(Block::Details(title, text.clone()));
+            for (candidate, difference) in &input.texts {
+                section = section.with(self.difference(&input.name, candidate, difference));
             }
         }
         section
+    }
+
+    /// Differences between the first candidate's file of this name and another's.
+    fn difference(&self, name: &str, candidate: &str, difference: &TextDifference) -> Block {
+        let base = &self.candidates[0].name;
+        match difference {
+            TextDifference::Lines(changes) => {
+                let caption = format!("{name}: − is a line of {base}, + one of {candidate}.");
+                Block::Lines(caption, changes.shown.clone())
+            }
+            TextDifference::LineEnds => Block::Prose(format!(
+                "{name}: the files of {base} and {candidate} differ in the ends of lines only."
+            )),
+            TextDifference::NotKept => Block::Prose(format!(
+                "{name}: the files of {base} and {candidate} are others by their lengths or hashes. What differs is \
+                 not known, as results keep the text of small files only."
+            )),
+        }
     }
 
     /// The figures that the commands printed themselves.

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use stasis_block::inside::Parts;
 use stasis_block::Operation;
 use stasis_comparison::{
-    mean, of_runs, percentile, Candidate, Comparison, Ios, Run, Setup, Slower,
+    mean, of_runs, percentile, Candidate, Comparison, Ios, Run, Setup, Slower, TextDifference,
 };
 use stasis_report::InputFile;
 use stasis_results::SlowIo;
@@ -98,7 +98,7 @@ fn what_is_the_same_differs_in_nothing_and_what_is_slower_is_found() {
     let rate = &other.differences[0];
     assert!(rate.is_slower() && !rate.significant && (-17.0..-16.0).contains(&rate.percent));
     assert_eq!(other.setup, [("drive: model".into(), vec!["a".into(), "c".into()])]);
-    let html = other.to_html(None);
+    let html = other.to_html(None, None);
     for part in [
         "c against a",
         "<p class=\"sentence\">Of the same I/Os, ",
@@ -109,7 +109,7 @@ fn what_is_the_same_differs_in_nothing_and_what_is_slower_is_found() {
     ] {
         assert!(html.contains(part), "{part}");
     }
-    let html = same.to_html(None);
+    let html = same.to_html(None, None);
     assert!(html.contains("<dd>no difference</dd>") && !html.contains("<td class=\"figure bad"));
     assert!(Comparison::of(vec![a], MIN_DIFFERENCE).is_none());
 }
@@ -145,7 +145,7 @@ fn of_several_the_fastest_and_the_slowest_are_named_and_why() {
         one
     });
     let comparison = Comparison::of(vec![a, b, c], MIN_DIFFERENCE).unwrap();
-    let html = comparison.to_html(None);
+    let html = comparison.to_html(None, None);
     let sentence = html.split("<p class=\"sentence\">").nth(1).unwrap().split("</p>").next();
     let sentence = sentence.unwrap();
     for part in
@@ -181,7 +181,7 @@ fn many_results_make_a_page_of_less_than_two_megabytes() {
         }
         one
     });
-    let html = Comparison::of(candidates.collect(), MIN_DIFFERENCE).unwrap().to_html(None);
+    let html = Comparison::of(candidates.collect(), MIN_DIFFERENCE).unwrap().to_html(None, None);
     assert!(html.len() < 2_000_000, "{} bytes", html.len());
     assert_eq!(html.matches("<figcaption>Upper tail").count(), 5);
 }
@@ -231,7 +231,7 @@ fn a_command_that_is_faster_by_other_work_is_no_slower_one() {
         "{found:?}"
     );
     assert_eq!(slower.verdict().word, "slower");
-    let html = comparison.to_html(None);
+    let html = comparison.to_html(None, None);
     assert!(html.contains("<dd>faster</dd>") && !html.contains("<td class=\"figure bad\""));
 }
 
@@ -257,7 +257,7 @@ fn identical_runs_of_several_seeds_are_one_run() {
     let expected =
         "The seed changes nothing here: the 3 runs of seeds have the same figures and count as one.";
     assert!(sentence.contains(expected), "{sentence}");
-    let html = comparison.to_html(None);
+    let html = comparison.to_html(None, None);
     assert!(html.contains("1,000 I/Os in each of 3 identical runs"));
 }
 
@@ -299,12 +299,18 @@ fn other_inputs_are_told_with_what_differs_in_them() {
     let comparison = Comparison::of(vec![one.clone(), two], MIN_DIFFERENCE).unwrap();
     assert_eq!(comparison.inputs.len(), 1);
     assert_eq!(comparison.inputs[0].name, "full.sh / lazy.sh");
-    assert_eq!(
-        comparison.inputs[0].texts,
-        [("two".to_owned(), " set -eu\n-full\n+normal\n".to_owned())]
-    );
-    let html = comparison.to_html(None);
-    for part in ["input full.sh / lazy.sh", "SHA-256 000000000000…", "-full\n+normal"] {
+    let [(candidate, TextDifference::Lines(changes))] = &comparison.inputs[0].texts[..] else {
+        panic!("{:?}", comparison.inputs);
+    };
+    assert_eq!((candidate.as_str(), &*changes.shown), ("two", " set -eu\n-full\n+normal\n"));
+    let html = comparison.to_html(None, None);
+    for part in [
+        "input full.sh / lazy.sh",
+        "SHA-256 000000000000…",
+        "-full\n+normal",
+        // At the page's top too.
+        "In the file full.sh / lazy.sh, two has “normal” in place of “full”.",
+    ] {
         assert!(html.contains(part), "{part}");
     }
     // One more file, and one of the same name with another text.
@@ -318,6 +324,61 @@ fn other_inputs_are_told_with_what_differs_in_them() {
     assert_eq!(comparison.inputs[1].values[0], "–");
 }
 
+/// Each of a pair has an experiment and a load of its own: the option that differs is on the page, escaped;
+/// of a text that is not kept the page says so.
+#[test]
+fn the_option_that_differs_between_two_loads_is_shown() {
+    let read = |path: &str, text: Option<&str>, hash: u64| InputFile {
+        path: path.into(),
+        bytes: 40_000,
+        sha256: Some(format!("{hash:064x}")),
+        text: text.map(str::to_owned),
+    };
+    let with = |name: &str, inputs: Vec<InputFile>| {
+        let mut one = candidate(name, &[&[1, 2, 3]]);
+        one.runs[0].inputs = inputs;
+        Candidate::new(one.name, one.runs)
+    };
+    let compared = |was: Vec<InputFile>, is: Vec<InputFile>| {
+        Comparison::of(vec![with("one", was), with("two", is)], MIN_DIFFERENCE).unwrap()
+    };
+    let load = |path: &str, depth: u64| {
+        let text = format!("[<r>]\nrw=randread\nbs=4k\niodepth={depth}\n");
+        read(path, Some(&text), depth)
+    };
+    let one = || vec![read("one.toml", Some("a = 1\n"), 100), load("shallow.fio", 1)];
+    let two = || vec![load("deep.fio", 32), read("two.toml", Some("a = 1\n\nb = 2\n"), 101)];
+    let comparison = compared(one(), two());
+    let names: Vec<_> = comparison.inputs.iter().map(|input| input.name.as_str()).collect();
+    assert_eq!(names, ["one.toml / two.toml", "shallow.fio / deep.fio"]);
+    let html = comparison.to_html(None, None);
+    for part in [
+        " [&lt;r&gt;]\n rw=randread\n bs=4k\n-iodepth=1\n+iodepth=32\n</pre>",
+        "shallow.fio / deep.fio: − is a line of one, + one of two.",
+        "In the file shallow.fio / deep.fio, two has “iodepth=32” in place of “iodepth=1”.",
+        "In the file one.toml / two.toml, two has “b = 2” besides.",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+    // Of several of a kind nobody knows which is which.
+    let several = compared(
+        vec![load("a.fio", 1), load("b.fio", 2)],
+        vec![load("c.fio", 3), load("d.fio", 4)],
+    );
+    assert!(several.inputs.iter().all(|input| input.texts.is_empty()));
+    // Nor what differs in a file whose text is not kept, or in the ends of lines.
+    let text = |text, hash| vec![read("a.fio", text, hash)];
+    for (was, is, sentence) in [
+        (None, None, "as results keep the text of small files only"),
+        (Some("a"), None, "as results keep the text of small files only"),
+        (Some("a\n"), Some("a\r\n"), "differ in the ends of lines only"),
+    ] {
+        let html = compared(text(was, 1), text(is, 2)).to_html(None, None);
+        assert!(html.contains(sentence) && !html.contains("In the file"), "{sentence}");
+    }
+    assert!(compared(text(None, 1), text(None, 1)).inputs.is_empty());
+}
+
 proptest! {
     #[test]
     fn no_values_panic(mut values in prop::collection::vec(any::<u64>(), 0..50), percent in 0.0..100.0) {
@@ -329,7 +390,7 @@ proptest! {
         let other: Vec<u64> = values.iter().map(|value| value / 2).collect();
         let both = vec![candidate("a", &[&values]), candidate("b", &[&other, &values])];
         let comparison = Comparison::of(both, MIN_DIFFERENCE);
-        comparison.unwrap().to_html(None);
+        comparison.unwrap().to_html(None, None);
     }
 }
 

@@ -60,6 +60,8 @@ pub enum Block {
     Figures(Vec<Figure>),
     /// A text in its own lines under a title, shown when the reader asks for it.
     Details(String, String),
+    /// A text in its own lines below a caption.
+    Lines(String, String),
     /// A command line, with a button that copies it.
     Command(String),
     /// Terms and their meanings.
@@ -212,6 +214,11 @@ impl Block {
             Self::Details(title, text) => out.push_str(&format!(
                 "<details><summary>{}</summary><pre>{}</pre></details>\n",
                 escape(title),
+                escape(text)
+            )),
+            Self::Lines(caption, text) => out.push_str(&format!(
+                "<p class=\"caption\">{}</p>\n<pre class=\"lines\">{}</pre>\n",
+                escape(caption),
                 escape(text)
             )),
             Self::Command(text) => out.push_str(&command(text)),

@@ -93,12 +93,14 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     if let Some(path) = &arguments.junit {
         stasis_runner::check_output(path, &arguments.folder, &inputs)?;
     }
-    let repeat = Provenance::begin(false).reading(&files).repeat();
+    let provenance = Provenance::begin(false).reading(&files);
+    let repeat = provenance.repeat();
     let mut folder = ResultsFolder::claim(&arguments.folder, &inputs)?;
     let (file, page) = (folder.file(FILE)?, folder.file(PAGE)?);
     let json = comparison.to_json()?;
     std::fs::write(&file, json).with_context(|| format!("cannot write {}", file.display()))?;
-    stasis_report::page::write(&arguments.folder, PAGE, &comparison.to_html(Some(&repeat)))?;
+    let html = comparison.to_html(Some(&repeat), provenance.section().as_ref());
+    stasis_report::page::write(&arguments.folder, PAGE, &html)?;
     folder.finished()?;
     answer::put("results", &arguments.folder)?;
     answer::put("differences", &comparison.differences)?;

@@ -46,9 +46,10 @@ pub fn write(
     let mut whole = report(command, runs, verdict, [&times, &latencies]);
     whole.sections.extend(comparison.as_ref().and_then(Comparison::tails));
     whole.head = whole.head.map(|head| head.repeated_by(Some(repeat.clone())));
-    whole.sections.extend(provenance.section().map(Section::folded));
+    let origin = provenance.section();
+    whole.sections.extend(origin.clone().map(Section::folded));
     whole.write(folder.path(), REPORT_FILE)?;
-    let html = comparison.map(|comparison| comparison.to_html(Some(&repeat)));
+    let html = comparison.map(|comparison| comparison.to_html(Some(&repeat), origin.as_ref()));
     if let Some(html) = &html {
         stasis_report::page::write(folder.path(), COMPARISON_PAGE, html)?;
     }
