@@ -1,6 +1,6 @@
 //! The page of a crash test.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use stasis_report::page::{thinned, Block, Head, Page, Resolution, Section};
 use stasis_report::plot::{Axis, Dot, Dots, Markup, Quantity, Row, Scale};
@@ -11,7 +11,7 @@ use stasis_results::units;
 use crate::evidence::{reason, Evidence, Span, SpanKind, REASONS};
 use crate::groups::Group;
 use crate::report::{not_repeated, repeated, DriveLoss, Report};
-use crate::session::{Finding, Kind};
+use crate::session::{Finding, Kind, Outcome};
 
 /// Findings that are on the page.
 const LISTED: usize = 200;
@@ -44,6 +44,15 @@ const WELL: usize = 2;
 const TRACE: usize = 4;
 const FOUND: usize = 1;
 const CUT: usize = 0;
+/// Colour of cuts that no guest checked.
+const UNCHECKED: usize = 3;
+
+/// Entries of the timeline's legend: a cut with a finding, and one without, as a guest checked it or
+/// did not, or where no guest was to check any.
+const WITH_FINDING: &str = "cut with a finding";
+const CHECKED: &str = "cut, checked in a guest and fine";
+const NOT_CHECKED: &str = "cut, not checked in a guest";
+const FINE: &str = "cut, nothing found";
 
 impl Report {
     /// The page, as HTML: the verdict, the timeline, the findings by kind and cause, and every
@@ -216,11 +225,10 @@ impl Report {
             let kept = thinned(&places, most).into_iter().map(|place| dots[place].clone());
             Row { label, dots: kept.collect() }
         };
-        let [cut_name, well_name] = ["cut before and after", "cut, nothing found"];
         let mut rows = Vec::new();
         for (drive, flushes) in self.drives.iter().zip(&self.course.flushes) {
             let mark = |(at, cut): &(u64, bool)| match cut {
-                true => dot(cut_name, WELL, *at, String::new()),
+                true => dot("cut before and after", WELL, *at, String::new()),
                 false => dot("not cut", TRACE, *at, String::new()),
             };
             let label = format!("flushes of {}", drive.name);
@@ -229,18 +237,14 @@ impl Report {
         let lines = self.course.lines.iter();
         let lines = lines.map(|(at, line)| dot("line of output", TRACE, *at, line.clone()));
         rows.push(row("promised steps".into(), lines.collect(), most));
-        let broken = |state: u64| self.outcome.findings.iter().any(|one| one.state == state);
-        let well = self.course.cuts.iter().filter(|(state, _)| !broken(*state));
-        let well = well.map(|(state, at)| dot(well_name, WELL, *at, format!("state {state}")));
-        rows.push(row("power cuts".into(), well.collect(), most));
+        rows.push(row("power cuts".into(), cuts(&self.course.cuts, &self.outcome), most));
         for (kind, name, _) in KINDS {
             let found = self.outcome.findings.iter().filter(|finding| finding.kind == kind);
             let about = |finding: &Finding| {
                 format!("state {}: {}", finding.state, first_line(&finding.what))
             };
-            let found: Vec<_> = found
-                .map(|finding| dot("cut with a finding", FOUND, finding.at, about(finding)))
-                .collect();
+            let found: Vec<_> =
+                found.map(|finding| dot(WITH_FINDING, FOUND, finding.at, about(finding))).collect();
             if !found.is_empty() {
                 rows.push(row(name.to_owned(), found, most));
             }
@@ -349,6 +353,34 @@ impl Report {
         facts.extend(self.drives.iter().map(loss));
         Section::new("More figures").with(Block::Facts(facts))
     }
+}
+
+/// The power cuts of a test as marks: those that no guest checked, above them those that one checked
+/// and found fine, and on top those with a finding.
+fn cuts(all: &[(u64, u64)], outcome: &Outcome) -> Vec<Dot> {
+    let inspected: BTreeSet<u64> = outcome.inspected.iter().copied().collect();
+    let equal: BTreeMap<u64, u64> = outcome.equal.iter().copied().collect();
+    let broken: BTreeSet<u64> = outcome.findings.iter().map(|finding| finding.state).collect();
+    let mark = |&(state, at): &(u64, u64)| {
+        let (name, colour) = match (broken.contains(&state), inspected.contains(&state)) {
+            (true, _) => (WITH_FINDING, FOUND),
+            (false, true) => (CHECKED, WELL),
+            (false, false) if outcome.checked == 0 => (FINE, WELL),
+            (false, false) => (NOT_CHECKED, UNCHECKED),
+        };
+        let about = match equal.get(&state).filter(|other| inspected.contains(other)) {
+            Some(other) => format!(
+                "state {state}, which left the same disks after the same lines as state {other}, which a guest \
+                 checked"
+            ),
+            None => format!("state {state}"),
+        };
+        Dot { name: name.to_owned(), colour, value: at as f64, interval: None, about }
+    };
+    let mut marks: Vec<Dot> = all.iter().map(mark).collect();
+    let height = |dot: &Dot| [CHECKED, WITH_FINDING].iter().position(|name| dot.name == *name);
+    marks.sort_by_key(height);
+    marks
 }
 
 /// The anchor of the section of a cause.
@@ -496,7 +528,50 @@ pub(crate) fn conclusion(output: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::conclusion;
+    use super::*;
+
+    #[test]
+    fn cuts_are_marked_by_what_a_guest_found() {
+        let finding = |state, kind| Finding {
+            state,
+            at: 10 * state,
+            drive: None,
+            kind,
+            what: String::new(),
+            repeats: None,
+            write: None,
+            bytes: Vec::new(),
+            evidence: None,
+        };
+        let all: Vec<(u64, u64)> = (0..6).map(|state| (state, 10 * state)).collect();
+        let marks = |outcome: &Outcome| {
+            let named = |dot: Dot| (dot.name, dot.value as u64 / 10, dot.about);
+            cuts(&all, outcome).into_iter().map(named).collect::<Vec<_>>()
+        };
+        let states = |marks: &[(String, u64, String)], name: &str| {
+            let named = marks.iter().filter(|mark| mark.0 == name);
+            named.map(|mark| mark.1).collect::<Vec<_>>()
+        };
+        // One is broken for the guest, one by the promises alone, and one is as another.
+        let outcome = Outcome {
+            checked: 3,
+            inspected: vec![0, 3, 4],
+            equal: vec![(5, 3)],
+            findings: vec![finding(4, Kind::Check), finding(1, Kind::Lost)],
+            ..Outcome::default()
+        };
+        let found = marks(&outcome);
+        assert_eq!(states(&found, NOT_CHECKED), [2, 5]);
+        assert_eq!(states(&found, CHECKED), [0, 3]);
+        assert_eq!(states(&found, WITH_FINDING), [1, 4]);
+        // What matters most lies on top.
+        let order: Vec<_> = found.iter().map(|mark| mark.1).collect();
+        assert_eq!(order, [2, 5, 0, 3, 1, 4]);
+        assert!(found[1].2.ends_with("as state 3, which a guest checked"), "{:?}", found[1]);
+        // Without a check nobody asks which.
+        let outcome = Outcome { findings: vec![finding(4, Kind::Order)], ..Outcome::default() };
+        assert_eq!(states(&marks(&outcome), FINE), [0, 1, 2, 3, 5]);
+    }
 
     #[test]
     fn a_check_concludes_with_its_last_line() {

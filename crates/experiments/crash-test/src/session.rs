@@ -1,6 +1,6 @@
 //! A trace, and the crash states that are made from it and inspected.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
@@ -33,8 +33,8 @@ pub struct Session {
     used: bool,
     // States that were inspected.
     inspected: HashSet<Inspected>,
-    // States that a check inspected: the number of lines, and contents.
-    checked: HashSet<(usize, Vec<u128>)>,
+    // States that a check inspected, by the number of lines and contents.
+    checked: HashMap<(usize, Vec<u128>), u64>,
 }
 
 /// Something that a power cut must not leave.
@@ -111,6 +111,12 @@ pub struct Outcome {
     pub distinct: u64,
     /// Number of states that a check inspected.
     pub checked: u64,
+    /// Their numbers.
+    #[serde(skip)]
+    pub inspected: Vec<u64>,
+    /// States that were to be checked and are equal to a checked one, each with that one.
+    #[serde(skip)]
+    pub equal: Vec<(u64, u64)>,
     /// Number of checks that repaired something and reported it.
     pub repaired: u64,
     /// States that violate a promise or fail a check.
@@ -271,8 +277,12 @@ impl Session {
             let lines = trace.lines.partition_point(|(when, ..)| *when <= cut.point);
             let turn = cut.number.is_multiple_of(checks.check_every);
             if let Some(check) = checks.check.as_mut().filter(|_| turn) {
-                if checked.insert((lines, prints)) || checks.each {
-                    state.check(disks, contents, *check, lines, outcome)?;
+                match checked.get(&(lines, prints.clone())).filter(|_| !checks.each) {
+                    Some(&equal) => outcome.equal.push((cut.number, equal)),
+                    None => {
+                        checked.insert((lines, prints), cut.number);
+                        state.check(disks, contents, *check, lines, outcome)?;
+                    }
                 }
             }
             outcome.cuts += 1;
@@ -438,6 +448,7 @@ impl State<'_> {
         let lines = lines.map(|(_, at, line)| (*at, line.clone())).collect();
         let mut view = View { state: self, disks, contents, lines };
         outcome.checked += 1;
+        outcome.inspected.push(self.cut.number);
         match check.check(&mut view).map_err(|error| anyhow::anyhow!("{error}"))? {
             Verdict::Sound => {}
             Verdict::Repaired(_) => outcome.repaired += 1,

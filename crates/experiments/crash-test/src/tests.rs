@@ -337,6 +337,35 @@ fn what_was_looked_at_stays_when_a_check_is_stopped() {
     assert!(!outcome.findings.is_empty());
 }
 
+/// Finds nothing.
+struct Sound;
+
+impl Check for Sound {
+    fn check(&mut self, _: &mut dyn StateReader) -> Result<Verdict, String> {
+        Ok(Verdict::Sound)
+    }
+}
+
+#[test]
+fn what_a_check_inspected_is_known_by_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut session = traced(folder.path(), None, None, 0);
+    let cuts = session.cuts(&session.plan(5), 0..300);
+    let mut check = Sound;
+    let mut checks =
+        StateChecks { check: Some(&mut check), check_every: 3, ..StateChecks::default() };
+    let mut outcome = Outcome::default();
+    session.explore(&cuts, &mut checks, &mut outcome, |_| true).unwrap();
+    assert_eq!(outcome.inspected.len() as u64, outcome.checked);
+    assert!(outcome.inspected.iter().all(|state| state % 3 == 0));
+    // Each that was to be checked is, or is equal to one that is.
+    let equal = outcome.equal.iter().map(|(state, _)| *state);
+    let mut all: Vec<u64> = outcome.inspected.iter().copied().chain(equal).collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..300).step_by(3).collect::<Vec<_>>());
+    assert!(outcome.equal.iter().all(|(_, other)| outcome.inspected.contains(other)));
+}
+
 /// A check that keeps what it reads.
 struct Reads(Vec<u8>);
 

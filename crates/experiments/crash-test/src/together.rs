@@ -101,6 +101,8 @@ impl Outcome {
         self.tried.extend(other.tried);
         self.distinct += other.distinct;
         self.checked += other.checked;
+        self.inspected.extend(other.inspected);
+        self.equal.extend(other.equal);
         self.repaired += other.repaired;
         self.findings.extend(other.findings);
         self.stopped |= other.stopped;
