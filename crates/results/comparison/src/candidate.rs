@@ -11,7 +11,7 @@ use stasis_block::Operation;
 use stasis_report::verdict::{Doer, Runs};
 use stasis_report::{InputFile, Repeat, Waits};
 use stasis_results::{
-    folder_of, own_figure, KeptIos, ResultsError, SlowIo, Summary, IOS_FILES, OUTPUT_FILE,
+    folder_of, limit_of, own_figure, KeptIos, ResultsError, SlowIo, Summary, IOS_FILES, OUTPUT_FILE,
 };
 
 use crate::setup::Setup;
@@ -52,6 +52,8 @@ pub struct Run {
     pub means: BTreeMap<Subject, LatencyMeans>,
     /// The latencies that models by figures have.
     pub own_figures: BTreeMap<Subject, String>,
+    /// The limits on the rates of drives and disks, as far as its results tell.
+    pub limits: BTreeMap<String, String>,
     /// The command line that repeats it, as far as its results tell.
     pub repeat: Option<String>,
     /// The files that it read.
@@ -173,6 +175,8 @@ impl Candidate {
             run.experiment.iter_mut().for_each(|one| one.rename(name));
             let slowest = std::mem::take(&mut run.slowest);
             run.slowest = slowest.into_values().map(|ios| (name.to_owned(), ios)).collect();
+            let limits = std::mem::take(&mut run.limits);
+            run.limits = limits.into_values().map(|limit| (name.to_owned(), limit)).collect();
         }
     }
 
@@ -187,7 +191,7 @@ impl Candidate {
         let (drive, operation) = subject;
         let of_drive = self.runs.iter().filter_map(|run| run.slowest.get(drive)).flatten();
         let waits = Waits::of_all(of_drive.filter(|io| io.operation == *operation))?;
-        Some(waits.with_figure(self.own_figure(subject)))
+        Some(waits.with_figure(self.own_figure(subject)).with_limit(self.limit(drive)))
     }
 
     /// Returns the places where the I/Os of its runs spent their time on average; none where their results
@@ -200,6 +204,11 @@ impl Candidate {
     /// The latency that its model has for an operation, if that is one by figures.
     fn own_figure(&self, subject: &Subject) -> Option<String> {
         self.runs.iter().find_map(|run| run.own_figures.get(subject)).cloned()
+    }
+
+    /// The limits on the rate of a drive.
+    fn limit(&self, drive: &str) -> Option<String> {
+        self.runs.iter().find_map(|run| run.limits.get(drive)).cloned()
     }
 
     /// The mean number of I/Os that a drive had at once, and the time from one completion to the next
@@ -326,6 +335,9 @@ impl Run {
             Operation::ALL.into_iter().filter_map(means)
         });
         let means = means.collect();
+        let names = summary.drives.iter().map(|drive| &drive.described.name);
+        let limits =
+            names.filter_map(|name| Some((name.clone(), limit_of(&summary, name)?))).collect();
         let slowest = summary.drives.into_iter().map(|drive| (drive.described.name, drive.slowest));
         let slowest = slowest.collect();
         let (inputs, command) = (repeat.inputs, repeat.command);
@@ -338,6 +350,7 @@ impl Run {
             slowest,
             means,
             own_figures,
+            limits,
             repeat,
             inputs,
             time,

@@ -18,7 +18,7 @@ pub(crate) use kind::Time;
 use stasis_results::so_far::RUNNING;
 use stasis_results::statistics::DriveStatistics;
 use stasis_results::summary::{DriveSummary, Summary};
-use stasis_results::units;
+use stasis_results::{limit_of, units};
 
 /// I/Os that the plots over time of one page have at most, all together, and those of a
 /// series at least; in the coarsest resolution as many as [`MIN_POINTS`].
@@ -55,7 +55,8 @@ pub(crate) fn page(
     let drawn = drawn(summary, resolution);
     for ((figures, statistics), drawn) in summary.drives.iter().zip(drives).zip(drawn) {
         let extent = Extent { kind, time, points, resolution, drawn };
-        sections.push(drive::section(figures, statistics, extent));
+        let name = &figures.described.name;
+        sections.push(drive::section(figures, statistics, extent, limit_of(summary, name)));
         sections.extend(flash_page::sections(figures, &time, resolution, drawn));
     }
     sections.extend(jobs_page::section(summary));

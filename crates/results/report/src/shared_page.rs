@@ -11,9 +11,9 @@ use crate::page::{thinned, Block, Resolution, Section};
 use crate::plot::{Axis, Bar, Bars, Line, Lines, Markup, Quantity, Scale, Segment, Stroke};
 use crate::run_page::Time;
 use crate::table::{Column, Table, Tone};
-use crate::verdict::{Tenant, Tenants, Waited};
+use crate::verdict::{Tenant, Tenants, Waited, SUFFERED};
 use stasis_results::summary::{DriveSummary, OperationSummary, Summary};
-use stasis_results::units;
+use stasis_results::{limit_of, units};
 
 /// Time between two samples of a workload's rate (ns): the field's name contains it.
 const SAMPLE: f64 = 2e9;
@@ -92,14 +92,15 @@ fn drive(
                     }
                     false => "",
                 },
-            shares(shared, &summary.drives),
+            shares(shared, summary),
         ));
     let worst: Vec<_> = worst(shared, time).collect();
     if !worst.is_empty() {
         let caption = format!(
             "The worst step of each tenant: p99 at the drive's scheduler, in steps of {}; the usual one is the median of its \
              steps. It is at most 1/32 above the latency that it stands for; of fewer than 100 requests it is the longest. A \
-             tenant that is delayed all the time has a long usual one: see its mean wait above.",
+             tenant has suffered where its worst is more than {SUFFERED} times its usual one. One that is delayed all the \
+             time has a long usual one: see its mean wait above.",
             units::duration(shared.tails_step_ns as f64)
         );
         section = section.with(Block::Table(caption, worst_steps(&worst)));
@@ -112,7 +113,7 @@ fn drive(
         let caption =
             "Requests that waited for a limit on their tenant's rate, with those of guests' boots."
                 .to_owned();
-        section = section.with(Block::Table(caption, limited(shared)));
+        section = section.with(Block::Table(caption, limited(shared, summary)));
     }
     if !shared.workloads.is_empty() {
         let caption = "The host's workloads, from when they began.".to_owned();
@@ -213,10 +214,12 @@ pub(crate) fn tenants<T>(
 ) -> T {
     let shared: Vec<SharedOutcome> = rows(summary, "shared");
     let tenants: Vec<_> = shared.iter().flat_map(|one| worst(one, time)).collect();
-    let waited = shared.iter().flat_map(limits).map(|(name, requests, limited)| {
+    let limits = shared.iter().flat_map(limits);
+    let limits: Vec<_> = limits.map(|one| (one, limit_of(summary, one.0))).collect();
+    let waited = limits.iter().map(|((name, requests, limited), limit)| {
         let waited = limited.limited_requests;
         let mean = limited.limited_seconds * 1e9 / waited.max(1) as f64;
-        Waited { name, waited, requests, mean }
+        Waited { name, waited, requests: *requests, mean, limit: limit.as_deref() }
     });
     let waited = waited.collect();
     then((!tenants.is_empty()).then_some(Tenants { tenants, waited }))
@@ -308,7 +311,8 @@ fn has_weights(scheduler: &Value) -> bool {
     matches!(scheduler.get("kind").and_then(Value::as_str), Some("bfq" | "cfq"))
 }
 
-fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
+fn shares(shared: &SharedOutcome, summary: &Summary) -> Table {
+    let drives = &summary.drives;
     let columns = ["weight", "requests", "of them at boot", "asked for", "amount"];
     let columns = columns.map(Column::right).into_iter();
     let weighed = has_weights(&shared.scheduler);
@@ -349,7 +353,8 @@ fn shares(shared: &SharedOutcome, drives: &[DriveSummary]) -> Table {
                 at_drive_ns: (requests as f64 * (latency - waited)).round() as u64,
             };
             let all = time as f64 / all.max(1) as f64;
-            particulars(shared, name, (service, after), latency, all)
+            let limit = limit_of(summary, name);
+            particulars(shared, (name, limit), (service, after), latency, all)
         });
         let means = latency.map(|(latency, waited)| [latency, latency - waited, waited]);
         let means =
@@ -386,10 +391,11 @@ const ONE: f64 = 1.5;
 const DEAR: f64 = 1.25;
 
 /// What sets a tenant apart from others besides its weight. `after`: the part of its service that came after
-/// its boot; `latency`: the mean of that (ns); `usual`: the time at the drive for a byte of all (ns).
+/// its boot; `latency`: the mean of that (ns); `usual`: the time at the drive for a byte of all (ns); with
+/// the tenant's limits, if it has any.
 fn particulars(
     shared: &SharedOutcome,
-    name: &str,
+    (name, limit): (&str, Option<String>),
     (service, after): (Service, Service),
     latency: f64,
     usual: f64,
@@ -408,7 +414,8 @@ fn particulars(
     let limited = limits(shared).find(|(each, ..)| *each == name);
     if let Some((_, requests, limited)) = limited.filter(|one| one.2.limited_requests > 0) {
         let (waited, requests) = (units::count(limited.limited_requests), units::count(requests));
-        all.push(format!("{waited} of {requests} requests waited for its limit"));
+        let limit = limit.map_or(String::new(), |limit| format!(" of {limit}"));
+        all.push(format!("{waited} of {requests} requests waited for its limit{limit}"));
     }
     let steps = tail_of(shared, name);
     let steps = steps.map_or(0, |tail| tail.p99_ns_each_step.iter().flatten().count());
@@ -507,14 +514,16 @@ fn limits(shared: &SharedOutcome) -> impl Iterator<Item = (&str, u64, Limited)> 
     tenants.chain(loads.map(|one| (one.name.as_str(), one.ios, one.limited)))
 }
 
-fn limited(shared: &SharedOutcome) -> Table {
+fn limited(shared: &SharedOutcome, summary: &Summary) -> Table {
     let columns = ["requests", "that waited", "wait, mean of those"].map(Column::right);
-    let mut table = Table::new([Column::left("who")].into_iter().chain(columns).collect());
+    let named = ["who", "its limit"].map(Column::left);
+    let mut table = Table::new(named.into_iter().chain(columns).collect());
     for (name, requests, limited) in limits(shared) {
         let mean = limited.limited_seconds * 1e9 / limited.limited_requests.max(1) as f64;
         let waited = limited.limited_requests > 0;
         table.push(vec![
             name.to_owned(),
+            limit_of(summary, name).unwrap_or_else(|| "–".to_owned()),
             units::count(requests),
             units::count(limited.limited_requests),
             if waited { units::duration(mean) } else { "–".to_owned() },

@@ -18,6 +18,8 @@ pub struct Waits {
     pub parts: Vec<(&'static str, f64)>,
     /// The latency that a model by figures has for the operation ([`stasis_results::own_figure`]).
     pub own_figure: Option<String>,
+    /// The limits on the rate of the drive, or disk, in words ([`stasis_results::limit_of`]).
+    pub limit: Option<String>,
 }
 
 impl Waits {
@@ -37,7 +39,7 @@ impl Waits {
         sums.sort_by_key(|(_, sum)| Reverse(*sum));
         let share = |(name, sum): (&'static str, Nanos)| (name, sum as f64 / all as f64);
         let parts: Vec<_> = sums.into_iter().map(share).collect();
-        (!parts.is_empty()).then_some(Self { parts, own_figure: None })
+        (!parts.is_empty()).then_some(Self { parts, own_figure: None, limit: None })
     }
 
     /// Those of commands of one kind on average of runs, at the drive; none without any.
@@ -51,13 +53,19 @@ impl Waits {
         let all: f64 = parts.iter().map(|(_, time)| time).sum();
         parts.iter_mut().for_each(|(_, time)| *time /= all);
         parts.sort_by(|a, b| b.1.total_cmp(&a.1));
-        (!parts.is_empty()).then_some(Self { parts, own_figure: None })
+        (!parts.is_empty()).then_some(Self { parts, own_figure: None, limit: None })
     }
 
     /// The same, of a model with this figure of its own for the operation.
     #[must_use]
     pub fn with_figure(self, own_figure: Option<String>) -> Self {
         Self { own_figure, ..self }
+    }
+
+    /// The same, of a drive or disk with these limits on its rate.
+    #[must_use]
+    pub fn with_limit(self, limit: Option<String>) -> Self {
+        Self { limit, ..self }
     }
 
     /// The largest parts in words: `buffer full behind a collection, 76 %; behind writes, 12 %`. At most
@@ -75,12 +83,13 @@ impl Waits {
             }
             covered += share;
             let share = units::significant(100.0 * share, 3);
-            words.push(match (*name, &self.own_figure) {
-                ("queue", _) => format!("queue behind other commands, {share} %"),
-                ("model", _) => format!("the model, of which no parts are kept, {share} %"),
-                ("service time", Some(figure)) => {
+            words.push(match (*name, &self.own_figure, &self.limit) {
+                ("queue", ..) => format!("queue behind other commands, {share} %"),
+                ("model", ..) => format!("the model, of which no parts are kept, {share} %"),
+                ("service time", Some(figure), _) => {
                     format!("service time, {share} % (the model's own figure, {figure})")
                 }
+                ("limit", _, Some(limit)) => format!("limit, {share} % (of {limit})"),
                 _ => format!("{name}, {share} %"),
             });
         }
@@ -89,10 +98,11 @@ impl Waits {
 }
 
 /// The slowest I/Os as a table with its caption: `most` of each operation, with times as `since` tells
-/// them. I/Os of the same length and time, which went to the same parts, are one row.
+/// them; `limit` is that of the drive's rate. I/Os of the same length and time, which went to the same
+/// parts, are one row.
 pub(crate) fn table(
     ios: &[SlowIo],
-    drive: &Drive,
+    (drive, limit): (&Drive, Option<&String>),
     since: impl Fn(Nanos) -> f64,
     most: usize,
 ) -> (String, Table) {
@@ -140,7 +150,8 @@ pub(crate) fn table(
     let slowest = |slowest: &Vec<&SlowIo>| {
         let name = slowest[0].operation.name();
         let figure = own_figure(drive, slowest[0].operation);
-        let waits = Waits::of_all(slowest.iter().copied()).map(|waits| waits.with_figure(figure));
+        let waits = Waits::of_all(slowest.iter().copied())
+            .map(|waits| waits.with_figure(figure).with_limit(limit.cloned()));
         let waits = waits.map_or("no time".to_owned(), |waits| waits.words());
         match slowest.len() {
             1 => format!(" Of the slowest {name}: {waits}."),
@@ -256,7 +267,7 @@ mod tests {
             let sum: Nanos = io.named().iter().map(|(_, time)| time).sum();
             assert_eq!(sum, io.latency());
         }
-        let (caption, table) = table(&ios, &Drive::default(), |at| at as f64 - 500.0, 20);
+        let (caption, table) = table(&ios, (&Drive::default(), None), |at| at as f64 - 500.0, 20);
         let headings: Vec<_> = table.columns.iter().map(|c| c.heading.as_str()).collect();
         let parts = ["scheduler", "model", "controller", "buffer full behind a collection", "late"];
         assert_eq!(headings[7..], parts);
@@ -280,7 +291,7 @@ mod tests {
             target_ns: read.submit_ns + 10,
             ..read
         });
-        let (caption, table) = table(&ios, &Drive::default(), |at| at as f64, 20);
+        let (caption, table) = table(&ios, (&Drive::default(), None), |at| at as f64, 20);
         let cells: Vec<_> = table.rows.iter().map(|row| row[..5].join(" ")).collect();
         assert_eq!(
             cells,
@@ -290,8 +301,15 @@ mod tests {
             caption.contains("Of the slowest read: all of it in the model, of which no parts are kept. Of the 5 slowest writes"),
             "{caption}"
         );
-        let (_, few) = super::table(&ios, &Drive::default(), |at| at as f64, 1);
+        let (_, few) = super::table(&ios, (&Drive::default(), None), |at| at as f64, 1);
         assert_eq!(few.rows.len(), 2);
+        // A wait for a limit has the limit beside it.
+        for one in &mut ios {
+            one.limited_ns = one.latency();
+        }
+        let limit = "500 I/Os a second".to_owned();
+        let (caption, _) = super::table(&ios, (&Drive::default(), Some(&limit)), |at| at as f64, 1);
+        assert!(caption.contains("limit, 100 % (of 500 I/Os a second)"), "{caption}");
         assert_eq!(Waits::of_all([].iter()), None);
     }
 

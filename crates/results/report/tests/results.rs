@@ -384,7 +384,13 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
         }],
         ..outcome(1)
     };
-    let summary = writer.finish(&outcome, "exact", Duration::ZERO, Map::new()).unwrap();
+    let disk = json!({ "name": "disk", "limits": { "iops": 500 } });
+    let experiment = json!({
+        "machine": [{ "name": "desk", "disk": [disk] }],
+        "drive": [{ "name": "a", "limits": { "bandwidth": "20MB/s" } }],
+    });
+    let extra = [("experiment".to_owned(), experiment)].into_iter().collect();
+    let summary = writer.finish(&outcome, "exact", Duration::ZERO, extra).unwrap();
     let counts: Vec<_> = summary.jobs.iter().map(|job| job.operations["read"].count).collect();
     assert_eq!(counts, [1, 3]);
     // One basis of rates: each job's operation is over its own time.
@@ -403,7 +409,12 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
         "by weight",
         "37.5 %",
         "62.5 %",
-        "help for 200 ms; 20 of 30 requests waited for its limit",
+        "help for 200 ms; 20 of 30 requests waited for its limit of 500 I/Os a second",
+        // The value of a limit and the threshold stand where the page uses the words.
+        "its limit",
+        "<td data-c=\"its limit\">500 I/Os a second</td>",
+        "Its limit: 20 MB/s.",
+        "has suffered where its worst is more than 1.5 times its usual one",
         "<h2>Tenants of disk</h2>",
         "Scheduler bfq, with depth = 1.",
         "75 %",
@@ -413,7 +424,8 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
         "desk.disk: 900 µs at 2.5 ms",
         "readers: 70 µs at 1.5 ms",
         "The tenant desk.disk suffered, at 2.5 ms: there its p99 was 900 µs, 9 times the usual 100 µs. \
-         No other tenant did. The limit of desk.disk delayed 20 of its 30 requests, by 25 ms on average.",
+         No other tenant did. A tenant suffers in a step whose p99 is more than 1.5 times its usual one. The limit \
+         of desk.disk (500 I/Os a second) delayed 20 of its 30 requests, by 25 ms on average.",
         "<th scope=\"row\">readers</th><td data-c=\"operation\">all</td>",
         "of them at boot",
     ] {

@@ -48,11 +48,12 @@ pub(super) struct Extent {
     pub(super) drawn: bool,
 }
 
-/// A drive's section.
+/// A drive's section; `limit`: the limits on its rate, if it has any.
 pub(super) fn section(
     figures: &DriveSummary,
     statistics: &DriveStatistics,
     extent: Extent,
+    limit: Option<String>,
 ) -> Section {
     let kind = extent.kind;
     let before = match (kind, figures.boot_ios) {
@@ -65,7 +66,9 @@ pub(super) fn section(
         Kind::Simulation => format!("Model {}.{before}", figures.described.model),
         _ => {
             let Drive { interface, medium, model, .. } = &figures.described;
-            format!("{interface} on {medium}, model {model}.{before}")
+            let limit =
+                limit.as_ref().map_or(String::new(), |limit| format!(" Its limit: {limit}."));
+            format!("{interface} on {medium}, model {model}.{limit}{before}")
         }
     };
     let section =
@@ -108,7 +111,8 @@ pub(super) fn section(
     }
     let most = extent.resolution.of(SLOWEST, MIN_SLOWEST);
     let since = |at| extent.time.since(at as f64);
-    let (caption, table) = slowest_page::table(&figures.slowest, &figures.described, since, most);
+    let (caption, table) =
+        slowest_page::table(&figures.slowest, (&figures.described, limit.as_ref()), since, most);
     let times = slowest_page::times(&figures.slowest, since, most, &figures.described.name);
     section.with(Block::Table(caption, table)).with(Block::Ios(times))
 }

@@ -12,7 +12,7 @@ use crate::verdict::{Busiest, End, Precision, Run, Tenants, Verdict};
 use crate::{shared_page, text, thresholds_page, Repeat, Waits};
 use stasis_results::so_far::RUNNING;
 use stasis_results::summary::{DriveSummary, OperationSummary, Summary};
-use stasis_results::{own_figure, units};
+use stasis_results::{limit_of, own_figure, units};
 
 /// The head of the page.
 pub(super) fn head(
@@ -136,6 +136,7 @@ fn slowest(summary: &Summary) -> Vec<String> {
         let slowest = drive.slowest.iter().find(|io| io.operation == operation)?;
         let waits = Waits::of_all(std::iter::once(slowest))?;
         let waits = waits.with_figure(own_figure(&drive.described, operation));
+        let waits = waits.with_limit(limit_of(summary, &drive.described.name));
         let of_drive = match several {
             true => format!(" of {}", drive.described.name),
             false => String::new(),

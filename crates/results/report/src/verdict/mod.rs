@@ -21,7 +21,7 @@ pub use published::Published;
 pub use run::{Busiest, End, Precision, Run};
 pub use scenarios::{Range, Scenarios};
 pub use study::{State, Study, StudyPoint};
-pub use tenants::{Tenant, Tenants, Waited};
+pub use tenants::{Tenant, Tenants, Waited, SUFFERED};
 pub use thresholds::Thresholds;
 
 use crate::table::Tone;

@@ -252,7 +252,13 @@ mod tests {
         let tenant = |name, ratio| tenant_of(name, ratio, false, 9);
         let alone = |name, ratio| tenant_of(name, ratio, true, 9);
         let once = |name| tenant_of(name, 1.0, false, 1);
-        let waited = || Waited { name: "web.disk", waited: 90, requests: 100, mean: 4.8e6 };
+        let waited = || Waited {
+            name: "web.disk",
+            waited: 90,
+            requests: 100,
+            mean: 4.8e6,
+            limit: Some("20 MB/s"),
+        };
         let tenants = [
             vec![alone("web.disk", 1.0)],
             vec![once("web.disk"), once("db.disk")],

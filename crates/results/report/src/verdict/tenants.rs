@@ -50,6 +50,8 @@ pub struct Waited<'a> {
     pub requests: u64,
     /// Their wait on average (ns).
     pub mean: f64,
+    /// The limit in words, where it is known.
+    pub limit: Option<&'a str>,
 }
 
 impl Tenant<'_> {
@@ -143,7 +145,8 @@ impl Tenants<'_> {
                 };
                 let most = if suffered.len() > 1 { " most" } else { "" };
                 let sentence = format!(
-                    "The tenant {} suffered{most}, at {}: there its p99 was {}{}, {} times the usual {}.{others}",
+                    "The tenant {} suffered{most}, at {}: there its p99 was {}{}, {} times the usual {}.{others} A tenant \
+                     suffers in a step whose p99 is more than {SUFFERED} times its usual one.",
                     first.name,
                     units::duration(first.at),
                     units::duration(first.most),
@@ -166,8 +169,9 @@ impl Waited<'_> {
 
     /// After another sentence.
     fn sentence(&self) -> String {
+        let limit = self.limit.map_or(String::new(), |limit| format!(" ({limit})"));
         format!(
-            " The limit of {} delayed {} of its {} requests, by {} on average.",
+            " The limit of {}{limit} delayed {} of its {} requests, by {} on average.",
             self.name,
             units::count(self.waited),
             units::count(self.requests),
