@@ -112,6 +112,10 @@ pub struct Outcome {
     /// Restarts of each machine, in the order of machines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restarts: Vec<RestartOutcome>,
+    /// Times at which the command of each machine began again after a failure (ns), in the order of
+    /// machines; the first ones of many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub returns: Vec<Vec<Nanos>>,
     /// Service that each tenant of a shared drive received, for each such drive.
     #[serde(default)]
     pub shared: Vec<SharedOutcome>,
@@ -142,6 +146,7 @@ impl Outcome {
             networks: Vec::new(),
             shared: Vec::new(),
             restarts: Vec::new(),
+            returns: Vec::new(),
             lost_spans: 0,
         }
     }

@@ -187,6 +187,7 @@ impl Statistics {
             machines: Vec::new(),
             networks: Vec::new(),
             restarts: Vec::new(),
+            returns: Vec::new(),
             shared: Vec::new(),
             lost_spans: 0,
         }

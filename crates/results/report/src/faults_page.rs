@@ -18,8 +18,12 @@ pub(crate) fn section(summary: &Summary, begin: u64) -> Option<Section> {
     }
     let has_operations =
         faults.iter().flat_map(|fault| &fault.intervals).any(|one| one.operations.is_some());
+    let comes_back =
+        faults.iter().flat_map(|fault| &fault.intervals).any(|one| one.back_ns.is_some());
     let columns = [Column::left("fault"), Column::left("of")];
-    let figures = ["from", "to", "for", "happened"].map(Column::right);
+    let back = comes_back.then_some("back at");
+    let figures = ["from", "to", "for"].into_iter().chain(back).chain(["happened"]);
+    let figures = figures.map(Column::right);
     let mut table = Table::new(columns.into_iter().chain(figures).collect());
     if has_operations {
         let columns = ["operations", "failed", "unknown", "longest", "longest without success"];
@@ -33,13 +37,17 @@ pub(crate) fn section(summary: &Summary, begin: u64) -> Option<Section> {
         let count = units::count(fault.happened);
         if fault.intervals.is_empty() {
             let none = || "–".to_owned();
-            rows.push((Nanos::MAX, [&named[..], &[none(), none(), none(), count]].concat()));
+            let back = comes_back.then(none);
+            let cells = [none(), none(), none()].into_iter().chain(back).chain([count]);
+            rows.push((Nanos::MAX, named.into_iter().chain(cells).collect()));
             continue;
         }
         for one in &fault.intervals {
             let length = units::duration((one.end_ns - one.begin_ns) as f64);
-            let times = [time(one.begin_ns), time(one.end_ns), length, count.clone()];
-            let mut row = [&named[..], &times].concat();
+            let back = comes_back.then(|| one.back_ns.map_or("–".to_owned(), time));
+            let times = [time(one.begin_ns), time(one.end_ns), length].into_iter().chain(back);
+            let mut row: Vec<String> =
+                named.iter().cloned().chain(times).chain([count.clone()]).collect();
             row.extend(one.operations.as_ref().map(|one| one.cells(time)).into_iter().flatten());
             rows.push((one.begin_ns, row));
         }
@@ -56,12 +64,19 @@ pub(crate) fn section(summary: &Summary, begin: u64) -> Option<Section> {
         false => "",
     };
     // The results have them where a machine came back.
-    let restarts = match summary.extra.contains_key("restarts") {
-        true => format!(
-            " A machine that is switched on again boots, for {}, before its command runs again.",
-            units::duration(summary.boot_virtual_seconds * 1e9)
+    let boot = || units::duration(summary.boot_virtual_seconds * 1e9);
+    let until = if has_operations { ", and operations until then are its fault's" } else { "" };
+    let restarts = match (comes_back, summary.extra.contains_key("restarts")) {
+        (true, _) => format!(
+            " A machine that is switched on again boots before its command runs again: it is back when that \
+             begins{until}. The first boot took {}.",
+            boot()
         ),
-        false => String::new(),
+        (false, true) => format!(
+            " A machine that is switched on again boots, for {}, before its command runs again.",
+            boot()
+        ),
+        (false, false) => String::new(),
     };
     let caption = format!(
         "Times are those since the commands' start.{gaps}{restarts} Each happening, such as a command that failed \

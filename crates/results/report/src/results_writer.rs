@@ -16,7 +16,7 @@ use crate::page::{self, Page};
 use crate::profile::Profile;
 use crate::{late, run_page};
 use stasis_results::distribution::EXACT_BOUND;
-use stasis_results::faults::{FaultFile, FaultSummary, PlannedFault};
+use stasis_results::faults::{FaultFile, FaultSummary, PlannedFault, Returns};
 use stasis_results::files::write_whole;
 use stasis_results::folder::ResultsFolder;
 use stasis_results::guest_ios::{self, GuestIoFile};
@@ -443,8 +443,9 @@ impl ResultsWriter {
             virtual_ns: now.saturating_sub(begin),
             ..Outcome::of(Ending::Exited(0))
         };
-        let mut faults =
-            self.faults.as_ref().map(|file| file.so_far((begin, now))).unwrap_or_default();
+        // A run tells at its end when machines came back.
+        let so_far = |file: &FaultFile| file.so_far((begin, now), &Returns::default());
+        let mut faults = self.faults.as_ref().map(so_far).unwrap_or_default();
         let witnessed =
             self.cluster.as_mut().and_then(|cluster| cluster.settle(&mut faults, (begin, now)));
         if let Some(Ok(history)) = witnessed.map(serde_json::to_value) {
@@ -494,7 +495,8 @@ impl ResultsWriter {
     ) -> Result<Ended, ResultsError> {
         let rows = self.rows.take().map(|rows| rows.finish(footer)).transpose();
         let span = outcome.map_or((0, 0), commands);
-        let faults = self.faults.take().map(|file| file.finish(footer, span)).transpose();
+        let returns = outcome.map(Returns::of).unwrap_or_default();
+        let faults = self.faults.take().map(|file| file.finish(footer, span, &returns)).transpose();
         let cluster = self.cluster.as_mut().map(|file| file.finish_file(footer)).transpose();
         let samples = self.samples.take().map(|file| file.finish(footer)).transpose();
         let guest_ios = self.guest_ios.take().map(|file| file.finish(footer)).transpose();

@@ -20,6 +20,11 @@ struct Run {
 
 /// A client that writes to a server for a second, from which it is parted for 400 ms.
 fn run(status: i32, last: &str) -> Run {
+    run_with(status, last, Vec::new())
+}
+
+/// The same; `returns`: when the server and the client came back from failures (ns).
+fn run_with(status: i32, last: &str, returns: Vec<Vec<u64>>) -> Run {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = ResultsWriter::create(folder.path(), Vec::new()).unwrap();
     writer.of_machines(["server", "client"].map(str::to_owned).into(), Vec::new()).unwrap();
@@ -30,7 +35,7 @@ fn run(status: i32, last: &str) -> Run {
         course,
     };
     let window = FaultCourse::Window { begin: 200 * MS, end: Some(600 * MS) };
-    let cut = FaultCourse::Each { length: Some(50 * MS) };
+    let cut = FaultCourse::Failure { restart: Some(50 * MS) };
     writer
         .keep_faults(vec![
             fault("partition", "server", window),
@@ -82,6 +87,7 @@ fn run(status: i32, last: &str) -> Run {
     let outcome = Outcome {
         virtual_ns: 1_000 * MS,
         boot_virtual_ns: BEGIN,
+        returns,
         machines: vec![machine("server", None), machine("client", Some(Ending::Exited(status)))],
         ..Outcome::of(Ending::Exited(status))
     };
@@ -138,6 +144,40 @@ fn a_partition_is_one_interval_however_many_frames_it_has_lost() {
         run.page.matches("partition of server from 200 ms to 600 ms: 400 ms</title>").count(),
         1
     );
+}
+
+/// The server is without power from 820 to 870 ms, and boots until 930 ms. The operation at 900 ms belongs
+/// to the power cut, though it began when the machine had its power back.
+#[test]
+fn an_operation_while_a_machine_boots_again_belongs_to_the_failure() {
+    let count = |run: &Run| {
+        let interval = &run.summary["faults"][1]["intervals"][0];
+        assert_eq!(interval["end_ns"], BEGIN + 870 * MS);
+        interval["operations"]["count"].clone()
+    };
+    assert_eq!(count(&run(0, "done")), 0);
+    let run = run_with(0, "done", vec![vec![BEGIN + 930 * MS], Vec::new()]);
+    assert_eq!(count(&run), 1);
+    let interval = &run.summary["faults"][1]["intervals"][0];
+    assert_eq!(interval["back_ns"], BEGIN + 930 * MS);
+    let operations = &interval["operations"];
+    assert_eq!((&operations["info"], &operations["longest_ns"]), (&1.into(), &(100 * MS).into()));
+    // A partition ends by itself.
+    assert!(run.summary["faults"][0]["intervals"][0].get("back_ns").is_none());
+    for part in [
+        "<td data-c=\"back at\">930 ms</td>",
+        "boot after the power-cut of server from 870 ms to 930 ms: 60 ms</title>",
+        "operations until then are its fault&#39;s",
+    ] {
+        assert!(
+            run.page.contains(part) || run.page.contains(&part.replace("&#39;", "'")),
+            "{part}"
+        );
+    }
+    // Of one that is not back at the end until the end.
+    let never = run_with(0, "done", vec![Vec::new(), Vec::new()]);
+    assert_eq!(never.summary["faults"][1]["intervals"][0]["back_ns"], BEGIN + 1_000 * MS);
+    assert_eq!(count(&never), 1);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use parquet::data_type::ByteArray;
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
-use stasis_run_events::FaultRecord;
+use stasis_run_events::{FaultRecord, Outcome};
 
 use crate::columnar::{Cell, Column, ColumnFile, Kind};
 use crate::history::Witnessed;
@@ -45,6 +45,12 @@ pub enum FaultCourse {
         /// Its length.
         length: Option<Nanos>,
     },
+    /// A machine's failure: from each of its happenings on, until the machine is switched on after so
+    /// long (ns); then it boots. Without a time it stays off.
+    Failure {
+        /// Its time without power, or without life.
+        restart: Option<Nanos>,
+    },
     /// It has no time of its own: from the first that it befalls to the last.
     Befalls,
 }
@@ -65,11 +71,42 @@ pub struct PlannedFault {
 pub struct FaultInterval {
     /// Beginning, in virtual time since the machines' start (ns).
     pub begin_ns: Nanos,
-    /// End (ns); the run's end if it lasts.
+    /// End (ns); the run's end if it lasts. Of a failure of a machine when that was switched on.
     pub end_ns: Nanos,
-    /// The operations of clients meanwhile, where they write a history.
+    /// Time at which the command of a machine that was switched on began again, after its boot (ns); the
+    /// run's end if it did not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub back_ns: Option<Nanos>,
+    /// The operations of clients meanwhile, until [`Self::over_ns`], where they write a history.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub operations: Option<Witnessed>,
+}
+
+impl FaultInterval {
+    /// End for those whom the fault befell (ns): after a failure of a machine its boot belongs to it.
+    pub fn over_ns(&self) -> Nanos {
+        self.back_ns.unwrap_or(self.end_ns)
+    }
+}
+
+/// Returns of machines from failures.
+#[derive(Debug, Clone, Default)]
+pub struct Returns(Vec<(String, Vec<Nanos>)>);
+
+impl Returns {
+    /// Those of a run.
+    pub fn of(outcome: &Outcome) -> Self {
+        let named = outcome.machines.iter().map(|machine| machine.name.clone());
+        // The one machine has no name.
+        let names = named.chain((outcome.machines.is_empty()).then(String::new));
+        Self(names.zip(outcome.returns.iter().cloned()).collect())
+    }
+
+    /// Times at which the command of a machine began again (ns), rising; none where nobody knows.
+    fn of_machine(&self, name: &str) -> Option<&[Nanos]> {
+        let is_its = |(each, _): &&(String, Vec<Nanos>)| each == name || each.is_empty();
+        self.0.iter().find(is_its).map(|(_, times)| &times[..])
+    }
 }
 
 /// A fault of an experiment, and how often it has happened.
@@ -99,10 +136,17 @@ impl FaultSummary {
 
     /// The intervals of a run whose commands began at `begin` and that ended at `end` (ns); `each`:
     /// the first times at which it happened.
-    fn settle(&mut self, course: FaultCourse, each: &[Nanos], (begin, end): (Nanos, Nanos)) {
+    fn settle(
+        &mut self,
+        course: FaultCourse,
+        each: &[Nanos],
+        (begin, end): (Nanos, Nanos),
+        returns: &Returns,
+    ) {
         let interval = |from: Nanos, to: Option<Nanos>| FaultInterval {
             begin_ns: from,
             end_ns: to.unwrap_or(end).min(end).max(from),
+            back_ns: None,
             operations: None,
         };
         let since = |at: Nanos| begin.saturating_add(at);
@@ -114,6 +158,20 @@ impl FaultSummary {
             FaultCourse::Each { length } => {
                 let to = |at: Nanos| length.map(|length| at.saturating_add(length));
                 each.iter().map(|&at| interval(at, to(at))).collect()
+            }
+            FaultCourse::Failure { restart } => {
+                let returns = returns.of_machine(&self.target);
+                let failure = |&at: &Nanos| {
+                    let one = interval(at, restart.map(|restart| at.saturating_add(restart)));
+                    // What stays off, or is off at the end, does not boot.
+                    let boots = restart.is_some() && one.end_ns < end;
+                    let back = returns.filter(|_| boots).map(|returns| {
+                        let back = returns.iter().find(|back| **back >= one.end_ns);
+                        back.map_or(end, |back| (*back).min(end))
+                    });
+                    FaultInterval { back_ns: back, ..one }
+                };
+                each.iter().map(failure).collect()
             }
             FaultCourse::Befalls => {
                 let ends = self.first_ns.zip(self.last_ns);
@@ -188,23 +246,24 @@ impl FaultFile {
     }
 
     /// The figures of each fault so far, as [`Self::finish`] has them.
-    pub fn so_far(&self, ends: (Nanos, Nanos)) -> Vec<FaultSummary> {
+    pub fn so_far(&self, ends: (Nanos, Nanos), returns: &Returns) -> Vec<FaultSummary> {
         let settled = |fault: &Fault| {
             let mut summary = fault.summary.clone();
-            summary.settle(fault.course, &fault.each, ends);
+            summary.settle(fault.course, &fault.each, ends, returns);
             summary
         };
         self.faults.iter().map(settled).collect()
     }
 
     /// Ends the file. Returns the figures of each fault of a run whose commands began and that ended at
-    /// these times (ns).
+    /// these times (ns), and whose machines came back.
     pub fn finish(
         self,
         footer: &Footer,
         ends: (Nanos, Nanos),
+        returns: &Returns,
     ) -> Result<Vec<FaultSummary>, ResultsError> {
-        let faults = self.so_far(ends);
+        let faults = self.so_far(ends, returns);
         self.file.finish(footer)?;
         Ok(faults)
     }
@@ -226,7 +285,7 @@ mod tests {
                 intervals: Vec::new(),
             };
             // Commands from 100 to 1100.
-            fault.settle(course, each, (100, 1100));
+            fault.settle(course, each, (100, 1100), &Returns::default());
             fault.intervals.iter().map(|one| (one.begin_ns, one.end_ns)).collect::<Vec<_>>()
         };
         let window = |begin, end| FaultCourse::Window { begin, end };
@@ -243,8 +302,46 @@ mod tests {
         assert_eq!(intervals(each(Some(50)), &[]), []);
         assert_eq!(intervals(FaultCourse::Befalls, &[300, 350, 400]), [(300, 400)]);
         assert_eq!(intervals(FaultCourse::Befalls, &[]), []);
+        // Nobody knows when the machine came back.
+        let failure = |restart| FaultCourse::Failure { restart };
+        assert_eq!(intervals(failure(Some(50)), &[300, 400]), [(300, 350), (400, 450)]);
+        assert_eq!(intervals(failure(None), &[300]), [(300, 1100)]);
         // A time beyond all.
         assert_eq!(intervals(window(1, Some(u64::MAX)), &[]), [(101, 1100)]);
         assert_eq!(intervals(each(Some(u64::MAX)), &[2000]), [(2000, 2000)]);
+    }
+
+    #[test]
+    fn the_boot_after_a_failure_belongs_to_it() {
+        let outages = |restart, each: &[Nanos], returns: Returns| {
+            let mut fault = FaultSummary {
+                kind: "power-cut".into(),
+                target: "db".into(),
+                happened: each.len() as u64,
+                first_ns: each.first().copied(),
+                last_ns: each.last().copied(),
+                intervals: Vec::new(),
+            };
+            fault.settle(FaultCourse::Failure { restart }, each, (100, 1100), &returns);
+            let times = |one: &FaultInterval| (one.end_ns, one.back_ns, one.over_ns());
+            fault.intervals.iter().map(times).collect::<Vec<_>>()
+        };
+        let returns = |name: &str, times: &[Nanos]| {
+            Returns(vec![("other".into(), vec![1]), (name.into(), times.to_vec())])
+        };
+        // Twice, each with a boot; the one machine of a run has no name.
+        for name in ["db", ""] {
+            let found = outages(Some(50), &[300, 700], returns(name, &[480, 900]));
+            assert_eq!(found, [(350, Some(480), 480), (750, Some(900), 900)], "{name:?}");
+        }
+        // It fails again while it boots, and is not back before the end.
+        let twice = outages(Some(50), &[300, 400], returns("db", &[600]));
+        assert_eq!(twice, [(350, Some(600), 600), (450, Some(600), 600)]);
+        assert_eq!(outages(Some(50), &[900], returns("db", &[600])), [(950, Some(1100), 1100)]);
+        // It stays off, is off at the end, or nobody knows.
+        assert_eq!(outages(None, &[300], returns("db", &[600])), [(1100, None, 1100)]);
+        assert_eq!(outages(Some(900), &[300], returns("db", &[])), [(1100, None, 1100)]);
+        assert_eq!(outages(Some(50), &[300], Returns::default()), [(350, None, 350)]);
+        assert_eq!(outages(Some(50), &[300], returns("db2", &[600])), [(350, None, 350)]);
     }
 }

@@ -49,7 +49,7 @@ pub use commands::{ToldCommand, ToldCommands};
 pub use distribution::EXACT_BOUND;
 pub use earlier::{earlier_results, EARLIER_FOLDER};
 pub use error::ResultsError;
-pub use faults::{FaultCourse, FaultInterval, FaultSummary, PlannedFault};
+pub use faults::{FaultCourse, FaultInterval, FaultSummary, PlannedFault, Returns};
 pub use folder::{folder_of, ResultsFolder, LIST_FILE};
 pub use guest_ios::GuestTimes;
 pub use history::{is_of_history, Witnessed};

@@ -26,7 +26,7 @@ impl Experiment {
         Some(match kind {
             // Each of its happenings is its beginning.
             FaultKind::Failure(kind) => {
-                FaultCourse::Each { length: fault.failure(kind, number, self.seed).restart }
+                FaultCourse::Failure { restart: fault.failure(kind, number, self.seed).restart }
             }
             FaultKind::Guest(GuestFaultKind::Kill | GuestFaultKind::ClockJump) => {
                 FaultCourse::Each { length: Some(0) }

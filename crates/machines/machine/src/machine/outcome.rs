@@ -55,6 +55,8 @@ impl Run<'_> {
         outcome.networks = self.common.networks.outcome();
         let restarts = self.machines.iter().map(|machine| machine.kept_boot.outcome().clone());
         outcome.restarts = restarts.collect();
+        let returns = self.machines.iter().map(|machine| machine.progress.returns().to_vec());
+        outcome.returns = returns.collect();
         if self.machines.len() > 1 {
             let outcome_of = |machine: &Machine| MachineOutcome {
                 name: machine.name.clone(),

@@ -4,6 +4,9 @@
 use stasis_block::clock::Nanos;
 use stasis_run_events::Ending;
 
+/// Limit on the returns of a machine that are kept.
+const MAX_RETURNS: usize = 200;
+
 /// The progress.
 #[derive(Debug)]
 pub(super) struct Progress {
@@ -17,6 +20,10 @@ pub(super) struct Progress {
     is_commanded: bool,
     /// Time at which its command began (ns).
     started: Option<Nanos>,
+    /// True if it boots again.
+    is_back: bool,
+    /// Times at which its command began again after a failure (ns), the first ones.
+    returns: Vec<Nanos>,
     ended: Option<Nanos>,
     ending: Option<Ending>,
     /// True if its agent has no more messages: it does not run again.
@@ -32,6 +39,8 @@ impl Progress {
             wanting: None,
             is_commanded: false,
             started: None,
+            is_back: false,
+            returns: Vec::new(),
             ended: None,
             ending: None,
             is_finished: false,
@@ -89,6 +98,7 @@ impl Progress {
     /// It boots again: no guest waits.
     pub(super) fn boot_again(&mut self) {
         self.wanting = None;
+        self.is_back = true;
     }
 
     /// Its command begins; whether for the first time: after another boot its figures do not begin
@@ -96,7 +106,15 @@ impl Progress {
     pub(super) fn start(&mut self, now: Nanos) -> bool {
         let is_first = self.started.is_none();
         self.started.get_or_insert(now);
+        if std::mem::take(&mut self.is_back) && self.returns.len() < MAX_RETURNS {
+            self.returns.push(now);
+        }
         is_first
+    }
+
+    /// Times at which its command began again after a failure (ns).
+    pub(super) fn returns(&self) -> &[Nanos] {
+        &self.returns
     }
 
     /// Time at which its command began (ns).
@@ -149,5 +167,31 @@ impl Progress {
     /// Returns the virtual time of its command until `now` (ns), if it has begun.
     pub(super) fn took(&self, now: Nanos) -> Option<Nanos> {
         self.started.map(|started| self.ended.unwrap_or(now) - started)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_return_is_a_command_that_begins_after_another_boot() {
+        let mut progress = Progress::new(true);
+        assert!(progress.start(10));
+        // Another command of the same boot.
+        assert!(!progress.start(20));
+        assert_eq!(progress.returns(), [0; 0]);
+        progress.boot_again();
+        // It fails again before its command begins.
+        progress.boot_again();
+        assert!(!progress.start(50));
+        progress.boot_again();
+        progress.start(90);
+        assert_eq!((progress.returns(), progress.started()), (&[50, 90][..], Some(10)));
+        for at in 0..1000 {
+            progress.boot_again();
+            progress.start(100 + at);
+        }
+        assert_eq!(progress.returns().len(), MAX_RETURNS);
     }
 }

@@ -104,7 +104,8 @@ impl Cluster {
         self.machines.iter_mut().for_each(|machine| machine.spans.clear());
         for (fault, planned) in faults.iter_mut().zip(&self.faults) {
             for one in &mut fault.intervals {
-                let ends = (one.begin_ns, one.end_ns);
+                // Whoever asks a machine that boots again asks it in vain.
+                let ends = (one.begin_ns, one.over_ns());
                 let history = self.history.as_ref();
                 one.operations = history.and_then(|history| history.witnessed(ends, end));
                 if planned.course == FaultCourse::Befalls {
@@ -113,6 +114,11 @@ impl Cluster {
                 for machine in &planned.machines {
                     if let Some(machine) = self.machines.get_mut(*machine) {
                         machine.spans.push((one.begin_ns, one.end_ns, planned.name.clone()));
+                        let boot = one.back_ns.filter(|back| *back > one.end_ns);
+                        let boot = boot.map(|back| {
+                            (one.end_ns, back, format!("boot after the {}", planned.name))
+                        });
+                        machine.spans.extend(boot);
                     }
                 }
             }
