@@ -381,6 +381,13 @@ impl LatencySums {
         self.parts.change_by(parts, |sum, part| *sum = sum.wrapping_add(part));
     }
 
+    /// Takes such a command back.
+    fn remove(&mut self, latency: Nanos, parts: &Parts<Nanos>) {
+        self.count -= 1;
+        self.latency = self.latency.wrapping_sub(latency);
+        self.parts.change_by(parts, |sum, part| *sum = sum.wrapping_sub(part));
+    }
+
     /// The means, to the picosecond: a value written as text reads back equal.
     fn means(&self) -> LatencyMeans {
         let mean = |sum: Nanos| (sum as f64 / self.count.max(1) as f64 * 1e3).round() / 1e3;
@@ -398,6 +405,11 @@ impl SumsByOperation {
     #[inline]
     pub fn add(&mut self, operation: Operation, latency: Nanos, parts: &Parts<Nanos>) {
         self.0[operation as usize].add(latency, parts);
+    }
+
+    /// Takes a command back that was added.
+    pub fn remove(&mut self, operation: Operation, latency: Nanos, parts: &Parts<Nanos>) {
+        self.0[operation as usize].remove(latency, parts);
     }
 
     /// Those of the commands after `before`.

@@ -295,7 +295,7 @@ impl Ssd {
             let open = &self.context.requests[id as usize];
             let parts = open.parts(now, at - now, &self.context.drain.parts);
             self.context.free.push(id);
-            self.context.statistics.complete(&request, (since, at), &parts);
+            self.context.statistics.complete(now, &request, (since, at), &parts);
             if let Some(watch) = &mut self.context.watch {
                 let Request { operation, offset, length: bytes, .. } = request;
                 let (begin, end) = (since, at);
@@ -390,6 +390,7 @@ impl Ssd {
             shadow.power_cut(&dropped);
         }
         self.context.note(Owners::power_cut);
+        self.context.statistics.commands.cut(now);
         self.arriving.clear();
         self.leaving.clear();
         self.context.requests.clear();
@@ -673,7 +674,7 @@ impl Model for Ssd {
     }
 
     fn start(&mut self, _: Nanos) {
-        self.context.statistics.slowest.clear();
+        self.context.statistics.commands.begin();
         self.before = self.context.statistics.clone();
         self.read_cache_before =
             self.cache.as_ref().map_or(Counts::default(), |cache| cache.counts);

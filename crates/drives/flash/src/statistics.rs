@@ -5,8 +5,8 @@ mod inside;
 mod temperature;
 
 use stasis_block::clock::Nanos;
-use stasis_block::inside::{Parts, SlowCommand, SumsByOperation};
-use stasis_block::slowest::SlowestByOperation;
+use stasis_block::command_log::CommandTimes;
+use stasis_block::inside::{Parts, SlowCommand};
 use stasis_nand::{Op, OpDone, OpKind, OpStatus, MAX_ECC_STEPS};
 
 pub(crate) use self::course::{Course, Level};
@@ -23,8 +23,7 @@ const PRIORITIES: usize = 3;
 #[derive(Debug, Clone, Default)]
 pub struct Statistics {
     ops: [[u64; PRIORITIES]; KINDS],
-    latency: SumsByOperation,
-    pub(crate) slowest: SlowestByOperation<SlowCommand>,
+    pub(crate) commands: CommandTimes,
     /// Units that the host read.
     pub read_units: u64,
     /// Those of them that were never written, so that no cell was read.
@@ -76,7 +75,7 @@ impl Statistics {
         for (ops, before) in since.ops.iter_mut().flatten().zip(before.ops.iter().flatten()) {
             *ops -= before;
         }
-        since.latency = since.latency.since(&before.latency);
+        since.commands = since.commands.since(&before.commands);
         since.read_units -= before.read_units;
         since.unwritten_units -= before.unwritten_units;
         since.pages -= before.pages;
@@ -122,19 +121,21 @@ impl Statistics {
         }
     }
 
-    /// A request of the host's is complete, with its first and its last instant; its time went
-    /// where `parts` has it.
+    /// A request of the host's is complete at `now`, with its first and its last instant, to which its
+    /// data crosses the link; its time went where `parts` has it.
     pub(crate) fn complete(
         &mut self,
+        now: Nanos,
         request: &Request,
         (begin, end): (Nanos, Nanos),
         parts: &Parts<Nanos>,
     ) {
-        self.latency.add(request.operation, end - begin, parts);
         let &Request { operation, offset, length: bytes, .. } = request;
-        let parts = *parts;
-        let describe = || SlowCommand { operation, offset, bytes, begin, end, parts };
-        self.slowest.record(operation, end - begin, describe);
+        let describe = || SlowCommand { operation, offset, bytes, begin, end, parts: *parts };
+        match end > now {
+            true => self.commands.record(now, describe()),
+            false => self.commands.record_ended(operation, end - begin, parts, describe),
+        }
     }
 
     /// A block was emptied, which took so long.

@@ -153,6 +153,7 @@ impl<L: Latency> Model for Independent<L> {
         if let Some(servers) = &mut self.servers {
             servers.free_at.clear();
         }
+        self.commands.cut(now);
         self.latency.cut_power(now);
     }
 

@@ -1,6 +1,7 @@
 //! Tests of the models and their kept sheets.
 
 mod common;
+mod cuts;
 mod fio;
 mod kept_sheets;
 mod key_value;

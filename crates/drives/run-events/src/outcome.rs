@@ -100,6 +100,9 @@ pub struct Outcome {
     /// First failure of each drive's medium, and its cause, where there was one.
     #[serde(default)]
     pub medium_errors: Vec<Option<String>>,
+    /// I/Os of each drive that were under way when their machine failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cut_ios: Vec<u64>,
     /// Outcome of each of several machines.
     #[serde(default)]
     pub machines: Vec<MachineOutcome>,
@@ -141,6 +144,7 @@ impl Outcome {
             tsc_khz: 0,
             inside: Vec::new(),
             medium_errors: Vec::new(),
+            cut_ios: Vec::new(),
             machines: Vec::new(),
             processors: Processors::default(),
             networks: Vec::new(),

@@ -184,6 +184,7 @@ impl Statistics {
             tsc_khz: clock.scale().khz(),
             inside,
             medium_errors: Vec::new(),
+            cut_ios: Vec::new(),
             machines: Vec::new(),
             networks: Vec::new(),
             restarts: Vec::new(),

@@ -360,6 +360,31 @@ fn the_page_of_a_branch_says_of_which_run_it_is_one_and_since_when() {
     assert!(!page(Value::Null).contains("A branch of the run"));
 }
 
+/// What a power cut took has no row: its number is told, and there only.
+#[test]
+fn ios_that_a_failure_cut_off_are_counted() {
+    let run = |cut_ios: Vec<u64>| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = ResultsWriter::create(folder.path(), vec![drive("a")]).unwrap();
+        writer.record(&[record(20)]).unwrap();
+        let outcome = Outcome { cut_ios, ..outcome(1) };
+        writer.finish(&outcome, "exact", Duration::ZERO, Map::new()).unwrap();
+        let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+        (json(folder.path())["drives"][0].clone(), page)
+    };
+    let (drive, page) = run(vec![3]);
+    assert_eq!(drive["cut_ios"], 3);
+    let count: u64 = ["read", "write"].iter().filter_map(|one| drive[one]["count"].as_u64()).sum();
+    assert_eq!(count, 1);
+    let sentence = "3 I/Os were under way when the machine failed. They have no end, no latency and no row, and are in \
+                no figure of this page.";
+    assert!(page.contains(sentence), "{sentence}");
+    assert!(run(vec![1]).1.contains("1 I/O was under way when the machine failed. It has no end"));
+    for (drive, page) in [run(vec![0]), run(Vec::new())] {
+        assert!(drive.get("cut_ios").is_none() && !page.contains("when the machine failed"));
+    }
+}
+
 #[test]
 fn jobs_and_those_who_share_a_drive_have_their_sections() {
     let folder = tempfile::tempdir().unwrap();

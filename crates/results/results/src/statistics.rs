@@ -234,6 +234,7 @@ impl DriveStatistics {
             described: self.drive.clone(),
             boot_ios,
             refused,
+            cut_ios: 0,
             active_seconds: self.active.seconds(),
             read,
             write,

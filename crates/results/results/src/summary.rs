@@ -170,6 +170,10 @@ pub struct DriveSummary {
     /// Commands that its controller refused; they are in no other figure.
     #[serde(default)]
     pub refused: u64,
+    /// I/Os that were under way when their machine failed, as in a power cut: they have no end and no
+    /// row, and are in no other figure.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cut_ios: u64,
     /// From its first submission to its last completion.
     #[serde(default)]
     pub active_seconds: f64,
@@ -195,6 +199,10 @@ pub struct DriveSummary {
     /// Internal activity of the drive, where it reports any.
     #[serde(serialize_with = "by_name", skip_serializing_if = "Option::is_none", default)]
     pub inside: Option<Inside>,
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 impl DriveSummary {
@@ -323,6 +331,9 @@ impl Summary {
         for (drive, inside) in drives.iter_mut().zip(&outcome.inside) {
             drive.inside.clone_from(inside);
             slowest::join(&mut drive.slowest, &mut drive.inside);
+        }
+        for (drive, cut) in drives.iter_mut().zip(&outcome.cut_ios) {
+            drive.cut_ios = *cut;
         }
         for (drive, error) in drives.iter_mut().zip(&outcome.medium_errors) {
             if let Some(first) = &mut drive.first_error {

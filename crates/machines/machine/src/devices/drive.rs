@@ -105,6 +105,11 @@ impl Names {
         let (resets, tag) = self.in_flight.remove(&name)?;
         (resets == self.resets).then_some(tag)
     }
+
+    /// Number of the present controller's commands that have not ended.
+    fn under_way(&self) -> u64 {
+        self.in_flight.values().filter(|(resets, _)| *resets == self.resets).count() as u64
+    }
 }
 
 /// A controller, its drive, and the state between them.
@@ -126,6 +131,8 @@ pub struct DriveDevice {
     lazy: bool,
     /// There where the machine can fail.
     names: Option<Names>,
+    /// Commands that were under way as their controller was replaced: nobody hears of their end.
+    cut: u64,
 }
 
 impl DriveDevice {
@@ -148,6 +155,7 @@ impl DriveDevice {
             submitted: 0,
             lazy,
             names: None,
+            cut: 0,
         }
     }
 
@@ -162,8 +170,14 @@ impl DriveDevice {
         self.controller = controller;
         self.done.clear();
         if let Some(names) = &mut self.names {
+            self.cut += names.under_way();
             names.resets += 1;
         }
+    }
+
+    /// Number of commands that a failure of the machine has cut off.
+    pub fn cut(&self) -> u64 {
+        self.cut
     }
 
     /// Other faults befall the drive from now on.
@@ -335,5 +349,23 @@ impl DriveDevice {
             let order = self.submitted;
             record(IoRecord { drive, boot, order, ..IoRecord::of_refused(&refused, at) });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_of_a_controller_are_under_way_until_they_end_or_it_is_no_more() {
+        let mut names = Names::default();
+        let [first, second, third] = [7, 8, 9].map(|tag| names.name(tag));
+        assert_eq!((names.under_way(), names.take(second)), (3, Some(8)));
+        assert_eq!(names.under_way(), 2);
+        names.resets += 1;
+        assert_eq!(names.under_way(), 0, "they were cut off once");
+        let again = names.name(7);
+        assert_eq!((names.under_way(), names.take(first)), (1, None));
+        assert_eq!((names.take(third), names.take(again), names.under_way()), (None, Some(7), 0));
     }
 }

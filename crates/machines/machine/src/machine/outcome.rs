@@ -69,6 +69,8 @@ impl Run<'_> {
             outcome.machines = self.machines.iter().map(outcome_of).collect();
         }
         let drives = self.machines.iter_mut().flat_map(|machine| machine.drives.own_mut());
+        outcome.cut_ios = drives.map(|drive| drive.cut()).collect();
+        let drives = self.machines.iter_mut().flat_map(|machine| machine.drives.own_mut());
         outcome.medium_errors =
             drives.map(|drive| drive.control().take_error().map(|error| error.cause())).collect();
         outcome.shared = self.shared.outcome(now);

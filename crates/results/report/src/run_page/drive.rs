@@ -13,7 +13,7 @@ use crate::plot::{
     Stroke, COLOURS,
 };
 use crate::table::{Column, Table};
-use crate::{means_page, slowest_page};
+use crate::{means_page, slowest_page, verdict};
 use stasis_results::latency::{carried, error_percent, PERCENTILES};
 use stasis_results::over_time::{Course, Curve, Point};
 use stasis_results::statistics::{DriveStatistics, OperationStatistics};
@@ -73,6 +73,10 @@ pub(super) fn section(
     };
     let section =
         Section::new(format!("Drive {}", figures.described.name)).with(Block::Prose(text));
+    let section = match figures.cut_ios {
+        0 => section,
+        cut => section.with(Block::Prose(cut_off(cut))),
+    };
     let used: Vec<_> = figures.used().collect();
     if used.is_empty() {
         let text = match kind {
@@ -115,6 +119,16 @@ pub(super) fn section(
         slowest_page::table(&figures.slowest, (&figures.described, limit.as_ref()), since, most);
     let times = slowest_page::times(&figures.slowest, since, most, &figures.described.name);
     section.with(Block::Table(caption, table)).with(Block::Ios(times))
+}
+
+/// I/Os that a failure of the machine has cut off, in a sentence.
+fn cut_off(cut: u64) -> String {
+    let [were, they] = match cut {
+        1 => ["was", "It has no end, no latency and no row, and is"],
+        _ => ["were", "They have no end, no latency and no row, and are"],
+    };
+    let ios = verdict::counted(cut, "I/O", "I/Os");
+    format!("{ios} {were} under way when the machine failed. {they} in no figure of this page.")
 }
 
 /// An operation that a drive was used for.

@@ -479,6 +479,7 @@ impl Model for HardDisk {
             Job::Destage => None,
         }));
         tags.into_iter().for_each(|tag| self.due.push(now, tag));
+        self.commands.cut(now);
         (self.passed_queue, self.passed_blocked, self.passed_oldest) = (0, 0, 0);
         self.link_free_at = self.link_free_at.min(now);
         self.cache.empty();
