@@ -98,7 +98,7 @@ impl Returns {
     pub fn of(outcome: &Outcome) -> Self {
         let named = outcome.machines.iter().map(|machine| machine.name.clone());
         // The one machine has no name.
-        let names = named.chain((outcome.machines.is_empty()).then(String::new));
+        let names = named.chain(outcome.machines.is_empty().then(String::new));
         Self(names.zip(outcome.returns.iter().cloned()).collect())
     }
 
