@@ -106,6 +106,14 @@ fn a_machine_of_several_processors_boots() {
     assert!(output.contains("boot 3"), "{output}");
     let reason = "a machine of the run has several processors";
     assert_eq!(summary["restarts"], json!([{ "kept": 0, "whole": 2, "reason": reason }]));
+    // Each boot belongs to its failure, from when the machine was switched on until its command began.
+    for fault in summary["faults"].as_array().unwrap() {
+        let interval = &fault["intervals"][0];
+        let [begin, end, back] =
+            ["begin_ns", "end_ns", "back_ns"].map(|key| interval[key].as_u64().unwrap());
+        assert_eq!(end - begin, 1_000_000, "{fault}");
+        assert!((10_000_000..600_000_000).contains(&(back - end)), "{fault}");
+    }
 }
 
 /// A root that is read where it lies is a drive of the guest's: the kernel sees it after the greeting too.
