@@ -1,4 +1,4 @@
-//! What has a name or a sentence of its own stands in one place of the sources.
+//! Names and sentences with a description of their own stand in one place of the sources.
 
 use std::fs;
 use std::path::PathBuf;

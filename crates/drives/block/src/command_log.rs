@@ -299,10 +299,10 @@ mod tests {
         assert_eq!((read(&times).count, times.slowest()[0].end), (130, 2000));
         times.cut(2009);
         assert_eq!((read(&times).count, read(&times).latency), (110, 95.455));
-        // What was among the slowest makes room for what is.
+        // Commands that were pushed out of the slowest are there again.
         let ends: Vec<_> = times.slowest().iter().map(|command| command.end).collect();
         assert_eq!((&ends[..10], ends.len()), (&(2000..2010).collect::<Vec<_>>()[..], 20));
-        // What was counted before the measurement began is not taken twice.
+        // Commands before the measurement are not taken twice.
         let mut later = times.clone();
         later.record(3000, lasting(3000, 100));
         later.begin();

@@ -564,7 +564,7 @@ mod tests {
         assert_eq!(states(&found, NOT_CHECKED), [2, 5]);
         assert_eq!(states(&found, CHECKED), [0, 3]);
         assert_eq!(states(&found, WITH_FINDING), [1, 4]);
-        // What matters most lies on top.
+        // Findings lie on top, and below them cuts that are fine.
         let order: Vec<_> = found.iter().map(|mark| mark.1).collect();
         assert_eq!(order, [2, 5, 0, 3, 1, 4]);
         assert!(found[1].2.ends_with("as state 3, which a guest checked"), "{:?}", found[1]);

@@ -122,7 +122,7 @@ fn matched(base: &[InputFile], other: &[InputFile]) -> Vec<Option<usize>> {
         let open: Vec<usize> = (0..base.len()).filter(|place| found[*place].is_none()).collect();
         for &place in &open {
             let file = &base[place];
-            // Of several of a kind nobody knows which is which.
+            // Nobody knows which is which of several of a kind.
             let is_rival = |rival: &&usize| is_same(&base[**rival], file);
             if alone && open.iter().filter(is_rival).count() > 1 {
                 continue;

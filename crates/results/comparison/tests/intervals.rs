@@ -360,13 +360,13 @@ fn the_option_that_differs_between_two_loads_is_shown() {
     ] {
         assert!(html.contains(part), "{part}");
     }
-    // Of several of a kind nobody knows which is which.
+    // Nobody knows which is which of several of a kind.
     let several = compared(
         vec![load("a.fio", 1), load("b.fio", 2)],
         vec![load("c.fio", 3), load("d.fio", 4)],
     );
     assert!(several.inputs.iter().all(|input| input.texts.is_empty()));
-    // Nor what differs in a file whose text is not kept, or in the ends of lines.
+    // Nobody knows either what differs in a file whose text is not kept, or in the ends of lines.
     let text = |text, hash| vec![read("a.fio", text, hash)];
     for (was, is, sentence) in [
         (None, None, "as results keep the text of small files only"),

@@ -174,7 +174,7 @@ fn an_operation_while_a_machine_boots_again_belongs_to_the_failure() {
             "{part}"
         );
     }
-    // Of one that is not back at the end until the end.
+    // A machine that is not back at the end is away until then.
     let never = run_with(0, "done", vec![Vec::new(), Vec::new()]);
     assert_eq!(never.summary["faults"][1]["intervals"][0]["back_ns"], BEGIN + 1_000 * MS);
     assert_eq!(count(&never), 1);

@@ -360,7 +360,7 @@ fn the_page_of_a_branch_says_of_which_run_it_is_one_and_since_when() {
     assert!(!page(Value::Null).contains("A branch of the run"));
 }
 
-/// What a power cut took has no row: its number is told, and there only.
+/// I/Os that a power cut took have no row: a page has their number, and nothing else of them.
 #[test]
 fn ios_that_a_failure_cut_off_are_counted() {
     let run = |cut_ios: Vec<u64>| {

@@ -163,7 +163,7 @@ impl FaultSummary {
                 let returns = returns.of_machine(&self.target);
                 let failure = |&at: &Nanos| {
                     let one = interval(at, restart.map(|restart| at.saturating_add(restart)));
-                    // What stays off, or is off at the end, does not boot.
+                    // A machine that stays off, or is off at the end, does not boot.
                     let boots = restart.is_some() && one.end_ns < end;
                     let back = returns.filter(|_| boots).map(|returns| {
                         let back = returns.iter().find(|back| **back >= one.end_ns);
