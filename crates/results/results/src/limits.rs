@@ -66,13 +66,16 @@ fn in_words(limits: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
+    use stasis_run_events::{Ending, Outcome};
 
     use super::*;
 
     fn summary(experiment: Value) -> Summary {
         let extra = [("experiment".to_owned(), experiment)].into_iter().collect();
-        Summary { extra, ..Summary::default() }
+        Summary::new(&Outcome::of(Ending::Exited(0)), "exact", Duration::ZERO, Vec::new(), extra)
     }
 
     #[test]
@@ -106,7 +109,7 @@ mod tests {
         }
         let one = summary(json!({ "machine": {}, "drive": [{ "limits": { "iops": 7 } }] }));
         assert_eq!(limit_of(&one, "drive0").as_deref(), Some("7 I/Os a second"));
-        assert_eq!(limit_of(&Summary::default(), "drive0"), None);
+        assert_eq!(limit_of(&summary(Value::Null), "drive0"), None);
     }
 
     #[test]

@@ -201,10 +201,6 @@ pub struct DriveSummary {
     pub inside: Option<Inside>,
 }
 
-fn is_zero(value: &u64) -> bool {
-    *value == 0
-}
-
 impl DriveSummary {
     /// The way to its host takes so much at least (ns).
     pub fn set_way(&mut self, way: u64) {
@@ -294,8 +290,8 @@ pub struct OperationSummary {
     pub way_percent: Option<f64>,
 }
 
-fn is_zero(value: &f64) -> bool {
-    *value == 0.0
+fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Summary {
