@@ -96,7 +96,7 @@ mod tests {
             (
                 "db.disk",
                 Some(
-                    "500 I/Os a second (6,000 I/Os a second in bursts) and 125 MB/s, bursts of 1800 s at most, \
+                    "500 I/Os a second (6,000 I/Os a second in bursts) and 125 MB/s, bursts of 1,800 s at most, \
                      each 16 KiB of a request counted as an I/O",
                 ),
             ),
