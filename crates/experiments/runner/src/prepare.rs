@@ -714,7 +714,7 @@ fn on_kvm(
     let mut files = local::Files::new(setup.guest, commands, keyboard, source);
     files.outside = outside.map(|outside| -> Box<dyn Outside> { Box::new(outside) });
     let stop = stasis_machine::Stop { flag: Arc::clone(stop), poll: None, deadline };
-    let outcome = local::run(plan, &mut files, relay, stop)?;
+    let outcome = local::run(plan, None, &mut files, relay, stop)?;
     relay.event(RunEvent::Outcome(Box::new(outcome)))?;
     Ok(())
 }
