@@ -13,8 +13,8 @@ use stasis_network::NetworkFault;
 use crate::opened_drives::path_fault;
 use crate::plan::{PlannedDrive, PlannedMachine, RunPlan};
 
-/// The seed of every boot.
-const BOOT_SEED: u64 = 0;
+/// The seed of every boot, up to the agent's greeting at least.
+pub const BOOT_SEED: u64 = 0;
 
 /// The part of a run that begins with its commands.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

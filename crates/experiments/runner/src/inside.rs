@@ -3,11 +3,12 @@
 use anyhow::{Context, Result};
 use stasis_emulated_host::inside::{snapshot, Inside, Later, StopReason};
 use stasis_emulated_host::Input;
-use stasis_machine::{ProgramSource, Stop};
+use stasis_machine::{FirstBoot, ProgramSource, Stop};
 use stasis_media::MediumSpec;
 use stasis_run_events::{DebugJob, Debugger, Ending, EventSink, Instant, RunEvent};
 
 use crate::failure;
+use crate::first_boot;
 use crate::local::{self, Commands, Inputs, Take};
 use crate::plan::input;
 use crate::software_host::{InnerJob, LaterJob};
@@ -24,6 +25,15 @@ pub fn run(inside: &mut Inside, job: Vec<u8>) {
 }
 
 fn execute(inside: &mut Inside, job: &[u8]) -> Result<RunEvent> {
+    if !inside.is_first() {
+        return execute_from(inside, job, None);
+    }
+    let first = first_boot::make(job, &mut Items(inside))?;
+    let job = inside.end_first()?;
+    execute_from(inside, &job, Some(first))
+}
+
+fn execute_from(inside: &mut Inside, job: &[u8], first: Option<FirstBoot>) -> Result<RunEvent> {
     let InnerJob { mut plan, passed } =
         serde_json::from_slice(job).context("cannot read the job")?;
     for (drive, places) in plan.media_mut().zip(passed) {
@@ -37,7 +47,7 @@ fn execute(inside: &mut Inside, job: &[u8]) -> Result<RunEvent> {
     }
     let stop = Stop { flag: inside.stop_flag(), poll: inside.stop_poll(), deadline: None };
     let mut events = inside.event_sink();
-    let mut outcome = local::run(plan, &mut Items(inside), &mut events, stop)?;
+    let mut outcome = local::run(plan, first, &mut Items(inside), &mut events, stop)?;
     if outcome.ending == Ending::Cancelled && inside.stop_reason() == Some(StopReason::WallLimit) {
         outcome.ending = Ending::WallLimit;
     }

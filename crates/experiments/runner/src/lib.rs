@@ -42,6 +42,7 @@ mod debugged;
 pub mod engine;
 mod event;
 pub mod failure;
+pub mod first_boot;
 pub mod free_space;
 pub mod guest;
 pub mod input;

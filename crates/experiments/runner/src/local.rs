@@ -10,20 +10,19 @@ use anyhow::{anyhow, Context, Result};
 use stasis_channel::{Branch, Job, Keyboard};
 use stasis_crash::TraceStream;
 use stasis_drive::Schedule;
-use stasis_experiment::{
-    CpuSpeed, FaultTrigger, MachineFailure, MachineFailureKind, MachinePause, Trigger,
-};
+use stasis_experiment::{FaultTrigger, MachineFailure, MachineFailureKind, MachinePause, Trigger};
 use stasis_guest_image::Guest;
 use stasis_machine::{
-    Change, ChangeConfig, Command, Config, DebugConfig, DriveChange, Failure, FailureKind,
-    MachineChange, MachineConfig, MachineFaults, Pause, ProgramSource, Resumed, Rewind,
-    SnapshotConfig, Speed, Stop, TimelineConfig, TriggerConfig,
+    Beginning, Change, ChangeConfig, Command, Config, DebugConfig, DriveChange, Failure,
+    FailureKind, FirstBoot, MachineChange, MachineConfig, MachineFaults, Pause, ProgramSource,
+    Resumed, Rewind, SnapshotConfig, Stop, TimelineConfig, TriggerConfig,
 };
 use stasis_models::{BuildContext, ModelChange};
 use stasis_network::Outside;
 use stasis_run_events::{DebugJob, Debugger, EventSink, Instant, Outcome, ProfileJob, SnapshotJob};
 
-use crate::begins::Begins;
+use crate::begins::{Begins, BOOT_SEED};
+use crate::first_boot;
 use crate::networks;
 use crate::opened_drives::{paths, Drives, FAULTS};
 use crate::plan::{
@@ -324,16 +323,19 @@ fn schedule(plan: &RunPlan, number: usize) -> Option<Schedule> {
     })
 }
 
-fn whole(inputs: &mut dyn Inputs, name: &str) -> Result<Vec<u8>> {
+/// All of the file `name`.
+pub fn whole(inputs: &mut dyn Inputs, name: &str) -> Result<Vec<u8>> {
     let length = inputs.length(name).ok_or_else(|| anyhow!("the input {name} is missing"))?;
     let mut bytes = vec![0; usize::try_from(length)?];
     inputs.read(name, &mut bytes)?;
     Ok(bytes)
 }
 
-/// Runs `plan`, of which the rest begins with the commands, to its end.
+/// Runs `plan`, of which the rest begins with the commands, to its end: from `first`, which its
+/// [`first_boot::job`] has made, if it is there.
 pub fn run(
     plan: RunPlan,
+    first: Option<FirstBoot>,
     inputs: &mut dyn Inputs,
     events: &mut dyn EventSink,
     stop: Stop,
@@ -342,8 +344,19 @@ pub fn run(
     let initramfs = whole(inputs, input::INITRAMFS)?;
     let jobs = Jobs { source: Some(inputs.commands()), commands: Commands::default() };
     let jobs = Arc::new(Mutex::new(jobs));
-    let root_length =
-        inputs.length(input::ROOT).ok_or_else(|| anyhow!("the root file system is missing"))?;
+    // One machine that goes on from its first boot has its root.
+    let has_root = first.is_some() && plan.machines.len() == 1;
+    let root_length = match inputs.length(input::ROOT) {
+        None if has_root => 0,
+        length => length.ok_or_else(|| anyhow!("the root file system is missing"))?,
+    };
+    let mut firsts = first.into_iter().flat_map(|first| first.each(plan.machines.len()));
+    let is_hidden = first_boot::job(&plan).is_some();
+    let mut beginning = || match firsts.next() {
+        Some(first) => Beginning::FirstBoot(first),
+        None if is_hidden => Beginning::Hidden,
+        None => Beginning::Boot,
+    };
     let (keyboard, of_root, programs) = (inputs.keyboard(), inputs.source(), inputs.programs());
     let debug = inputs.debugger().map(|wire| {
         let jobs = Arc::clone(&jobs);
@@ -434,10 +447,11 @@ pub fn run(
             drives,
             ports: networks::ports(&plan.networks, &machine.name),
             root: root.transpose()?,
-            seed: plan.seed,
+            seed: if is_hidden { BOOT_SEED } else { plan.seed },
             random: machine.spec.random,
             comes_back: machine.comes_back,
             boots_again: machine.spec.boots_again,
+            beginning: beginning(),
             rewind: machine.spec.rewind.then_some(rewind),
             waited: machine.spec.wait,
             pauses: machine.pauses.iter().map(pause).collect(),
@@ -463,10 +477,7 @@ pub fn run(
             has_faults: plan.media().any(PlannedDrive::is_faulty),
             networks: networks::networks(&plan.networks, &plan.network_faults, plan.seed),
             outside: inputs.outside().filter(|_| leads_outside),
-            speed: match plan.cpu_speed {
-                CpuSpeed::Khz(khz) => Speed::Khz(khz),
-                CpuSpeed::Times(times) => Speed::Times(times),
-            },
+            speed: first_boot::speed(plan.cpu_speed),
             vmlinux: &vmlinux,
             initramfs: &initramfs,
             root_length,

@@ -388,7 +388,9 @@ impl<'a> RunSetup<'a> {
             let line = format!("{FIXED_ADDRESSES} {}", spec.kernel_command_line);
             spec.kernel_command_line = line.trim_end().into();
         }
-        if !job.interfaces.is_empty() {
+        // Under `exact` all machines have the same words, so that one first boot serves them.
+        let is_exact = self.engine == Engine::Exact;
+        if is_exact || !job.interfaces.is_empty() {
             // Interfaces are eth0, eth1 and so on, in the order of the networks.
             spec.kernel_command_line.push_str(" net.ifnames=0");
         }
@@ -406,7 +408,8 @@ impl<'a> RunSetup<'a> {
             false => cuts.count(),
         };
         drives.iter_mut().filter(|drive| drive.on.is_none()).for_each(|drive| drive.cuts = cuts);
-        if failures.iter().any(|failure| failure.kind == MachineFailureKind::Panic) {
+        let panics = |failure: &MachineFailure| failure.kind == MachineFailureKind::Panic;
+        if is_exact || failures.iter().any(panics) {
             // Linux, Documentation/admin-guide/kernel-parameters.txt.
             spec.kernel_command_line.push_str(" unknown_nmi_panic");
         }
@@ -714,7 +717,7 @@ fn on_kvm(
     let mut files = local::Files::new(setup.guest, commands, keyboard, source);
     files.outside = outside.map(|outside| -> Box<dyn Outside> { Box::new(outside) });
     let stop = stasis_machine::Stop { flag: Arc::clone(stop), poll: None, deadline };
-    let outcome = local::run(plan, &mut files, relay, stop)?;
+    let outcome = local::run(plan, None, &mut files, relay, stop)?;
     relay.event(RunEvent::Outcome(Box::new(outcome)))?;
     Ok(())
 }

@@ -22,6 +22,7 @@ use stasis_run_events::{Ending, Moment, ProfileJob, SnapshotJob};
 
 use crate::begins::Begins;
 use crate::debugged::Debugged;
+use crate::first_boot;
 use crate::plan::{input, PlannedChange, PlannedDrive, RunPlan};
 use crate::prepare::RunSetup;
 use crate::program;
@@ -152,8 +153,13 @@ impl Passed {
 /// a file for the setup's additions to the guest.
 fn inputs(setup: &RunSetup, machines: u64, archive: &Path) -> Result<(Vec<Input>, u64)> {
     let guest = setup.guest;
-    let early =
-        |name: &str, path: &Path| Input { name: name.into(), path: path.into(), late: false };
+    let early = |name: &str, path: &Path| Input {
+        name: name.into(),
+        path: path.into(),
+        late: false,
+        // The last machine has the first boot's own.
+        first_only: name == input::ROOT && machines == 1,
+    };
     let mut inputs = vec![
         early(input::VMLINUX, &guest.vmlinux),
         early(input::INITRAMFS, &guest.initramfs),
@@ -169,7 +175,12 @@ fn inputs(setup: &RunSetup, machines: u64, archive: &Path) -> Result<(Vec<Input>
     if !files.is_empty() {
         std::fs::write(archive, files).context("cannot write a temporary file")?;
         memory += (1 + machines) * files.len() as u64;
-        inputs.push(Input { name: input::FILES.into(), path: archive.to_owned(), late: true });
+        inputs.push(Input {
+            name: input::FILES.into(),
+            path: archive.to_owned(),
+            late: true,
+            first_only: false,
+        });
     }
     Ok((inputs, memory))
 }
@@ -243,10 +254,13 @@ pub fn run(
         },
         must: wish.must,
     });
+    let first = first_boot::job(&plan).map(|job| serde_json::to_vec(&job));
+    let first = first.transpose().context("cannot write the job of a first boot")?;
     // A kept machine reads no bytes that may change.
     let keeps = plan.media().all(PlannedDrive::is_inside);
     let job = Job {
         keeps,
+        first,
         snapshots: wish,
         machine: serde_json::to_vec(&InnerJob { plan, passed: passed.places })
             .context("cannot write the job")?,

@@ -52,10 +52,6 @@ pub const VENDOR_ID: u16 = 0x5354;
 /// PCI device of the channel.
 pub const DEVICE_ID: u16 = 0x0001;
 
-/// PCI device of a drive or a network's port that a guest is to see only once its agent has greeted:
-/// the agent takes it off its bus then, and looks anew for what is there.
-pub const HIDDEN_DEVICE_ID: u16 = 0x00ff;
-
 /// PCI revision of the device: the protocol's version.
 pub const REVISION: u8 = VERSION as u8;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
@@ -9,8 +10,8 @@ use std::sync::atomic::{compiler_fence, fence, Ordering};
 
 use nix::sys::mman::{mmap, MapFlags, ProtFlags};
 use stasis_channel::{
-    Transport, DEVICE_ID, DOORBELL_OFFSET, HIDDEN_DEVICE_ID, MAILBOX_BAR, MAILBOX_SIZE,
-    REGISTERS_BAR, REGISTERS_SIZE, VENDOR_ID,
+    Transport, DEVICE_ID, DOORBELL_OFFSET, MAILBOX_BAR, MAILBOX_SIZE, REGISTERS_BAR,
+    REGISTERS_SIZE, VENDOR_ID,
 };
 
 use crate::AgentError;
@@ -63,23 +64,17 @@ impl Transport for Device {
     }
 }
 
-/// Makes the kernel look anew for the devices that it was not to see before the agent greeted, if there
-/// are any (Linux, Documentation/ABI/testing/sysfs-bus-pci).
+/// Makes the kernel look anew for devices: before the agent greeted, its drives and networks may not have been
+/// there (Linux, Documentation/ABI/testing/sysfs-bus-pci).
 pub(crate) fn uncover() -> Result<(), AgentError> {
-    let is_hidden = |path: &PathBuf| {
-        number(path.join("vendor")) == Some(VENDOR_ID)
-            && number(path.join("device")) == Some(HIDDEN_DEVICE_ID)
-    };
-    let mut hidden: Vec<PathBuf> = devices().filter(is_hidden).collect();
-    if hidden.is_empty() {
-        return Ok(());
+    let file = Path::new("/sys/bus/pci/rescan");
+    match fs::write(file, "1") {
+        // A kernel without PCI has none.
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(AgentError::new("write", path_name(file), error))
+        }
+        _ => Ok(()),
     }
-    hidden.sort_unstable();
-    let again = hidden.iter().map(|path| path.join("remove"));
-    for file in again.chain([PathBuf::from("/sys/bus/pci/rescan")]) {
-        fs::write(&file, "1").map_err(|e| AgentError::new("write", path_name(&file), e))?;
-    }
-    Ok(())
 }
 
 /// The vendors of this machine's PCI devices.

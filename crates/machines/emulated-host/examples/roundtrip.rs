@@ -124,7 +124,7 @@ fn outer() -> Result<(), Box<dyn std::error::Error>> {
         mode: if mode == "fast" { Mode::Fast } else { Mode::Exact },
         memory: memory.parse::<u64>()? << 20,
         inputs: given(next())
-            .map(|path| Input { name: "data".into(), path, late: false })
+            .map(|path| Input { name: "data".into(), path, late: false, first_only: false })
             .into_iter()
             .collect(),
         drives: given(next())

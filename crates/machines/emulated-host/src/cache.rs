@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::first::FIRSTS;
 use crate::kept::{entries, Store};
 use crate::Error;
 
@@ -16,8 +17,9 @@ pub struct Kind {
 }
 
 /// The folders of machines, with descriptions of their content.
-const MACHINES: [(&str, &str); 3] = [
+const MACHINES: [(&str, &str); 4] = [
     ("guests", "guests that are booted"),
+    (FIRSTS, "guests that are booted as far as drives make no difference"),
     ("machines", "software hosts that are booted"),
     (SNAPSHOTS, "runs with snapshots"),
 ];

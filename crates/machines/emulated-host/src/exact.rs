@@ -33,7 +33,9 @@ impl Start<'_> {
         folder: &Path,
         stopped: &(dyn Fn() -> bool + Sync),
     ) -> Result<Machine, Error> {
-        self.program(folder, false, stopped)
+        let image = folder.join("image");
+        let purpose = Purpose::Exact { job: self.files, image: &image, save: false };
+        self.program(folder, &purpose, stopped)
     }
 
     /// The machine from one that is kept, or from a snapshot of the job; None where it is not to be
@@ -54,8 +56,10 @@ impl Start<'_> {
             Some(wish) if wish.must => return Err(Error::NoSnapshot),
             _ => None,
         };
-        if snapshots.is_none() && !store.wanted_again(self.key()?)? {
-            return Ok(None);
+        // A job that goes on from its first part is nearly as quick.
+        let times = if self.has_first() { 2 } else { 1 };
+        if snapshots.is_none() && !store.wanted_again(self.key()?, times)? {
+            return self.after_first(stopped, progress);
         }
         // The second time what is kept is made anew: it was damaged.
         for last in [false, true] {
@@ -184,9 +188,28 @@ impl Start<'_> {
         progress: &mut dyn FnMut(&str, Option<f64>),
     ) -> Result<(), Error> {
         progress("booting the guest (kept for later runs)", None);
+        if let Some(first) = self.first(stopped, progress)? {
+            let (machine, place) = self.copy_of_first(&first, folder, stopped)?;
+            return self.save_paused(machine, folder, place, stopped);
+        }
         make_folder(self.host, folder)?;
-        let mut machine = self.program(folder, true, stopped)?;
-        let (mut events, mut place) = (Vec::new(), None);
+        let image = folder.join("image");
+        let purpose = Purpose::Exact { job: self.files, image: &image, save: true };
+        let machine = self.program(folder, &purpose, stopped)?;
+        self.save_paused(machine, folder, None, stopped)?;
+        fs::remove_file(&image).map_err(Error::io("cannot remove", &image))
+    }
+
+    /// Lets `machine` run until it pauses, and saves it in `folder`, with what it has told. `place`: that of
+    /// its buffer, if it has sent it before.
+    pub(crate) fn save_paused(
+        &self,
+        mut machine: Machine,
+        folder: &Path,
+        mut place: Option<u64>,
+        stopped: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), Error> {
+        let mut events = Vec::new();
         pump(&mut machine, self.control, |_, sent| {
             match sent {
                 Sent::Bytes(bytes) => events.extend_from_slice(&bytes),
@@ -206,15 +229,14 @@ impl Start<'_> {
         drop(qemu);
         let path = folder.join("told");
         fs::write(&path, events).map_err(Error::io("cannot write", &path))?;
-        let path = folder.join("image");
-        fs::remove_file(&path).map_err(Error::io("cannot remove", &path))?;
         write(folder, &state, place.ok_or(Error::NotKept)?, false)
     }
 
-    fn program(
+    /// Starts the program on the bare machine for `purpose`, whose image is to be in `folder`.
+    pub(crate) fn program(
         &self,
         folder: &Path,
-        save: bool,
+        purpose: &Purpose,
         stopped: &(dyn Fn() -> bool + Sync),
     ) -> Result<Machine, Error> {
         let host = self.host;
@@ -227,7 +249,6 @@ impl Start<'_> {
         let image = folder.join("image");
         write(&image, &program.memory)?;
         write(&folder.join("firmware"), program.firmware)?;
-        let purpose = Purpose::Exact { job: self.files, image: &image, save };
-        Machine::start(host, &purpose, folder, self.log, stopped, |_, _| Ok(0))?.go()
+        Machine::start(host, purpose, folder, self.log, stopped, |_, _| Ok(0))?.go()
     }
 }

@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
+/// The memory of a machine under [`Mode::Exact`] is a multiple of this.
+const STEP: u64 = 8 << 30;
+
 /// Timekeeping of the software host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
@@ -32,6 +35,8 @@ pub struct Input {
     /// True if it belongs to the run and not to its machine: then the inner side finds it in what
     /// [`crate::items::Later::take`] gives.
     pub late: bool,
+    /// True if a job that has its [first part](Job::first) behind it does not need it.
+    pub first_only: bool,
 }
 
 /// The inner side's task.
@@ -41,8 +46,13 @@ pub struct Job {
     pub machine: Vec<u8>,
     /// The task there: looked up by [`crate::items::Later::take`].
     pub later: Vec<u8>,
+    /// A first part that many jobs have alike. Under [`Mode::Exact`], where the host passes no drives, the
+    /// machine may be kept when it is done, and a job then begins with
+    /// [`crate::inside::Inside::is_first`] past; else there is no such part in it.
+    pub first: Option<Vec<u8>>,
     /// True if the machine may be kept at the moment where the inner side looks that up, for later
-    /// runs that differ in it only. It is, under [`Mode::Exact`], from the second run on.
+    /// runs that differ in it only. It is, under [`Mode::Exact`], from the second run on, or from the third
+    /// on where it has a first part.
     pub keeps: bool,
     /// Snapshots of the job, under [`Mode::Exact`], where its machine may be kept.
     pub snapshots: Option<Snapshots>,
@@ -138,7 +148,9 @@ impl Host {
         if self.mode == Mode::Exact {
             // All of it lies in one piece above 4 GiB.
             let low = stasis_bare::layout::LOW_END;
-            return low.saturating_add(self.memory).div_ceil(1 << 20).min(1 << 30);
+            // In whole steps, so that machines with media of other sizes are alike.
+            let memory = self.memory.div_ceil(STEP).saturating_mul(STEP);
+            return low.saturating_add(memory).div_ceil(1 << 20).min(1 << 30);
         }
         self.memory.div_ceil(1 << 20).clamp(2048, 1 << 30).next_power_of_two()
     }
@@ -280,11 +292,24 @@ pub(crate) mod tests {
         assert!(missing.check().unwrap_err().to_string().contains("/no/such"));
         for name in ["", "a b", "a,b", &"x".repeat(Input::MAX_NAME + 1)] {
             let mut named = host(0);
-            named.inputs = vec![Input { name: name.into(), path: "/dev/null".into(), late: false }];
+            named.inputs = vec![Input {
+                name: name.into(),
+                path: "/dev/null".into(),
+                late: false,
+                first_only: false,
+            }];
             assert!(matches!(named.check(), Err(Error::InputName(other)) if other == name));
         }
         let mut twice = host(0);
-        twice.inputs = vec![Input { name: "a".into(), path: "/dev/null".into(), late: false }; 2];
+        twice.inputs = vec![
+            Input {
+                name: "a".into(),
+                path: "/dev/null".into(),
+                late: false,
+                first_only: false
+            };
+            2
+        ];
         assert!(matches!(twice.check(), Err(Error::InputName(_))));
     }
 }

@@ -2,6 +2,8 @@
 
 /// fw_cfg item that holds the job.
 pub(crate) const JOB_ITEM: &str = "opt/stasis/job";
+/// fw_cfg item that holds the first part of a job, where the machine is kept after that.
+pub(crate) const FIRST_ITEM: &str = "opt/stasis/first";
 /// fw_cfg item that holds what is looked up later.
 pub(crate) const LATER_ITEM: &str = "opt/stasis/later";
 /// fw_cfg item that is there where the machine is to be kept when it looks for that.

@@ -14,7 +14,7 @@ use crate::fd::{lock, try_lock, Lock};
 use crate::Error;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -169,8 +169,9 @@ impl Store {
         self.folder.join(key.name()).is_dir()
     }
 
-    /// Returns whether the machine of this key is kept or was wanted before; from now on it was.
-    pub(crate) fn wanted_again(&self, key: Key) -> Result<bool, Error> {
+    /// Returns whether the machine of this key is kept or was wanted so many times before; from now on it was
+    /// once more.
+    pub(crate) fn wanted_again(&self, key: Key, times: u64) -> Result<bool, Error> {
         let name = key.name();
         if self.folder.join(&name).is_dir() {
             return Ok(true);
@@ -183,12 +184,18 @@ impl Store {
                 let _ = fs::remove_file(&path);
             }
         }
+        // A byte for each time.
         let path = self.folder.join(name + ".once");
-        if path.exists() {
-            return Ok(true);
+        let mut file = File::options()
+            .append(true)
+            .create(true)
+            .open(&path)
+            .map_err(Error::io("cannot write", &path))?;
+        let before = file.metadata().map_err(Error::io("cannot read", &path))?.len();
+        if before < times {
+            file.write_all(b"1").map_err(Error::io("cannot write", &path))?;
         }
-        File::create(&path).map_err(Error::io("cannot write", &path))?;
-        Ok(false)
+        Ok(before >= times)
     }
 
     /// The machine of this key, which `make` makes in a folder if there is none.

@@ -27,6 +27,7 @@ mod error;
 mod exact;
 mod executable;
 mod fd;
+mod first;
 mod host;
 mod initramfs;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -70,6 +70,12 @@ pub(crate) enum Purpose<'a> {
     /// Wait for a saved state, with a private copy of the file `ram`; with `shares`: with that file
     /// itself. `resume`: the snapshot from which the machine continues (ns), if it is one.
     Restore { job: &'a JobFiles, shares: bool, resume: Option<u64> },
+    /// Run the image as far as the first part of the job, whose file it is: share memory with the file `ram`
+    /// until the machine pauses itself.
+    First { first: &'a Path, image: &'a Path },
+    /// Wait for the state saved there, and do the job. With `save`: share memory with the file `ram` until
+    /// the machine pauses itself, with nothing yet of what belongs to the run; else with a private copy.
+    AfterFirst { job: &'a JobFiles, save: bool },
 }
 
 impl Purpose<'_> {
@@ -80,6 +86,8 @@ impl Purpose<'_> {
             Self::Build { .. }
                 | Self::Exact { save: true, .. }
                 | Self::Restore { shares: true, .. }
+                | Self::First { .. }
+                | Self::AfterFirst { save: true, .. }
         )
     }
 }
@@ -88,6 +96,7 @@ impl Purpose<'_> {
 pub(crate) struct JobFiles {
     pub machine: PathBuf,
     pub later: PathBuf,
+    pub first: PathBuf,
 }
 
 /// The arguments that make the machine: those that a saved state depends on.
@@ -160,7 +169,7 @@ pub(crate) fn machine(host: &Host) -> Vec<OsString> {
 fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsString> {
     let [events, stop, qmp, handshake] = fds;
     let mut arguments = Vec::new();
-    if matches!(purpose, Purpose::Exact { .. }) {
+    if matches!(purpose, Purpose::Exact { .. } | Purpose::First { .. }) {
         // Paused until `Machine::go`.
         arguments.push("-S".into());
     }
@@ -195,14 +204,27 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
             add("-append", append(&kernel.release).into());
         }
         Purpose::Exact { job, image, save } => {
-            // The modern interface of the drives (VIRTIO 1.2, 4.2.2).
-            add("-global", "virtio-mmio.force-legacy=off".into());
-            let mut loader = with_path("loader,file=", image);
-            loader.push(format!(",addr={:#x},force-raw=on", stasis_bare::IMAGE));
-            add("-device", loader);
-            early(host, job, &mut add);
+            program(image, &mut add);
+            item(crate::items::JOB_ITEM, &job.machine, &mut add);
+            early(host, &mut add);
             match save {
-                true => add("-fw_cfg", format!("name={},string=1", crate::items::SAVE_ITEM).into()),
+                true => to_be_saved(&mut add),
+                false => late(host, job, &mut add),
+            }
+        }
+        Purpose::First { first, image } => {
+            program(image, &mut add);
+            item(crate::items::FIRST_ITEM, first, &mut add);
+            early(host, &mut add);
+        }
+        Purpose::AfterFirst { job, save } => {
+            add("-incoming", "defer".into());
+            add("-global", MODERN.into());
+            item(crate::items::JOB_ITEM, &job.machine, &mut add);
+            let needed = host.inputs.iter().filter(|file| !file.late && !file.first_only);
+            needed.for_each(|file| input(file, &mut add));
+            match save {
+                true => to_be_saved(&mut add),
                 false => late(host, job, &mut add),
             }
         }
@@ -213,10 +235,11 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
                 add("-fw_cfg", format!("name={item},string={at}").into());
             }
             if exact {
-                add("-global", "virtio-mmio.force-legacy=off".into());
+                add("-global", MODERN.into());
                 drives(host, &mut add);
             } else {
-                early(host, job, &mut add);
+                item(crate::items::JOB_ITEM, &job.machine, &mut add);
+                early(host, &mut add);
             }
             late(host, job, &mut add);
         }
@@ -238,9 +261,24 @@ fn late(host: &Host, job: &JobFiles, add: &mut impl FnMut(&str, OsString)) {
     host.inputs.iter().filter(|file| file.late).for_each(|file| input(file, add));
 }
 
-/// Adds the items that make the machine, and its drives.
-fn early(host: &Host, job: &JobFiles, add: &mut impl FnMut(&str, OsString)) {
-    item(crate::items::JOB_ITEM, &job.machine, add);
+/// The modern interface of the drives (VIRTIO 1.2, 4.2.2).
+const MODERN: &str = "virtio-mmio.force-legacy=off";
+
+/// Adds the program on the bare machine.
+fn program(image: &Path, add: &mut impl FnMut(&str, OsString)) {
+    add("-global", MODERN.into());
+    let mut loader = with_path("loader,file=", image);
+    loader.push(format!(",addr={:#x},force-raw=on", stasis_bare::IMAGE));
+    add("-device", loader);
+}
+
+/// Has the machine pause where it would look for what belongs to the run.
+fn to_be_saved(add: &mut impl FnMut(&str, OsString)) {
+    add("-fw_cfg", format!("name={},string=1", crate::items::SAVE_ITEM).into());
+}
+
+/// Adds the inputs of the machine, and its drives.
+fn early(host: &Host, add: &mut impl FnMut(&str, OsString)) {
     host.inputs.iter().filter(|file| !file.late).for_each(|file| input(file, add));
     drives(host, add);
     let count = host.drives.len();

@@ -58,7 +58,12 @@ fn again(
     let path = &files.again;
     fs::write(path, plan).map_err(Error::io("cannot write", path))?;
     let mut host = host.clone();
-    host.inputs.push(Input { name: Input::AGAIN.into(), path: path.clone(), late: true });
+    host.inputs.push(Input {
+        name: Input::AGAIN.into(),
+        path: path.clone(),
+        late: true,
+        first_only: false,
+    });
     let mut job = job.clone();
     if let Some(snapshots) = &mut job.snapshots {
         // Changes by a debugger are not the run's.
@@ -183,13 +188,17 @@ impl Files {
         let log = host.log.clone().unwrap_or_else(|| folder.join(format!("{id}.log")));
         let _ = fs::remove_file(&log);
         let path = |suffix: &str| folder.join(format!("{id}.{suffix}"));
-        let job_files = JobFiles { machine: path("job"), later: path("later") };
+        let (machine, later, first) = (path("job"), path("later"), path("first"));
+        let job_files = JobFiles { machine, later, first };
         let files = Self { job: job_files, again: path("again"), log };
         let write = |path: &Path, bytes: &[u8]| {
             fs::write(path, bytes).map_err(Error::io("cannot write", path))
         };
         write(&files.job.machine, &job.machine)?;
         write(&files.job.later, &job.later)?;
+        if let Some(first) = &job.first {
+            write(&files.job.first, first)?;
+        }
         Ok(files)
     }
 
@@ -208,6 +217,7 @@ impl Drop for Files {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.job.machine);
         let _ = fs::remove_file(&self.job.later);
+        let _ = fs::remove_file(&self.job.first);
         let _ = fs::remove_file(&self.again);
     }
 }

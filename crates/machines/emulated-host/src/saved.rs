@@ -177,6 +177,14 @@ fn ignore_shared(qmp: &mut Qmp) -> Result<(), QmpError> {
     qmp.execute("migrate-set-capabilities", json!({ "capabilities": capabilities })).map(drop)
 }
 
+/// The physical address of the buffer of the machine saved in `folder`.
+pub(crate) fn read_place(folder: &Path) -> Result<u64, Error> {
+    let path = folder.join("place");
+    let place = fs::read_to_string(&path).map_err(Error::io("cannot read", &path))?;
+    let place = place.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    Ok(place.unwrap_or_default())
+}
+
 /// Starts the machine saved in `folder`, for `purpose`, up to the instruction at which it was saved,
 /// where its memory has these `pages` beside those of the file `ram`.
 pub(crate) fn restore(
@@ -187,9 +195,7 @@ pub(crate) fn restore(
     stopped: &(dyn Fn() -> bool + Sync),
     pages: Option<&Chain>,
 ) -> Result<Machine, Error> {
-    let path = folder.join("place");
-    let place = fs::read_to_string(&path).map_err(Error::io("cannot read", &path))?;
-    let place = place.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    let place = read_place(folder)?;
     let mut failed = None;
     let started = Machine::start(host, purpose, folder, log, stopped, |qmp, memory| {
         ignore_shared(qmp)?;
@@ -206,7 +212,7 @@ pub(crate) fn restore(
         // QEMU runs in the machine's folder, so no path needs quoting.
         qmp.execute("migrate-incoming", json!({ "uri": "exec:cat state" }))?;
         qmp.migrated(MAX_MOVE)?;
-        locate(qmp, place.unwrap_or_default())
+        locate(qmp, place)
     });
     match failed {
         Some(error) => Err(Error::system("restore a snapshot's memory")(error)),

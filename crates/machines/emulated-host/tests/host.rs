@@ -295,7 +295,8 @@ fn takes_inputs(host: Host) {
         })
         .collect();
     file.write_all(&data).unwrap();
-    let input = Input { name: "data".into(), path: file.path().to_owned(), late: false };
+    let input =
+        Input { name: "data".into(), path: file.path().to_owned(), late: false, first_only: false };
     let events = done(&Host { inputs: vec![input], ..host }, "data");
     assert_eq!(events.output, format!("{:016x}\n", sum(&data)));
     assert!(events.results == data[..5_000_000], "results differ");
@@ -385,7 +386,8 @@ fn kept(_: &Path) {
         entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect::<Vec<_>>()
     };
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    let input = |late| Input { name: "data".into(), path: file.path().to_owned(), late };
+    let input =
+        |late| Input { name: "data".into(), path: file.path().to_owned(), late, first_only: false };
     let host = Host { inputs: vec![input(true)], ..in_exact(cache) };
     let mut counts = Vec::new();
     for word in ["one", "two", "three", "four", "five"] {

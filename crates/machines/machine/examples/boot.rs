@@ -39,6 +39,7 @@ fn main() {
         random: false,
         comes_back: false,
         boots_again: false,
+        beginning: stasis_machine::Beginning::Boot,
         rewind: None,
         waited: true,
         pauses: Vec::new(),

@@ -51,6 +51,9 @@ pub enum Error {
     /// The guest's memory is not where it can be mapped.
     #[error("{0}")]
     NotMappable(#[source] stasis_bare::svm::NotMappable),
+    /// No run can go on from a first boot, for this reason.
+    #[error("no boot can be kept: {0}")]
+    Unfit(&'static str),
     /// A defect of this program.
     #[error("internal error: {0}; please report it")]
     Internal(&'static str),

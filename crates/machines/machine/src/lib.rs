@@ -46,11 +46,11 @@ pub use boot::BootError;
 pub use devices::{Command, CommandSource, PortConfig};
 pub use error::Error;
 pub use machine::{
-    run, BeginSource, Change, ChangeConfig, ChangeSource, Config, Controller, DebugConfig,
-    DebugSource, DriveChange, DriveConfig, Failure, FailureKind, MachineChange, MachineConfig,
-    MachineFaults, ModelChange, NetworkConfig, PathFault, Pause, ProfileSource, ProgramSource,
-    Resumed, Rewind, SnapshotConfig, SnapshotSource, Speed, Stop, TakeSnapshot, TimelineConfig,
-    Trigger, TriggerConfig,
+    first_boot, run, BeginSource, Beginning, Change, ChangeConfig, ChangeSource, Config,
+    Controller, DebugConfig, DebugSource, DriveChange, DriveConfig, Failure, FailureKind,
+    FirstBoot, FirstBootConfig, MachineChange, MachineConfig, MachineFaults, ModelChange,
+    NetworkConfig, PathFault, Pause, ProfileSource, ProgramSource, Resumed, Rewind, SnapshotConfig,
+    SnapshotSource, Speed, Stop, TakeSnapshot, TimelineConfig, Trigger, TriggerConfig,
 };
 
 /// Limit on the processors of a machine.

@@ -234,7 +234,7 @@ impl Guard {
 }
 
 /// All memory of a guest.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct GuestMemory {
     regions: Vec<Region>,
     guard: Guard,
@@ -256,6 +256,25 @@ impl GuestMemory {
             regions.push(Region::new(base, root.next_multiple_of(HUGE), Purpose::Root)?);
         }
         Ok(Self { regions, guard: Guard::default() })
+    }
+
+    /// A copy, in which `fill` fills the root file system's range as it was before anything was written to it.
+    /// What was written, which has to be known, is known to be written in the copy as well.
+    pub fn copy<E>(
+        &mut self,
+        fill: impl FnOnce(&mut Region) -> Result<(), E>,
+        failed: impl Fn(io::Error) -> E,
+    ) -> Result<Self, E> {
+        let new = |region: &Region| Region::new(region.base, region.length, region.purpose);
+        let regions = self.regions.iter().map(new).collect::<io::Result<_>>();
+        let mut copy = Self { regions: regions.map_err(failed)?, guard: Guard::default() };
+        copy.root_mut().map_or(Ok(()), fill)?;
+        for (from, to) in self.regions.iter_mut().zip(&copy.regions) {
+            for (place, piece) in from.mapping.written(false) {
+                to.mapping.copy_in(place, piece);
+            }
+        }
+        Ok(copy)
     }
 
     /// Adds `length` bytes of a device's memory at its BAR's address `base`.

@@ -22,6 +22,7 @@ mod fabric;
 mod faults;
 mod files;
 mod findings;
+mod first_boots;
 mod flash;
 mod images;
 mod kernel_bug;

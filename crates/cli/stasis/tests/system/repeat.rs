@@ -1,5 +1,7 @@
 //! A run repeats itself, and its medium makes no difference.
 
+use std::process::Command;
+
 use serde_json::Value;
 use stasis_results::comparable;
 
@@ -27,7 +29,7 @@ fn run(bench: &Bench, results: &str, medium: &str) -> Finished {
 fn a_run_repeats_itself_and_does_not_depend_on_its_medium() {
     let bench = Bench::new();
     let first = run(&bench, "first", "medium=ram:64MiB");
-    // From the second run on the booted guest is kept; the third finds it.
+    // The third run keeps the booted guest, and goes on from there.
     let second = run(&bench, "second", "medium=ram:64MiB");
     let third = run(&bench, "third", "medium=ram:64MiB");
     let late = run(&bench, "late", "medium=file:late.img,delay=5ms");
@@ -76,15 +78,21 @@ fn programs_have_the_same_addresses_each_time() {
     assert_eq!(bench.json("results/summary.json")["address_randomization"], false);
 }
 
-/// Runs an experiment of this seed that tells what is random in it, with kept boots of its own in
-/// `cache`; its results.
-fn drawn(bench: &Bench, cache: &str, seed: u64, results: &str) -> [String; 3] {
+/// `command`, with kept boots of its own in `cache`.
+pub(crate) fn with_cache(bench: &Bench, mut command: Command, cache: &str) -> Command {
     let own = bench.path(cache).join("stasis");
     if !own.exists() {
         std::fs::create_dir_all(&own).unwrap();
         let guests = stasis_guest_image::default_cache().unwrap();
         std::os::unix::fs::symlink(guests, own.join("guest")).unwrap();
     }
+    command.env("XDG_CACHE_HOME", bench.path(cache));
+    command
+}
+
+/// Runs an experiment of this seed that tells what is random in it, with kept boots of its own in
+/// `cache`; its results.
+fn drawn(bench: &Bench, cache: &str, seed: u64, results: &str) -> [String; 3] {
     let fault = "[[fault]]\nkind = 'slow'\ndrive = 'd'\nfactor = 3\nrate = 0.5\nbegin = '1ms'\n";
     let drive = "[[drive]]\nname = 'd'\nmodel = 'uniform:50us-150us'\nmedium = 'ram:64MiB'\n";
     let experiment = bench.path("drawn.toml");
@@ -93,9 +101,8 @@ fn drawn(bench: &Bench, cache: &str, seed: u64, results: &str) -> [String; 3] {
     let script = guest_file("drawn.sh");
     let words = ["run", "--engine=exact", "--quiet", "--ios=csv", &seed, &results, "drawn.toml"];
     let command = ["--file", &script, "--", "sh", "/root/drawn.sh"];
-    let mut command = bench.command(&[&words[..], &command[..]].concat());
-    command.env("XDG_CACHE_HOME", bench.path(cache));
-    let run = bench.finish(command);
+    let command = bench.command(&[&words[..], &command[..]].concat());
+    let run = bench.finish(with_cache(bench, command, cache));
     run.expect(0);
     let results = results.trim_start_matches("--results=");
     let summary = comparable(&bench.json(&format!("{results}/summary.json")));
@@ -108,7 +115,7 @@ fn a_kept_boot_serves_every_seed() {
     let bench = Bench::new();
     let booted =
         [3, 4].map(|seed| drawn(&bench, &format!("cache{seed}"), seed, &format!("b{seed}")));
-    // The second run of a machine keeps its boot, whatever the seed of the first was.
+    // The third run of a machine keeps its boot, whatever the seeds of those before were.
     let kept = [4, 3].map(|seed| drawn(&bench, "cache3", seed, &format!("k{seed}")));
     let guests = bench.path("cache3/stasis/softkvm/guests");
     let folders =

@@ -8,7 +8,7 @@ use crate::support::Bench;
 
 /// A command whose output tells each boot from another: the kernel's log with its times, interrupts, the
 /// clock, random numbers, and the content of each drive.
-const COMMAND: &str = r#"command = ["sh", "-ec", '''
+pub(crate) const COMMAND: &str = r#"command = ["sh", "-ec", '''
 echo "boot $STASIS_BOOT" $(date +%s.%N) $(cat /proc/sys/kernel/random/uuid)
 dmesg; cat /proc/interrupts /proc/uptime /proc/meminfo /proc/vmstat
 for drive in $(lsblk -dno NAME | grep -v pmem); do
@@ -24,7 +24,7 @@ const WORK: [&str; 6] =
     ["exits", "exits_by_reason", "exits_per_io", "slices", "clock_skew_max_ns", "restarts"];
 
 /// The figures of a run but those that count the work that it took.
-fn figures(summary: &Value) -> String {
+pub(crate) fn figures(summary: &Value) -> String {
     let exits = summary["exits_by_reason"].as_object().unwrap();
     // Doorbells are among the accesses to memory.
     let reasons = exits.iter().filter(|(name, _)| !["total", "doorbell"].contains(&name.as_str()));

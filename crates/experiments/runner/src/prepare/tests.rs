@@ -476,9 +476,9 @@ fn the_nvme_drives_of_a_machine_have_distinct_serial_numbers() {
 #[test]
 fn address_spaces_are_laid_out_alike_unless_the_experiment_says_otherwise() {
     for (engine, line, is_random, wanted) in [
-        (Engine::Exact, "", false, "norandmaps"),
-        (Engine::Exact, "quiet", false, "norandmaps quiet"),
-        (Engine::Exact, "quiet", true, "quiet"),
+        (Engine::Exact, "", false, "norandmaps net.ifnames=0 unknown_nmi_panic"),
+        (Engine::Exact, "quiet", false, "norandmaps quiet net.ifnames=0 unknown_nmi_panic"),
+        (Engine::Exact, "quiet", true, "quiet net.ifnames=0 unknown_nmi_panic"),
         (Engine::Softkvm, "quiet", false, "quiet"),
     ] {
         let text = format!(

@@ -13,7 +13,9 @@ mod port;
 mod processors;
 mod stop;
 
-use crate::items::{DRIVES_ITEM, INPUT_PREFIX, JOB_ITEM, LATER_ITEM, RESUME_ITEM, SAVE_ITEM};
+use crate::items::{
+    DRIVES_ITEM, FIRST_ITEM, INPUT_PREFIX, JOB_ITEM, LATER_ITEM, RESUME_ITEM, SAVE_ITEM,
+};
 use crate::packet::{snapshot as snapshot_packet, PAUSE};
 use crate::{Programs, Source};
 use fwcfg::FwCfg;
@@ -99,6 +101,7 @@ pub struct Inside {
     events: Port,
     stop: stop::Listener,
     drives: Vec<PathBuf>,
+    is_first: bool,
 }
 
 impl Inside {
@@ -116,9 +119,10 @@ impl Inside {
             let mut items = FwCfg::open()?;
             let drives = (0..drives(&mut items)?).map(|index| stasis_bare::disk_path(index).into());
             let drives = drives.collect();
-            let job = items.whole(JOB_ITEM)?;
+            let is_first = items.length(FIRST_ITEM).is_some();
+            let job = items.whole(if is_first { FIRST_ITEM } else { JOB_ITEM })?;
             let stop = stop::Listener::polled();
-            return Ok((Self { items, events: Port, stop, drives }, job));
+            return Ok((Self { items, events: Port, stop, drives, is_first }, job));
         }
         boot::before_pause()?;
         buffer()?;
@@ -128,7 +132,7 @@ impl Inside {
         let drives = boot::load_drives(drives(&mut items)?)?;
         let job = items.whole(JOB_ITEM)?;
         let stop = stop::Listener::start()?;
-        Ok((Self { items, events: Port, stop, drives }, job))
+        Ok((Self { items, events: Port, stop, drives, is_first: false }, job))
     }
 
     /// Tells that a job could run here.
@@ -143,6 +147,21 @@ impl Inside {
         // Cannot fail: it is a port write.
         let _ = self.events.event(RunEvent::Stage(Stage::Calibrating));
         Ok(())
+    }
+
+    /// Returns whether the job is only the [first part](crate::Job::first) of one.
+    pub fn is_first(&self) -> bool {
+        self.is_first
+    }
+
+    /// Ends the first part: the machine is kept here. Returns the job that goes on from there, in another
+    /// machine.
+    pub fn end_first(&mut self) -> Result<Vec<u8>, InsideError> {
+        port::write_events(&PAUSE);
+        stasis_bare::pausing(port::pause);
+        self.is_first = false;
+        self.items = FwCfg::open()?;
+        self.items.whole(JOB_ITEM)
     }
 
     /// Length of an input in bytes, `None` if none has that name.

@@ -30,10 +30,10 @@ fn all_machines_go_but_those_in_use() {
     let make = |path: &Path| fs::create_dir(path).map_err(Error::io("cannot create", path));
     let used = store.get(key("used"), make).unwrap();
     drop(store.get(key("free"), make).unwrap());
-    assert!(!store.wanted_again(key("other")).unwrap());
+    assert!(!store.wanted_again(key("other"), 1).unwrap());
     store.clear();
     assert!(store.has(key("used")) && !store.has(key("free")));
-    assert!(!store.wanted_again(key("other")).unwrap(), "that is forgotten");
+    assert!(!store.wanted_again(key("other"), 1).unwrap(), "that is forgotten");
     drop(used);
     store.clear();
     assert!(!store.has(key("used")));
@@ -62,9 +62,9 @@ fn a_file_that_is_written_or_replaced_is_another() {
 fn a_machine_is_made_once_and_wanted_again_after_that() {
     let parent = tempfile::tempdir().unwrap();
     let store = Store::new(parent.path().join("machines"));
-    assert!(!store.wanted_again(key("a")).unwrap());
-    assert!(store.wanted_again(key("a")).unwrap());
-    assert!(!store.wanted_again(key("b")).unwrap());
+    assert!(!store.wanted_again(key("a"), 1).unwrap());
+    assert!(store.wanted_again(key("a"), 1).unwrap());
+    assert_eq!([0; 3].map(|_| store.wanted_again(key("b"), 2).unwrap()), [false, false, true]);
     let mut made = 0;
     for _ in 0..2 {
         let make = |path: &Path| {

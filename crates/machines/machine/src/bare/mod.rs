@@ -4,7 +4,7 @@
 mod cpuid;
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use stasis_bare::svm::{self, Alike, Debug, DebugRegisters, KeptVcpu, LongMode, Nested};
 
@@ -29,13 +29,20 @@ pub struct BareEngine {
 impl BareEngine {
     /// Prepares the processor.
     pub fn open() -> Result<Self, Error> {
-        // SAFETY: on the bare machine, as the caller has found, and once in its
-        // life: a run is all that it does.
-        let costs = unsafe {
-            stasis_bare::start();
-            svm::calibrate()
+        static COSTS: OnceLock<svm::Costs> = OnceLock::new();
+        let costs = match COSTS.get() {
+            // A first boot was made before the run.
+            Some(costs) => *costs,
+            None => {
+                // SAFETY: on the bare machine, as the caller has found, and once in its life.
+                let costs = unsafe {
+                    stasis_bare::start();
+                    svm::calibrate()
+                };
+                let costs = costs.map_err(Error::NotExact)?;
+                *COSTS.get_or_init(|| costs)
+            }
         };
-        let costs = costs.map_err(Error::NotExact)?;
         Ok(Self { costs, machines: Vec::new(), alike: Arc::default() })
     }
 }

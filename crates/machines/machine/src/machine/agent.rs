@@ -24,6 +24,9 @@ impl Machine {
             let length = data.len().min(bytes.len());
             bytes[..length].copy_from_slice(&data[..length]);
             self.keep_boot(&Exit::MmioWrite { address, data: (bytes, length) });
+            if self.kept_boot.ends_at_greeting() {
+                return Ok(After::Greeted);
+            }
         }
         self.bus.show();
         common.flush_records()?;

@@ -14,11 +14,12 @@ use super::bounds::Bounds;
 use super::changes::{Changes, MachineFaults};
 use super::chipset::Chipset;
 use super::common::Common;
-use super::config::{Config, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig};
+use super::config::{Beginning, Config, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig};
 use super::controller::Controller;
 use super::drives::{Drives, Plug};
 use super::event_stream::EventStream;
 use super::faults::Faults;
+use super::first_boot::FirstBoot;
 use super::help::Help;
 use super::kept_boot::KeptBoot;
 use super::limits::Limits;
@@ -43,7 +44,7 @@ use crate::devices::{ChannelDevice, DriveDevice, NetworkDevice};
 use crate::engine::{self, Engine, MachineProcessors};
 use crate::error::Error;
 use crate::freeze::{Clock, Scale};
-use crate::memory::GuestMemory;
+use crate::memory::{GuestMemory, Region};
 use crate::pci::{Bus, Function, Identity, SLOTS};
 use crate::pvclock::{PvClock, Reads};
 use crate::statistics::{Statistics, TurnsOn};
@@ -53,13 +54,6 @@ use crate::{acpi, layout, MAX_PROCESSORS};
 const HOST_BRIDGE: Identity =
     Identity { vendor: stasis_channel::VENDOR_ID, device: 0, class: 0x06_00_00, revision: 1 };
 // Class: system peripheral, other.
-/// Drives and ports of networks until the agent greets. Class: no defined one.
-pub(super) const HIDDEN: Identity = Identity {
-    vendor: stasis_channel::VENDOR_ID,
-    device: stasis_channel::HIDDEN_DEVICE_ID,
-    class: 0xff_00_00,
-    revision: 0,
-};
 const CHANNEL: Identity = Identity {
     vendor: stasis_channel::VENDOR_ID,
     device: stasis_channel::DEVICE_ID,
@@ -90,7 +84,11 @@ impl<'j> Run<'j> {
             let rewind = machine.rewind.take();
             // All machines' processors are in one pool.
             let kept_boot = match (machine.comes_back, machine.boots_again) {
-                (false, _) => KeptBoot::none(),
+                (false, _) => match machine.beginning {
+                    Beginning::Boot => KeptBoot::none(),
+                    Beginning::Hidden | Beginning::FirstBoot(_) => KeptBoot::hidden(),
+                    Beginning::Recorded => KeptBoot::of_later_runs(),
+                },
                 (true, true) => KeptBoot::unwanted(),
                 (true, false) if !is_single => KeptBoot::among_several(),
                 (true, false) => KeptBoot::recorded(),
@@ -126,7 +124,9 @@ impl<'j> Run<'j> {
         let kernel = KernelFiles { vmlinux: config.vmlinux, initramfs: config.initramfs };
         for (machine, _) in &mut machines {
             machine.complete_command_line(scale);
-            machine.load(&kernel)?;
+            if !machine.kept_boot.is_made() {
+                machine.load(&kernel)?;
+            }
         }
         events.event(RunEvent::Stage(Stage::Booting)).map_err(Error::EventSink)?;
         let window = |rewind: Rewind| scale.to_ticks(rewind.window);
@@ -149,7 +149,7 @@ impl<'j> Run<'j> {
         let pace = Pace::new(config.quantum, networks.lookahead(), is_free, lateness, scale);
         let mut statistics = Statistics::new(born, processors.len());
         statistics.turns_on = TurnsOn { threads: threads as u32, quantum: pace.quantum() };
-        let common = Common {
+        let mut common = Common {
             clock,
             pace,
             preparing: machines.len(),
@@ -162,6 +162,9 @@ impl<'j> Run<'j> {
             typing: Typing::new(config.keyboard),
             is_observed: false,
         };
+        for machine in machines.iter_mut().filter(|machine| machine.kept_boot.is_made()) {
+            machine.begin_from_first_boot(&mut common, &kernel)?;
+        }
         let rounds = Rounds::new(threads, processors.len())?;
         let Config { begin, debug, snapshots, change, profile, programs, .. } = config;
         Ok(Self {
@@ -242,12 +245,23 @@ impl Machine {
         (root_length, fill_root): Root,
         (reads, kept_boot): (Reads, KeptBoot),
     ) -> Result<Self, Error> {
-        let mut memory = GuestMemory::new(config.memory, root_length)
-            .map_err(|error| Error::Memory(config.memory >> 20, error))?;
-        if let Some(root) = memory.root_mut() {
+        let notes_writes = config.comes_back || kept_boot.ends_at_greeting();
+        let fill = |root: &mut Region| {
             let bytes = root.mapping_mut().as_mut_slice();
-            fill_root(&mut bytes[..root_length as usize]).map_err(Error::Input)?;
-        }
+            fill_root(&mut bytes[..root_length as usize]).map_err(Error::Input)
+        };
+        let failed = |error| Error::Memory(config.memory >> 20, error);
+        let (mut memory, kept_boot) = match config.beginning {
+            Beginning::FirstBoot(first) => {
+                let FirstBoot { memory, greeting } = first;
+                (memory.take(fill, failed)?, kept_boot.begun_from(greeting))
+            }
+            _ => {
+                let mut memory = GuestMemory::new(config.memory, root_length).map_err(failed)?;
+                memory.root_mut().map_or(Ok(()), fill)?;
+                (memory, kept_boot)
+            }
+        };
         let mut channel = ChannelDevice::new(config.job, config.command)
             .map_err(|error| Error::Memory(4, error))?;
         let fails = !config.failures.is_empty();
@@ -273,7 +287,7 @@ impl Machine {
         path_faults.settle(&mut bus, &slots);
         let kept_boot = if path_faults.any() { KeptBoot::with_paths() } else { kept_boot };
         if kept_boot.hides_drives() {
-            bus.hide(layout::FIRST_DRIVE_SLOT, HIDDEN);
+            bus.hide(layout::FIRST_DRIVE_SLOT);
         }
         let channel_function = bus.function(layout::CHANNEL_SLOT);
         let mailbox = channel_function.bar(stasis_channel::MAILBOX_BAR).unwrap_or(0);
@@ -283,12 +297,8 @@ impl Machine {
             .map(|region| (region.base, region.length, region.mapping().host_address()))
             .collect();
         regions.push((mailbox, channel.mailbox().len() as u64, channel.mailbox().host_address()));
-        let processors = MachineProcessors {
-            count: config.vcpus,
-            reads,
-            random: config.random,
-            notes_writes: config.comes_back,
-        };
+        let processors =
+            MachineProcessors { count: config.vcpus, reads, random: config.random, notes_writes };
         // SAFETY: the mappings live as long as the machine, longer than its
         // processors (field order), and cover these lengths.
         unsafe { engine.add_machine(&regions, code, processors)? };
@@ -336,6 +346,20 @@ impl Machine {
         self.boot.command_line = line.trim_end().to_owned();
     }
 
+    /// Begins with its first boot, which has been made before the run; where that cannot be, boots.
+    fn begin_from_first_boot(
+        &mut self,
+        common: &mut Common,
+        kernel: &KernelFiles<'_>,
+    ) -> Result<(), Error> {
+        if self.begin_made(common)? {
+            return Ok(());
+        }
+        self.reset_devices(&[])?;
+        self.lose_memory();
+        self.load(kernel)
+    }
+
     /// Puts the kernel into memory, and the first processor before it.
     pub(super) fn load(&mut self, files: &KernelFiles<'_>) -> Result<(), Error> {
         // Each boot draws the same up to the agent's greeting, and what the job's seed says afterwards.
@@ -363,7 +387,7 @@ impl Machine {
         self.drives.place_memory_buffers(&mut self.bus, &self.slots);
         self.faults.paths.settle(&mut self.bus, &self.slots);
         if self.kept_boot.hides_drives() {
-            self.bus.hide(layout::FIRST_DRIVE_SLOT, HIDDEN);
+            self.bus.hide(layout::FIRST_DRIVE_SLOT);
         }
         for (path, fault) in self.faults.paths.of_controllers() {
             self.befall_controller(path, fault, true);

@@ -14,6 +14,7 @@ use super::changes::{BeginSource, ChangeSource};
 use super::controller::Controller;
 use super::debug::DebugSource;
 use super::failures::Failure;
+use super::first_boot::FirstBoot;
 use super::networks::NetworkConfig;
 use super::path_faults::PathFault;
 use super::pauses::Pause;
@@ -71,6 +72,8 @@ pub struct MachineConfig<'a> {
     pub comes_back: bool,
     /// True if its guest boots then; else it goes on from its first boot where it can.
     pub boots_again: bool,
+    /// Its beginning.
+    pub beginning: Beginning,
     /// Rewind, if wanted; only where the machine is alone.
     pub rewind: Option<Rewind>,
     /// True if the run lasts until its command has ended.
@@ -81,6 +84,19 @@ pub struct MachineConfig<'a> {
     pub failures: Vec<Failure>,
     /// Faults that its agent brings about.
     pub orders: Vec<ScheduledGuestFault>,
+}
+
+/// The beginning of a machine.
+pub enum Beginning {
+    /// It boots.
+    Boot,
+    /// It boots, and its drives are hidden until the agent greets, so that it may begin in the next way
+    /// as well.
+    Hidden,
+    /// Its first boot has been made: it goes on from there.
+    FirstBoot(FirstBoot),
+    /// It boots up to there.
+    Recorded,
 }
 
 /// Configuration of a run.

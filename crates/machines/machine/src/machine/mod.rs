@@ -20,6 +20,7 @@ mod event_stream;
 mod exits;
 mod failures;
 mod faults;
+mod first_boot;
 mod guest_io;
 mod help;
 mod interrupts;
@@ -70,11 +71,13 @@ pub use changes::{
     ModelChange,
 };
 pub use config::{
-    Config, DriveConfig, MachineConfig, ProfileSource, Rewind, Speed, Stop, TimelineConfig,
+    Beginning, Config, DriveConfig, MachineConfig, ProfileSource, Rewind, Speed, Stop,
+    TimelineConfig,
 };
 pub use controller::Controller;
 pub use debug::{DebugConfig, DebugSource};
 pub use failures::{Failure, FailureKind};
+pub use first_boot::{first_boot, FirstBoot, FirstBootConfig};
 pub use networks::NetworkConfig;
 pub use path_faults::PathFault;
 pub use pauses::Pause;

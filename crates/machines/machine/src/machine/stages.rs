@@ -15,6 +15,7 @@ impl Run<'_> {
         match after {
             After::Continue => Ok(None),
             After::Agent(event) => self.agent_event(number, event),
+            After::Greeted => Ok(Some(Ending::Exited(0))),
             After::Panicked if self.machines[number].faults.failures.is_panic() => {
                 let now = self.common.clock.now_ns();
                 self.machines[number].crash(now)?;

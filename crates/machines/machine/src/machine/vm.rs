@@ -59,6 +59,8 @@ pub(super) enum After {
     Continue,
     /// Its agent has sent a message.
     Agent(AgentEvent),
+    /// Its first boot is over, and the machine was to come no further.
+    Greeted,
     /// Its processor shut down.
     Panicked,
 }

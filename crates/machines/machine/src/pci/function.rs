@@ -55,25 +55,6 @@ pub struct Identity {
     pub revision: u8,
 }
 
-impl Identity {
-    /// Puts the identity into what was read from `register` on, as far as it is part of that.
-    pub(super) fn overlay(&self, register: usize, into: &mut [u8]) {
-        let [vendor, device] = [self.vendor, self.device].map(u16::to_le_bytes);
-        let [interface, subclass, class, _] = self.class.to_le_bytes();
-        for (register, byte) in (register..).zip(into) {
-            *byte = match register {
-                0 | 1 => vendor[register],
-                2 | 3 => device[register - 2],
-                8 => self.revision,
-                9 => interface,
-                10 => subclass,
-                11 => class,
-                _ => *byte,
-            };
-        }
-    }
-}
-
 /// A function's configuration space: up to three 64-bit memory BARs (numbers 0,
 /// 2 and 4) and capabilities.
 #[derive(Debug, Clone)]

@@ -64,8 +64,8 @@ pub struct Bus {
     functions: Vec<Function>,
     ports: Vec<RootPort>,
     address: u32,
-    /// The first of the functions that are hidden: they have another identity.
-    hidden: Option<(usize, Identity)>,
+    /// The first of the slots that are hidden: they are empty for the guest.
+    hidden: Option<usize>,
 }
 
 /// Whom a configuration access is for.
@@ -120,12 +120,12 @@ impl Bus {
         &mut self.functions[slot]
     }
 
-    /// From now on functions from `slot` on show `identity` for their own, so that no driver takes them.
-    pub fn hide(&mut self, slot: usize, identity: Identity) {
-        self.hidden = Some((slot, identity));
+    /// From now on the slots from `slot` on are empty for the guest.
+    pub fn hide(&mut self, slot: usize) {
+        self.hidden = Some(slot);
     }
 
-    /// Functions show their own identities again.
+    /// All slots show what is in them.
     pub fn show(&mut self) {
         self.hidden = None;
     }
@@ -162,7 +162,11 @@ impl Bus {
             None if bus == 0 && device < self.functions.len() => Selected::Function(device),
             _ => return None,
         };
-        Some((selected, register))
+        let slot = match selected {
+            Selected::Function(slot) => slot,
+            Selected::Port(port) => self.ports[port].below,
+        };
+        self.hidden.is_none_or(|first| slot < first).then_some((selected, register))
     }
 
     /// Reads ports 0xcf8 to 0xcff.
@@ -174,9 +178,6 @@ impl Bus {
             match self.selected(port) {
                 Some((Selected::Function(slot), register)) => {
                     self.functions[slot].read(register, into);
-                    if let Some((_, identity)) = self.hidden.filter(|(from, _)| slot >= *from) {
-                        identity.overlay(register, into);
-                    }
                 }
                 Some((Selected::Port(port), register)) => self.ports[port].read(register, into),
                 None => {}

@@ -1,5 +1,7 @@
 //! A machine as its agent greets: kept after the first boot, and brought back.
 
+use std::sync::Arc;
+
 use super::super::common::Common;
 use super::super::vm::Machine;
 use super::pages::Pages;
@@ -16,12 +18,16 @@ impl Machine {
             return;
         };
         self.kept_boot.first = match self.greeting(recording, exit) {
-            Ok(greeting) => First::Kept(Box::new(greeting)),
+            Ok((greeting, pages)) => First::Kept(Arc::new(greeting), pages),
             Err(reason) => First::Unfit(reason),
         };
     }
 
-    fn greeting(&mut self, recording: Recording, exit: &Exit) -> Result<Greeting, &'static str> {
+    fn greeting(
+        &mut self,
+        recording: Recording,
+        exit: &Exit,
+    ) -> Result<(Greeting, Option<Pages>), &'static str> {
         let Recording { accesses, halts, unfit } = recording;
         if let Some(reason) = unfit {
             return Err(reason);
@@ -36,10 +42,14 @@ impl Machine {
             return Err(INTERRUPTED);
         }
         let vcpu = self.vcpus[0].keep().ok_or(INTERRUPTED)?;
-        let memory = Pages::of(&mut self.memory).map_err(|_| MEMORY)?;
+        let pages = match self.kept_boot.ends_at_greeting() {
+            true => None,
+            false => Some(Pages::of(&mut self.memory).map_err(|_| MEMORY)?),
+        };
         let mut mailbox = vec![0; GREETING];
         self.channel.mailbox().read(0, &mut mailbox).map_err(|_| ENGINE)?;
-        Ok(Greeting { at, halts, accesses, memory, vcpu, apic, eoi, mailbox, exit: exit.clone() })
+        let exit = exit.clone();
+        Ok((Greeting { at, halts, accesses, vcpu, apic, eoi, mailbox, exit }, pages))
     }
 
     /// Forgets all memory, before a boot.
@@ -53,8 +63,8 @@ impl Machine {
 
     /// The content of the first boot counts as written, if it is kept.
     fn note_kept(&mut self) {
-        if let First::Kept(greeting) = &self.kept_boot.first {
-            greeting.memory.note_written(&mut self.memory);
+        if let First::Kept(_, Some(pages)) = &self.kept_boot.first {
+            pages.note_written(&mut self.memory);
         }
     }
 
@@ -73,16 +83,27 @@ impl Machine {
     ) -> Result<Exit, Error> {
         self.kept_boot.replay = None;
         self.know_written();
-        let First::Kept(greeting) = &mut self.kept_boot.first else {
+        let First::Kept(greeting, pages) = &mut self.kept_boot.first else {
             return Err(Error::Internal("no boot is kept"));
         };
-        greeting.memory.bring_back(&mut self.memory);
+        match pages {
+            Some(pages) => pages.bring_back(&mut self.memory),
+            // It is there, and kept now where the machine may come back.
+            None if self.kept_boot.later.is_ok() => {
+                *pages = Some(Pages::of(&mut self.memory).map_err(|_| Error::Unfit(MEMORY))?);
+            }
+            None => {}
+        }
         self.vcpus[index].go_on_from(&greeting.vcpu);
         let processor = &mut self.processors[index];
         processor.apic = greeting.apic.later(self.origin, common.clock.scale().to_ns(self.origin));
         processor.eoi.clone_from(&greeting.eoi);
         let written = self.channel.mailbox().write(0, &greeting.mailbox);
         written.map_err(|_| Error::Internal("the mailbox is too small"))?;
-        Ok(greeting.exit.clone())
+        let exit = greeting.exit.clone();
+        if let Err(reason) = self.kept_boot.later {
+            self.kept_boot.first = First::Unfit(reason);
+        }
+        Ok(exit)
     }
 }

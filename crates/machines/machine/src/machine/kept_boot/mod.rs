@@ -16,6 +16,8 @@ mod greeting;
 mod pages;
 mod replay;
 
+use std::sync::Arc;
+
 use stasis_bare::svm::KeptVcpu;
 use stasis_run_events::RestartOutcome;
 
@@ -49,12 +51,17 @@ const WATCHED: &str =
 const PATHS: &str = "paths to its drives have faults";
 const PAUSES: &str = "its processors stand still now and then";
 const PANICS: &str = "its kernel is to panic, and might while it boots";
+const SILENT: &str = "its agent has not greeted";
 const BUS: &str = "its devices are not those of its first boot";
 
 /// A machine's boots: the first one, and how later ones are made.
 pub(super) struct KeptBoot {
     first: First,
+    /// The first boot's use once this has begun from it; the reason if there is none.
+    later: Result<(), &'static str>,
     hides: bool,
+    /// True if the machine comes to its agent's greeting and no further.
+    ends: bool,
     replay: Option<Replay>,
     /// Later boots that were replayed, and those that were not, with why the last of these was not.
     outcome: RestartOutcome,
@@ -64,7 +71,8 @@ pub(super) struct KeptBoot {
 enum First {
     /// On its way.
     Recorded(Recording),
-    Kept(Box<Greeting>),
+    /// Its state as its agent greets, and the memory's content; None while the memory itself has it.
+    Kept(Arc<Greeting>, Option<Pages>),
     /// No use to later ones, for this reason.
     Unfit(&'static str),
 }
@@ -81,12 +89,11 @@ struct Recording {
 struct Halts(Vec<(u64, u64)>);
 
 /// A machine as its agent greets.
-struct Greeting {
+pub(super) struct Greeting {
     /// Time since the boot's beginning (ticks).
     at: u64,
     halts: Halts,
     accesses: Accesses,
-    memory: Pages,
     vcpu: KeptVcpu,
     apic: Apic,
     eoi: PvEoi,
@@ -127,8 +134,50 @@ impl KeptBoot {
         Self::with(First::Unfit(SEVERAL))
     }
 
+    /// For a machine whose drives are hidden until the agent greets, as if its first boot had been made.
+    pub(super) fn hidden() -> Self {
+        Self::with(First::Unfit(ONCE))
+    }
+
+    /// For a machine that makes a first boot for later runs.
+    pub(super) fn of_later_runs() -> Self {
+        Self { ends: true, ..Self::recorded() }
+    }
+
+    /// For a machine whose first boot has been made; `self` is what it would be otherwise.
+    pub(super) fn begun_from(self, greeting: Arc<Greeting>) -> Self {
+        let later = match self.first {
+            First::Unfit(reason) => Err(reason),
+            First::Recorded(_) | First::Kept(..) => Ok(()),
+        };
+        Self { first: First::Kept(greeting, None), later, ..self }
+    }
+
     fn with(first: First) -> Self {
-        Self { first, hides: true, replay: None, outcome: RestartOutcome::default() }
+        let outcome = RestartOutcome::default();
+        Self { first, later: Ok(()), hides: true, ends: false, replay: None, outcome }
+    }
+
+    /// Returns whether the machine comes to its agent's greeting and no further.
+    pub(super) fn ends_at_greeting(&self) -> bool {
+        self.ends
+    }
+
+    /// Returns whether the first boot has been made before the run.
+    pub(super) fn is_made(&self) -> bool {
+        matches!(self.first, First::Kept(_, None))
+    }
+
+    /// Takes the first boot.
+    ///
+    /// # Errors
+    /// The reason for which it is of no use.
+    pub(super) fn take_greeting(&mut self) -> Result<Arc<Greeting>, &'static str> {
+        match std::mem::replace(&mut self.first, First::Unfit(ENGINE)) {
+            First::Kept(greeting, _) => Ok(greeting),
+            First::Unfit(reason) => Err(reason),
+            First::Recorded(_) => Err(SILENT),
+        }
     }
 
     /// Returns whether drives and ports are hidden until the agent greets, so that a kernel's own driver
@@ -210,7 +259,7 @@ impl KeptBoot {
     /// Returns the time at which the processor, which has halted in a replayed boot, goes on (ticks since
     /// the boot's beginning).
     pub(super) fn goes_on(&self) -> Option<u64> {
-        let (First::Kept(greeting), Some(replay)) = (&self.first, &self.replay) else {
+        let (First::Kept(greeting, _), Some(replay)) = (&self.first, &self.replay) else {
             return None;
         };
         Some(greeting.halts.0.get(replay.halts.checked_sub(1)?)?.1)
@@ -226,7 +275,7 @@ impl KeptBoot {
     /// Returns the time at which the processor, which is busy in a replayed boot, halts or its agent greets
     /// (ticks since the boot's beginning), and which of both it does.
     pub(super) fn next_stop(&self) -> Option<(u64, Stop)> {
-        let (First::Kept(greeting), Some(replay)) = (&self.first, &self.replay) else {
+        let (First::Kept(greeting, _), Some(replay)) = (&self.first, &self.replay) else {
             return None;
         };
         let halt = greeting.halts.0.get(replay.halts).map(|(from, _)| (*from, Stop::Halt));

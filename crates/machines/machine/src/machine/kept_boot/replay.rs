@@ -1,9 +1,11 @@
 //! The beginning of a boot that is replayed, or why it is not.
 
+use std::sync::Arc;
+
 use super::super::common::Common;
 use super::super::vm::Machine;
 use super::accesses::{Access, Accesses};
-use super::{First, Replay, BUS, ENGINE, FREQUENCY, PANICS, PATHS, PAUSES, WATCHED};
+use super::{First, Recording, Replay, BUS, ENGINE, FREQUENCY, PANICS, PATHS, PAUSES, WATCHED};
 use crate::error::Error;
 
 impl Machine {
@@ -24,23 +26,32 @@ impl Machine {
         Ok(begun.is_ok())
     }
 
+    /// Begins with the first boot, which has been made before the run. Returns false where the guest has to
+    /// boot: the devices are to be reset then, and the memory cleared.
+    pub(in super::super) fn begin_made(&mut self, common: &mut Common) -> Result<bool, Error> {
+        let begun = self.begin_replay(common)?;
+        if begun.is_err() {
+            self.kept_boot.first = match self.kept_boot.later {
+                Ok(()) => First::Recorded(Recording::default()),
+                Err(reason) => First::Unfit(reason),
+            };
+        }
+        Ok(begun.is_ok())
+    }
+
     fn begin_replay(&mut self, common: &mut Common) -> Result<Result<(), &'static str>, Error> {
         let reason = match &self.kept_boot.first {
             First::Unfit(reason) => Some(*reason),
             // The machine has failed before its first boot was over.
             First::Recorded(_) => Some(ENGINE),
-            First::Kept(_) => self.reason_to_boot(common),
+            First::Kept(..) => self.reason_to_boot(common),
         };
         if let Some(reason) = reason {
             return Ok(Err(reason));
         }
-        let First::Kept(greeting) = &mut self.kept_boot.first else { return Ok(Err(ENGINE)) };
-        let accesses = std::mem::take(&mut greeting.accesses);
-        let same = self.access_again(common, &accesses);
-        if let First::Kept(greeting) = &mut self.kept_boot.first {
-            greeting.accesses = accesses;
-        }
-        if !same? {
+        let First::Kept(greeting, _) = &self.kept_boot.first else { return Ok(Err(ENGINE)) };
+        let greeting = Arc::clone(greeting);
+        if !self.access_again(common, &greeting.accesses)? {
             return Ok(Err(BUS));
         }
         self.kept_boot.replay = Some(Replay { halts: 0 });

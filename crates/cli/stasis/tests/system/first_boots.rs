@@ -1,0 +1,68 @@
+//! A run whose machines' first boot was made before, by a run with other drives, is the run that boots.
+
+use serde_json::Value;
+
+use crate::repeat::with_cache;
+use crate::restarts::{figures, COMMAND};
+use crate::support::Bench;
+
+/// Wall-clock time of the software host, which counts instructions, that a boot takes at least (s).
+const BOOT: f64 = 0.2;
+
+/// Runs `experiment` with kept boots of its own in `cache`; its output, I/Os, and summary.
+fn run(bench: &Bench, cache: &str, name: &str, experiment: &str) -> (String, String, Value) {
+    std::fs::write(bench.path("first.toml"), format!("virtual-limit = '60s'\n{experiment}"))
+        .unwrap();
+    let results = format!("--results={name}");
+    let words = ["run", "--engine=exact", "--quiet", "--ios=csv", &results, "first.toml"];
+    let run = bench.finish(with_cache(bench, bench.command(&words), cache));
+    run.expect(0);
+    let ios = bench.text(&format!("{name}/ios.csv"));
+    (run.stdout, ios, bench.json(&format!("{name}/summary.json")))
+}
+
+fn boot(summary: &Value) -> f64 {
+    summary["boot_wall_seconds"].as_f64().unwrap()
+}
+
+#[test]
+fn a_first_boot_serves_all_drives_and_machines() {
+    let bench = Bench::new();
+    // The second run with such a machine keeps its first boot.
+    for (name, drive) in [("one", "null"), ("two", "fixed:100us")] {
+        let experiment = format!(
+            "command = ['true']\ndrive = [{{ model = '{drive}', medium = 'ram:64MiB' }}]\n"
+        );
+        run(&bench, "kept", name, &experiment);
+    }
+    let several = "drive = [{ model = 'samsung-980-pro', medium = 'ram:64MiB' }, \
+         { model = 'flash-tlc', medium = 'ram:128MiB' }, \
+         { model = 'dcpmm', medium = 'ram:64MiB', interface = 'virtio-blk' }]\n\
+         fault = [{ kind = 'power-cut', at = '200ms', restart = '33us' }, \
+         { kind = 'reset', at = '1900ms', restart = '1ms' }]\n";
+    let machine = |name: &str, drive: &str| {
+        format!("[[machine]]\nname = '{name}'\ndrive = [{{ {drive}, medium = 'ram:64MiB' }}]\n")
+    };
+    let cluster = format!(
+        "[[network]]\n{}{}[[fault]]\nkind = 'panic'\nmachine = 'b'\nat = '200ms'\nrestart = '5ms'\n\
+         [[fault]]\nkind = 'hang'\nmachine = 'a'\nat = '210ms'\nrestart = '5ms'\n\
+         [[fault]]\nkind = 'reset'\nmachine = 'a'\nat = '1900ms'\nrestart = '5ms'\n\
+         [[fault]]\nkind = 'reset'\nmachine = 'b'\nat = '1905ms'\nrestart = '5ms'\n",
+        machine("a", "model = 'null'"),
+        machine("b", "model = 'fixed:50us', interface = 'virtio-blk'")
+    );
+    for (name, experiment) in [("drives", several), ("cluster", &cluster)] {
+        let experiment = format!("{COMMAND}{experiment}");
+        let kept = run(&bench, "kept", &format!("{name}-kept"), &experiment);
+        let booted = run(&bench, "none", &format!("{name}-booted"), &experiment);
+        for (kept, booted) in kept.0.lines().zip(booted.0.lines()) {
+            assert_eq!(kept, booted, "{name}");
+        }
+        assert_eq!((&kept.0, &kept.1), (&booted.0, &booted.1), "{name}");
+        assert_eq!(figures(&kept.2), figures(&booted.2), "{name}");
+        assert_eq!(kept.2["restarts"], booted.2["restarts"], "{name}");
+        assert!(kept.0.contains("boot 3"), "{}", kept.0);
+        let (kept, booted) = (boot(&kept.2), boot(&booted.2));
+        assert!(kept < BOOT && booted > BOOT, "{name}: {kept} and {booted} s");
+    }
+}
