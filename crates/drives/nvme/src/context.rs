@@ -12,6 +12,7 @@ use crate::lba_status::{Scan, MAX_SCANS};
 use crate::ocssd::Notifications;
 use crate::registered::{Registered, Table};
 use crate::scanning::Step;
+use crate::state::Access;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::vendor::Vendor;
 use crate::Memory;
@@ -58,14 +59,14 @@ impl ControllerMut<'_> {
     /// Ends the commands of its host that end without the drive.
     pub(crate) fn end_ended(&mut self, memory: &dyn Memory) {
         let id = self.host.id;
-        let all = std::mem::take(&mut self.io.ended);
+        let all = std::mem::take(&mut self.io.commands.ended);
         let (mine, others) = all.into_iter().partition(|(command, _)| command.controller == id);
-        self.io.ended = others;
+        self.io.commands.ended = others;
         let mine: Vec<(CommandId, StatusCode)> = mine;
         for (command, why) in mine {
             self.host.post_failure(memory, command, why.into(), 0, 0);
         }
-        for Done { command, nsid, result } in self.io.slots.work.take_ended(id) {
+        for Done { command, nsid, result } in self.io.commands.slots.work.take_ended(id) {
             match result {
                 Ok(result) => self.host.post(memory, command, 0, result),
                 Err(why) => self.host.post_failure(memory, command, why.into(), nsid, 0),
@@ -75,7 +76,7 @@ impl ControllerMut<'_> {
 
     /// Checks that its host's path reaches the namespaces now.
     pub(crate) fn check_access(&self) -> Result<(), Failure> {
-        match self.io.ana.state(self.host.path).refusal() {
+        match self.io.access.ana.state(self.host.path).refusal() {
             Some(status) => Err(status.at(location::NSID)),
             None => Ok(()),
         }
@@ -97,7 +98,8 @@ impl ControllerMut<'_> {
         if step == Step::GoesOn {
             return;
         }
-        let Some(Scan { nsid, found, segments, room, .. }) = self.io.lba_scans.end(id) else {
+        let Some(Scan { nsid, found, segments, room, .. }) = self.io.background.lba_scans.end(id)
+        else {
             return;
         };
         let data = found.to_bytes();
@@ -106,7 +108,7 @@ impl ControllerMut<'_> {
             Step::Gone => Err(StatusCode::FormatInProgress.into()),
             _ => scatter(memory, &segments, &data[..fits]).map_err(Failure::from),
         };
-        self.io.buffers.give_segments(segments);
+        self.io.commands.buffers.give_segments(segments);
         match sent {
             Ok(()) => self.host.post(memory, id, 0, 0),
             Err(failure) => self.host.post_failure(memory, id, failure, nsid, 0),
@@ -117,10 +119,10 @@ impl ControllerMut<'_> {
     pub(crate) fn go_on_scans(&mut self, memory: &dyn Memory) {
         // A scan asks the drive, or ends: each once at most.
         for _ in 0..MAX_SCANS {
-            if !self.io.slots.requests.has_room(1) {
+            if !self.io.commands.slots.requests.has_room(1) {
                 return;
             }
-            let Some(id) = self.io.lba_scans.waiting(self.host.id) else { return };
+            let Some(id) = self.io.background.lba_scans.waiting(self.host.id) else { return };
             self.go_on_scan(memory, id);
         }
     }
@@ -138,7 +140,8 @@ impl ControllerMut<'_> {
 
     /// Reports the changes of the namespaces.
     pub(crate) fn report_changes(&mut self, memory: &dyn Memory) {
-        let Io { changes, attachments, reservations, .. } = &*self.io;
+        let Access { attachments, reservations, .. } = &self.io.access;
+        let changes = &self.io.reports.changes;
         if self.host.seen_changes != changes.count() {
             let features = self.io.features(self.host.id);
             let audience = (features, reservations.host_of(self.host.id));

@@ -12,6 +12,7 @@ use crate::io::Io;
 use crate::metadata::BlockFormat;
 use crate::self_test::ended;
 use crate::slots::{Owner, Purpose, Slot};
+use crate::state::Access;
 use crate::status::StatusCode;
 use crate::Memory;
 
@@ -93,15 +94,16 @@ impl Formatting {
         let Some(format) = self.0.as_mut().filter(|format| format.id.controller == host.id) else {
             return;
         };
-        if format.asked || !io.slots.requests.has_room(1) {
+        if format.asked || !io.commands.slots.requests.has_room(1) {
             return;
         }
         // No request of a namespace may end in a later one of the same number.
         let deletes = format.then == Then::Delete;
         let waits = |slot: &Slot| deletes || slot.is_awaited();
-        let stores = |nsid: &u32| io.slots.waiting_length(*nsid).is_some();
+        let stores = |nsid: &u32| io.commands.slots.waiting_length(*nsid).is_some();
         let waiting = format.nsids.iter().any(stores);
-        if waiting || io.slots.any(|slot| waits(slot) && format.nsids.contains(&slot.nsid)) {
+        if waiting || io.commands.slots.any(|slot| waits(slot) && format.nsids.contains(&slot.nsid))
+        {
             return;
         }
         let Some(&nsid) = format.nsids.get(format.at) else {
@@ -162,14 +164,14 @@ impl Formatting {
                     let event = Occurrence::FormatCompletion { nsid, status: 0 };
                     io.log_event(host.id, &event);
                     if io.namespaces.format(nsid, format) {
-                        io.changes.add(Change::Namespace(nsid));
+                        io.reports.changes.add(Change::Namespace(nsid));
                     }
                 }
             }
         }
-        let Io { changes, attachments, .. } = &*io;
-        let audience = (io.features(host.id), io.reservations.host_of(host.id));
-        host.report_changes(memory, changes, audience, attachments);
+        let Access { attachments, reservations, .. } = &io.access;
+        let audience = (io.features(host.id), reservations.host_of(host.id));
+        host.report_changes(memory, &io.reports.changes, audience, attachments);
         host.post(memory, id, 0, 0);
     }
 }

@@ -4,36 +4,28 @@
 use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Request, Status, Tag};
 
-use crate::ana::Ana;
-use crate::attachments::Attachments;
-use crate::buffers::{Buffers, Lease};
-use crate::changes::{Change, Changes};
-use crate::command::{location, CommandId, SubmissionEntry};
+use crate::buffers::Lease;
+use crate::changes::Change;
+use crate::command::{location, SubmissionEntry};
 use crate::computing::Device;
 use crate::condition::Condition;
 use crate::config::{Config, Namespace};
 use crate::controller_id::ControllerId;
 use crate::endurance::Endurance;
-use crate::event_log::{EventLog, HardwareError, Occurrence};
+use crate::event_log::{HardwareError, Occurrence};
 use crate::extent::Extent;
 use crate::features::{Features, FeaturesByController};
-use crate::firmware::Firmware;
-use crate::fused::Fused;
-use crate::lba_status::Scans;
 use crate::metadata::BlockFormat;
 use crate::namespaces::{Creation, Namespaces};
-use crate::outgoing::Outgoing;
 use crate::placement::PlacementState;
 use crate::power::Power;
 use crate::protection::{Passage, Use};
 use crate::registered::Registered;
-use crate::reservations::{HostId, Reservations};
-use crate::sanitize::Sanitize;
-use crate::self_test::SelfTest;
-use crate::slots::{Owner, Purpose, Slot, Slots};
-use crate::statistics::Statistics;
+use crate::reservations::HostId;
+use crate::slots::{Owner, Purpose, Slot};
+use crate::state::{Access, Background, Commands, Reports};
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::telemetry::{self, Captured, Telemetry};
+use crate::telemetry::{self, Captured};
 use crate::write_cache::WriteCache;
 use crate::{log_page, Memory};
 
@@ -53,37 +45,19 @@ pub struct Io {
     /// The configuration of the subsystem and its controllers.
     pub config: Config,
     pub namespaces: Namespaces,
-    pub slots: Slots,
-    pub outgoing: Outgoing,
-    pub buffers: Buffers,
+    pub commands: Commands,
+    pub access: Access,
     pub placement: PlacementState,
     pub features: FeaturesByController,
     pub condition: Condition,
     /// The endurance groups.
     pub endurance: Endurance,
     pub cache: WriteCache,
-    pub reservations: Reservations,
-    /// The access to the namespaces on each path.
-    pub ana: Ana,
-    /// The namespaces that controllers have.
-    pub attachments: Attachments,
-    pub self_test: SelfTest,
-    pub sanitize: Sanitize,
-    pub firmware: Firmware,
-    pub telemetry: Telemetry,
-    pub event_log: EventLog,
-    pub lba_scans: Scans,
+    pub background: Background,
+    pub reports: Reports,
     pub power: Power,
     /// The device of computational programs, if the drive has one.
     pub computing: Option<Device>,
-    /// The fused commands under way.
-    pub fused: Fused,
-    /// Commands that end without the drive, as another host has them aborted or as there is no room,
-    /// for their controllers to end.
-    pub ended: Vec<(CommandId, StatusCode)>,
-    pub statistics: Statistics,
-    /// Changes that controllers are to report.
-    pub changes: Changes,
     /// Virtual time as last set (ns).
     pub now: Nanos,
 }
@@ -101,30 +75,18 @@ impl Io {
     pub fn new(config: Config) -> Self {
         let namespaces = Namespaces::new(&config);
         Self {
-            attachments: Attachments::new(namespaces.count()),
+            access: Access::new(namespaces.count()),
             namespaces,
-            slots: Slots::default(),
-            outgoing: Outgoing::default(),
-            buffers: Buffers::default(),
+            commands: Commands::default(),
             placement: PlacementState::new(&config),
             features: FeaturesByController::new(),
             condition: Condition::default(),
             endurance: Endurance::new(&config),
             cache: WriteCache::default(),
-            reservations: Reservations::default(),
-            ana: Ana::default(),
-            self_test: SelfTest::default(),
-            sanitize: Sanitize::default(),
-            firmware: Firmware::new(&config.firmware),
-            telemetry: Telemetry::default(),
-            event_log: EventLog::default(),
-            lba_scans: Scans::default(),
+            background: Background::new(&config.firmware),
+            reports: Reports::default(),
             power: Power::new(config.power_states.states()),
             computing: Device::new(config.programs),
-            fused: Fused::default(),
-            ended: Vec::new(),
-            statistics: Statistics::default(),
-            changes: Changes::default(),
             now: 0,
             config,
         }
@@ -132,14 +94,14 @@ impl Io {
 
     /// Drops the state that the reset of a controller clears. `alone`: no other one is enabled.
     pub fn reset(&mut self, controller: ControllerId, alone: bool) {
-        self.slots.abandon_all(controller);
-        self.ended.retain(|(command, _)| command.controller != controller);
-        self.fused.reset(controller);
+        self.commands.slots.abandon_all(controller);
+        self.commands.ended.retain(|(command, _)| command.controller != controller);
+        self.commands.fused.reset(controller);
         self.reset_self_test(controller);
-        self.lba_scans.reset(controller);
-        self.event_log.release(controller);
-        if self.firmware.reset(controller) {
-            self.changes.add(Change::Firmware { starts: false });
+        self.background.lba_scans.reset(controller);
+        self.reports.event_log.release(controller);
+        if self.background.firmware.reset(controller) {
+            self.reports.changes.add(Change::Firmware { starts: false });
         }
         if alone {
             self.power.reset(self.now);
@@ -149,22 +111,22 @@ impl Io {
             self.placement.reset();
         }
         // The requests that the drive has not got yet need not reach it.
-        for _ in 0..self.outgoing.requests() {
-            let Some(request) = self.outgoing.next_request() else { break };
-            if self.slots.outlives_reset(request.tag) {
-                self.outgoing.send(request);
+        for _ in 0..self.commands.outgoing.requests() {
+            let Some(request) = self.commands.outgoing.next_request() else { break };
+            if self.commands.slots.outlives_reset(request.tag) {
+                self.commands.outgoing.send(request);
                 continue;
             }
-            if let Some(slot) = self.slots.requests.remove(request.tag) {
+            if let Some(slot) = self.commands.slots.requests.remove(request.tag) {
                 self.namespaces.leave_pairs(&slot, Status::WriteError);
                 if let Owner::Part { group, .. } | Owner::Elements { group, .. } = slot.owner {
                     // The group ends with its last request.
-                    let _ = self.slots.part_done(group, 0, None);
+                    let _ = self.commands.slots.part_done(group, 0, None);
                 }
-                self.buffers.give_segments(slot.segments);
-                self.buffers.give_segments(slot.metadata_segments);
+                self.commands.buffers.give_segments(slot.segments);
+                self.commands.buffers.give_segments(slot.metadata_segments);
             }
-            self.buffers.give(request.data);
+            self.commands.buffers.give(request.data);
         }
         self.features.reset(controller);
     }
@@ -177,7 +139,7 @@ impl Io {
             controller => controller,
         };
         let timestamp = self.features(controller).timestamp_at(self.now);
-        self.event_log.add(controller, timestamp, occurrence);
+        self.reports.event_log.add(controller, timestamp, occurrence);
     }
 
     /// The event that a namespace is created, or deleted: `select` of Namespace Management.
@@ -205,13 +167,13 @@ impl Io {
         reason: &'static str,
     ) {
         self.log_event(controller, &Occurrence::Hardware(error));
-        if self.telemetry.is_available() {
+        if self.reports.telemetry.is_available() {
             return;
         }
         let areas = self.telemetry_areas(String::new());
-        if self.telemetry.capture_by_itself(reason, areas) {
-            self.changes.add(Change::Telemetry);
-            let page = self.telemetry.to_page(log_page::TELEMETRY_OF_CONTROLLER, false);
+        if self.reports.telemetry.capture_by_itself(reason, areas) {
+            self.reports.changes.add(Change::Telemetry);
+            let page = self.reports.telemetry.to_page(log_page::TELEMETRY_OF_CONTROLLER, false);
             self.log_event(controller, &Occurrence::Telemetry(&page[..telemetry::BLOCK]));
         }
     }
@@ -220,11 +182,11 @@ impl Io {
     pub fn telemetry_areas(&self, errors: String) -> [String; 3] {
         telemetry::areas(Captured {
             now: self.now,
-            statistics: &self.statistics,
+            statistics: &self.reports.statistics,
             condition: &self.condition,
             namespaces: &self.namespaces,
-            in_flight: self.slots.requests.len(),
-            firmware: self.firmware.active(),
+            in_flight: self.commands.slots.requests.len(),
+            firmware: self.background.firmware.active(),
             serial: &self.config.serial,
             errors,
         })
@@ -233,8 +195,8 @@ impl Io {
     /// An I/O command has come: a drive whose power state is not operational leaves it first.
     pub fn wake(&mut self) {
         if self.power.has_choice() {
-            let busy = !self.slots.requests.is_empty();
-            self.outgoing.hold_until(self.power.wake(self.now, busy));
+            let busy = !self.commands.slots.requests.is_empty();
+            self.commands.outgoing.hold_until(self.power.wake(self.now, busy));
         }
     }
 
@@ -247,16 +209,17 @@ impl Io {
     /// ends (NVMe 1.4 section 5.21.1.25).
     pub fn forget_host(&mut self, controller: ControllerId) {
         let unnamed = HostId::Unnamed(controller);
-        for (nsid, (host, notice)) in self.reservations.unregister(unnamed) {
-            self.changes.add(Change::Reservation(nsid, host, notice));
+        for (nsid, (host, notice)) in self.access.reservations.unregister(unnamed) {
+            self.reports.changes.add(Change::Reservation(nsid, host, notice));
         }
-        self.reservations.set_host(controller, Some(unnamed));
+        self.access.reservations.set_host(controller, Some(unnamed));
     }
 
     /// Aborts the commands of a host's controllers for a namespace. The drive may still complete
     /// requests that it has begun.
     pub fn abort_of_host(&mut self, host: HostId, nsid: u32) {
-        let Self { slots, ended, reservations, .. } = self;
+        let Commands { slots, ended, .. } = &mut self.commands;
+        let reservations = &self.access.reservations;
         let why = StatusCode::AbortedByPreemption;
         for controller in reservations.controllers_of(host) {
             let concerned = slots.commands_of(controller, nsid);
@@ -277,22 +240,22 @@ impl Io {
         host: Option<&str>,
     ) -> Result<u32, StatusCode> {
         let nsid = self.namespaces.create(size, home, shared, host.map(str::to_owned))?;
-        self.attachments.create(host, nsid, shared);
-        self.changes.add(Change::Namespace(nsid));
+        self.access.attachments.create(host, nsid, shared);
+        self.reports.changes.add(Change::Namespace(nsid));
         Ok(nsid)
     }
 
     /// Deletes a namespace, which nothing is under way for: its controllers report that it is gone.
     pub fn delete_namespace(&mut self, nsid: u32) {
-        for controller in self.attachments.controllers() {
-            if self.attachments.has(controller, nsid) {
-                self.changes.add(Change::Attachment(controller, nsid));
+        for controller in self.access.attachments.controllers() {
+            if self.access.attachments.has(controller, nsid) {
+                self.reports.changes.add(Change::Attachment(controller, nsid));
             }
         }
         // Whatever else has changed, the drive's state has.
-        self.changes.add(Change::Namespace(nsid));
-        self.attachments.delete(nsid);
-        self.reservations.forget(nsid);
+        self.reports.changes.add(Change::Namespace(nsid));
+        self.access.attachments.delete(nsid);
+        self.access.reservations.forget(nsid);
         self.placement.forget(nsid);
         self.features.forget(nsid);
         self.namespaces.delete(nsid);
@@ -303,18 +266,18 @@ impl Io {
     pub fn restore_attachments(&mut self, detached: &[u32]) {
         for nsid in 1..=self.namespaces.count() {
             if self.namespaces.get(nsid).is_none() {
-                self.attachments.delete(nsid);
+                self.access.attachments.delete(nsid);
             }
             if let Some(Creation { shared, host, .. }) = self.namespaces.creation(nsid) {
-                self.attachments.create(host.as_deref(), nsid, *shared);
+                self.access.attachments.create(host.as_deref(), nsid, *shared);
             }
-            self.attachments.set_detached(nsid, detached.contains(&nsid));
+            self.access.attachments.set_detached(nsid, detached.contains(&nsid));
         }
     }
 
     /// The namespaces that the host on PCIe has detached, or not attached.
     pub fn detached(&self) -> Vec<u32> {
-        self.namespaces.nsids().filter(|&nsid| self.attachments.is_detached(nsid)).collect()
+        self.namespaces.nsids().filter(|&nsid| self.access.attachments.is_detached(nsid)).collect()
     }
 
     /// Checks that a controller has a namespace. An unknown one is left to the command to refuse.
@@ -323,7 +286,7 @@ impl Io {
     /// It is not attached to the controller: an inactive one (NVMe 2.0 section 3.2.1.4).
     pub fn check_attached(&self, controller: ControllerId, nsid: u32) -> Result<(), Failure> {
         let inactive =
-            self.namespaces.get(nsid).is_some() && !self.attachments.has(controller, nsid);
+            self.namespaces.get(nsid).is_some() && !self.access.attachments.has(controller, nsid);
         if inactive {
             Err(StatusCode::InvalidField.at(location::NSID))
         } else {
@@ -403,9 +366,10 @@ impl Io {
             Transfer::Compare => (Operation::Read, Purpose::Compare),
         };
         self.lend(|io, lease| {
-            lease.segments = io.buffers.segments_of(memory, command, crossing)?;
-            lease.metadata_segments = io.buffers.metadata_segments_of(memory, command, apart)?;
-            lease.data = io.buffers.take(bytes);
+            lease.segments = io.commands.buffers.segments_of(memory, command, crossing)?;
+            lease.metadata_segments =
+                io.commands.buffers.metadata_segments_of(memory, command, apart)?;
+            lease.data = io.commands.buffers.take(bytes);
             let mut stream = 0;
             let mut places = (Vec::new(), Vec::new());
             if transfer == Transfer::Write {
@@ -437,7 +401,7 @@ impl Io {
     pub fn lend<R>(&mut self, work: impl FnOnce(&mut Self, &mut Lease) -> R) -> R {
         let mut lease = Lease::default();
         let result = work(self, &mut lease);
-        self.buffers.end(lease);
+        self.commands.buffers.end(lease);
         result
     }
 
@@ -454,10 +418,13 @@ impl Io {
             return stasis_block::memory::gather(memory, segments, data).map_err(Failure::from);
         };
         let (blocks, places) = (extent.blocks as usize, (&segments[..], &metadata_segments[..]));
-        let packed =
-            self.buffers.with_host_data(memory, passage, blocks, places, |host, apart| {
-                passage.pack(host, apart, data)
-            })?;
+        let packed = self.commands.buffers.with_host_data(
+            memory,
+            passage,
+            blocks,
+            places,
+            |host, apart| passage.pack(host, apart, data),
+        )?;
         packed.map_err(|flaw| Failure::from(flaw.status).of_block(extent.lba + flaw.block))
     }
 
@@ -524,7 +491,7 @@ impl Io {
             self.check_length(extent.data)?;
         }
         let bytes = passage.map_or(0, |_| extent.length as usize);
-        let data = self.buffers.take_for(bytes);
+        let data = self.commands.buffers.take_for(bytes);
         self.send_request(command.sq, Slot { bytes, passage, ..slot }, request, data);
         Ok(())
     }
@@ -533,7 +500,7 @@ impl Io {
     pub fn send_request(&mut self, queue: u16, slot: Slot, command: Command, data: Vec<u8>) -> Tag {
         let request = self.make_request(queue, slot, command, data);
         let tag = request.tag;
-        self.outgoing.send(request);
+        self.commands.outgoing.send(request);
         tag
     }
 
@@ -546,7 +513,7 @@ impl Io {
         data: Vec<u8>,
     ) -> Request {
         let namespace = slot.nsid;
-        let slot = Slot { covers: self.cache.sent(&command, &self.slots), ..slot };
+        let slot = Slot { covers: self.cache.sent(&command, &self.commands.slots), ..slot };
         let reads = matches!(command.operation, Operation::Verify | Operation::Flush);
         if slot.purpose != Purpose::Format {
             self.namespaces.enter(namespace, command.operation, command.offset, command.length);
@@ -563,7 +530,7 @@ impl Io {
         if command.operation == Operation::Copy {
             command.source += start;
         }
-        let tag = self.slots.requests.insert(slot);
+        let tag = self.commands.slots.requests.insert(slot);
         Request { queue, ..Request::new(tag, command, data) }
     }
 
@@ -574,7 +541,7 @@ impl Io {
         command: &SubmissionEntry,
         data: &mut [u8],
     ) -> Result<(), Failure> {
-        self.buffers.with_segments(memory, command, data.len(), |segments| {
+        self.commands.buffers.with_segments(memory, command, data.len(), |segments| {
             stasis_block::memory::gather(memory, segments, data).map_err(Failure::from)
         })
     }
@@ -593,7 +560,7 @@ impl Io {
             return Err(StatusCode::InvalidField.into());
         }
         let data = &data[..data.len().min(asked)];
-        self.buffers.with_segments(memory, command, asked, |segments| {
+        self.commands.buffers.with_segments(memory, command, asked, |segments| {
             stasis_block::memory::scatter(memory, segments, data).map_err(Failure::from)
         })
     }
@@ -605,7 +572,7 @@ impl Io {
         command: &SubmissionEntry,
         data: &[u8],
     ) -> Result<(), Failure> {
-        self.buffers.with_segments(memory, command, data.len(), |segments| {
+        self.commands.buffers.with_segments(memory, command, data.len(), |segments| {
             stasis_block::memory::scatter(memory, segments, data).map_err(Failure::from)
         })
     }

@@ -91,6 +91,7 @@ mod sgl;
 mod shadow;
 mod slots;
 mod smart;
+mod state;
 mod statistics;
 mod status;
 mod subsystem;

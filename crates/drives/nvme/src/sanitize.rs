@@ -161,9 +161,9 @@ impl Io {
             _ => 1,
         };
         let total = bytes.saturating_mul(times.into());
-        self.sanitize.last =
+        self.background.sanitize.last =
             KeptSanitize { standing: Standing::UnderWay, dword10, pattern, erased: false };
-        self.sanitize.running = Some(Running {
+        self.background.sanitize.running = Some(Running {
             nsids,
             at: 0,
             offset: 0,
@@ -173,19 +173,19 @@ impl Io {
             passed: 0,
             asked: false,
         });
-        self.changes.add(Change::Sanitize { ended: false });
+        self.reports.changes.add(Change::Sanitize { ended: false });
         self.go_on_sanitize();
     }
 
     /// Leaves the failure of the last operation.
     pub fn exit_sanitize_failure(&mut self) {
-        self.sanitize.last.standing = Standing::Never;
-        self.changes.add(Change::Sanitize { ended: false });
+        self.background.sanitize.last.standing = Standing::Never;
+        self.reports.changes.add(Change::Sanitize { ended: false });
     }
 
     /// Resumes the state that was kept: an operation that was under way begins anew.
     pub fn restore_sanitize(&mut self, kept: KeptSanitize) {
-        self.sanitize.last = kept;
+        self.background.sanitize.last = kept;
         if kept.standing == Standing::UnderWay {
             self.begin_sanitize(kept.dword10, kept.pattern);
         }
@@ -194,16 +194,19 @@ impl Io {
     /// Asks the drive for the next piece, once all commands that were begun before are done, if
     /// there is room.
     pub fn go_on_sanitize(&mut self) {
-        let Some(running) = self.sanitize.running.as_mut().filter(|running| !running.asked) else {
+        let Some(running) =
+            self.background.sanitize.running.as_mut().filter(|running| !running.asked)
+        else {
             return;
         };
         // Commands of hosts that were reset may still reach the drive.
         let of_host = |slot: &Slot| !matches!(slot.owner, Owner::SelfTest | Owner::Sanitize);
-        let waiting = self.slots.has_waiting();
-        if waiting || self.slots.any(of_host) || !self.slots.requests.has_room(1) {
+        let waiting = self.commands.slots.has_waiting();
+        if waiting || self.commands.slots.any(of_host) || !self.commands.slots.requests.has_room(1)
+        {
             return;
         }
-        let KeptSanitize { dword10, pattern, .. } = self.sanitize.last;
+        let KeptSanitize { dword10, pattern, .. } = self.background.sanitize.last;
         let overwrites = Action::of(dword10) == Some(Action::Overwrite);
         while running.step != Step::Flush {
             let Some(&nsid) = running.nsids.get(running.at) else {
@@ -237,7 +240,7 @@ impl Io {
             let inverts = dword10 & field::INVERT != 0 && running.passed % 2 == 1;
             let word = if inverts { !pattern } else { pattern };
             let bytes = if operation == Operation::Write { command.length as usize } else { 0 };
-            let mut data = if bytes > 0 { self.buffers.take(bytes) } else { Vec::new() };
+            let mut data = if bytes > 0 { self.commands.buffers.take(bytes) } else { Vec::new() };
             for part in data.chunks_exact_mut(4) {
                 part.copy_from_slice(&word.to_le_bytes());
             }
@@ -257,7 +260,7 @@ impl Io {
 
     /// The drive has done a piece, or failed.
     pub fn sanitize_piece_done(&mut self, slot: &Slot, status: Status) {
-        let Some(running) = &mut self.sanitize.running else { return };
+        let Some(running) = &mut self.background.sanitize.running else { return };
         running.asked = false;
         if status != Status::Ok {
             return self.end_sanitize(Standing::Failed);
@@ -273,28 +276,28 @@ impl Io {
     }
 
     fn end_sanitize(&mut self, standing: Standing) {
-        let Some(running) = self.sanitize.running.take() else { return };
-        self.sanitize.last.standing = standing;
+        let Some(running) = self.background.sanitize.running.take() else { return };
+        self.background.sanitize.last.standing = standing;
         if standing == Standing::Done {
-            self.sanitize.last.erased = true;
+            self.background.sanitize.last.erased = true;
             for nsid in running.nsids {
                 if let Some(format) = self.namespaces.get(nsid).map(Namespace::format) {
                     self.namespaces.format(nsid, format);
                 }
             }
         }
-        let SanitizeLog { sprog, sstat, .. } = self.sanitize.to_page();
+        let SanitizeLog { sprog, sstat, .. } = self.background.sanitize.to_page();
         let event = Occurrence::SanitizeCompletion { progress: sprog.get(), status: sstat.get() };
         self.log_event(ControllerId::PCIE, &event);
-        self.changes.add(Change::Sanitize { ended: true });
+        self.reports.changes.add(Change::Sanitize { ended: true });
     }
 
     /// A request of a host has given blocks new contents: not all is erased any more.
     pub fn end_erased(&mut self, slot: &Slot) {
         let writes =
             matches!(slot.operation, Operation::Write | Operation::WriteZeroes | Operation::Copy);
-        if writes && std::mem::take(&mut self.sanitize.last.erased) {
-            self.changes.add(Change::Sanitize { ended: false });
+        if writes && std::mem::take(&mut self.background.sanitize.last.erased) {
+            self.reports.changes.add(Change::Sanitize { ended: false });
         }
     }
 }

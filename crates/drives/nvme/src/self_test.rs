@@ -133,7 +133,8 @@ impl Io {
         }
         let total = remaining.iter().map(|(.., length)| length).sum();
         let (done, asked) = (0, false);
-        self.self_test.running = Some(Running { controller, code, remaining, total, done, asked });
+        self.background.self_test.running =
+            Some(Running { controller, code, remaining, total, done, asked });
         let health = self.condition.health();
         if health.read_only || health.available_spare < crate::condition::SPARE_THRESHOLD {
             return self.end_self_test(ended::SEGMENT_FAILED, Some((SMART_CHECK, None)));
@@ -143,7 +144,9 @@ impl Io {
 
     /// Asks the drive for the next piece, if there is room.
     pub fn go_on_self_test(&mut self) {
-        let Some(running) = self.self_test.running.as_mut().filter(|running| !running.asked) else {
+        let Some(running) =
+            self.background.self_test.running.as_mut().filter(|running| !running.asked)
+        else {
             return;
         };
         let Some(&(nsid, offset, length)) = running.remaining.front() else {
@@ -153,7 +156,7 @@ impl Io {
             return self
                 .end_self_test(ended::SEGMENT_FAILED, Some((MEDIA_CHECK, Some((nsid, lba)))));
         }
-        if self.slots.requests.has_room(1) {
+        if self.commands.slots.requests.has_room(1) {
             running.asked = true;
             let verify = Command::new(Operation::Verify, offset, length);
             let purpose = Purpose::Format;
@@ -165,7 +168,9 @@ impl Io {
     /// Handles the drive's answer: it has verified a piece, or found a byte that cannot be read.
     pub fn self_test_piece_done(&mut self, slot: &Slot, status: Status, failed_at: u64) {
         // An aborted test has no piece under way; nor has a later test this piece.
-        let Some(running) = self.self_test.running.as_mut().filter(|running| running.asked) else {
+        let Some(running) =
+            self.background.self_test.running.as_mut().filter(|running| running.asked)
+        else {
             return;
         };
         if running.remaining.front() != Some(&(slot.nsid, slot.offset, slot.length)) {
@@ -184,27 +189,36 @@ impl Io {
     }
 
     fn end_self_test(&mut self, how: u8, failed: Option<(u8, Option<(u32, u64)>)>) {
-        if let Some(running) = self.self_test.running.take() {
-            self.self_test.add(self.statistics.powered_on, running.code, how, failed);
+        if let Some(running) = self.background.self_test.running.take() {
+            self.background.self_test.add(
+                self.reports.statistics.powered_on,
+                running.code,
+                how,
+                failed,
+            );
         }
     }
 
     /// Aborts the test under way, by a command.
     pub fn abort_self_test(&mut self) {
-        self.self_test.abort(self.statistics.powered_on, ended::BY_COMMAND, |_| true);
+        self.background.self_test.abort(
+            self.reports.statistics.powered_on,
+            ended::BY_COMMAND,
+            |_| true,
+        );
     }
 
     /// A controller is reset: a short test that came by it ends.
     pub fn reset_self_test(&mut self, controller: ControllerId) {
         let which =
             |running: &Running| running.code == code::SHORT && running.controller == controller;
-        self.self_test.abort(self.statistics.powered_on, ended::BY_RESET, which);
+        self.background.self_test.abort(self.reports.statistics.powered_on, ended::BY_RESET, which);
     }
 
     /// Ends a test of one of the namespaces about to be erased, by `how`.
     pub fn erasing_ends_self_test(&mut self, nsids: &[u32], how: u8) {
         let which =
             |running: &Running| running.remaining.iter().any(|(nsid, ..)| nsids.contains(nsid));
-        self.self_test.abort(self.statistics.powered_on, how, which);
+        self.background.self_test.abort(self.reports.statistics.powered_on, how, which);
     }
 }

@@ -21,6 +21,7 @@ use crate::ocssd::Notifications;
 use crate::placement::{kept_groups, PlacementState};
 use crate::queues::QueuePair;
 use crate::reservations::HostId;
+use crate::state::Reports;
 use crate::statistics::Statistics;
 use crate::transport::Transport;
 use crate::vendor::{Vendor, VendorRequest};
@@ -87,10 +88,10 @@ impl Subsystem {
             }
         }
         if let Some(kept) = &state.firmware {
-            let restored = subsystem.io.firmware.restore(kept);
+            let restored = subsystem.io.background.firmware.restore(kept);
             restored.map_err(|reason| damaged(1, reason))?;
         }
-        let restored = subsystem.io.event_log.restore(&state.events);
+        let restored = subsystem.io.reports.event_log.restore(&state.events);
         restored.map_err(|reason| damaged(1, reason))?;
         if let Some(kept) = state.sanitize {
             subsystem.io.restore_sanitize(kept);
@@ -111,9 +112,9 @@ impl Subsystem {
             detached: self.io.detached(),
             fdp: of_drive.map(|group| group.fdp),
             groups,
-            sanitize: self.io.sanitize.kept(),
-            firmware: self.io.firmware.kept(),
-            events: self.io.event_log.kept(),
+            sanitize: self.io.background.sanitize.kept(),
+            firmware: self.io.background.firmware.kept(),
+            events: self.io.reports.event_log.kept(),
             ..KeptState::as_made(config)
         }
     }
@@ -121,7 +122,8 @@ impl Subsystem {
     /// A number that differs once [`Subsystem::kept_state`] does, but for the bytes that Flexible
     /// Data Placement has counted since a reclaim unit was last begun.
     pub fn state_changes(&self) -> u64 {
-        let Io { changes, namespaces, placement, event_log, .. } = &self.io;
+        let Io { namespaces, placement, reports, .. } = &self.io;
+        let Reports { changes, event_log, .. } = reports;
         changes.count() + namespaces.changes() + placement.changes() + event_log.changes()
     }
 
@@ -162,15 +164,15 @@ impl Subsystem {
             self.hosts.resize_with(index + 1, || None);
         }
         let host = Host::new(id, transport, &self.io.config);
-        let seen_changes = self.io.changes.count();
+        let seen_changes = self.io.reports.changes.count();
         // On PCIe each controller is a port of its own; on a fabric Connect names the port.
         let path = if transport == Transport::SharedPcie { id.0 } else { host.path };
         self.hosts[index] = Some(Host { seen_changes, path, now: self.now, ..host });
         if transport != Transport::Discovery {
-            self.io.attachments.begin(id, None);
+            self.io.access.attachments.begin(id, None);
         }
         if transport == Transport::SharedPcie {
-            self.io.reservations.set_host(id, Some(HostId::Unnamed(id)));
+            self.io.access.reservations.set_host(id, Some(HostId::Unnamed(id)));
         }
         Some(id)
     }
@@ -179,9 +181,9 @@ impl Subsystem {
     pub fn remove_controller(&mut self, id: ControllerId) {
         if let Some(mut controller) = self.controller(id) {
             controller.reset_function();
-            self.io.ended.retain(|(command, _)| command.controller != id);
-            self.io.reservations.set_host(id, None);
-            self.io.attachments.end(id);
+            self.io.commands.ended.retain(|(command, _)| command.controller != id);
+            self.io.access.reservations.set_host(id, None);
+            self.io.access.attachments.end(id);
             self.hosts[id.index()] = None;
         }
     }
@@ -198,8 +200,8 @@ impl Subsystem {
 
     /// The host of a controller has named itself.
     pub(crate) fn set_host(&mut self, id: ControllerId, host: &ConnectedHost) {
-        self.io.reservations.set_host(id, Some(HostId::Named(host.id)));
-        self.io.attachments.begin(id, Some(&host.nqn));
+        self.io.access.reservations.set_host(id, Some(HostId::Named(host.id)));
+        self.io.access.attachments.begin(id, Some(&host.nqn));
     }
 
     /// Grants a namespace to a host by its NQN, or withdraws it; `None`: to all hosts, and to the
@@ -218,10 +220,10 @@ impl Subsystem {
         if io.namespaces.get(nsid).is_none() {
             return Err(io.namespaces.count());
         }
-        io.attachments.grant(host, nsid, attached);
+        io.access.attachments.grant(host, nsid, attached);
         let of_host =
-            |id: &ControllerId| host.is_none_or(|host| io.attachments.is_of_host(*id, host));
-        let concerned: Vec<_> = io.attachments.controllers().filter(of_host).collect();
+            |id: &ControllerId| host.is_none_or(|host| io.access.attachments.is_of_host(*id, host));
+        let concerned: Vec<_> = io.access.attachments.controllers().filter(of_host).collect();
         for id in concerned {
             self.change_attachment(id, nsid, attached);
         }
@@ -232,16 +234,16 @@ impl Subsystem {
     /// the host on PCIe has detached itself is not attached. The controller is to be attended to, and a
     /// host that asked for it has an event. Commands under way end as ever.
     pub fn attach(&mut self, id: ControllerId, nsid: u32, attached: bool) {
-        let Io { namespaces, attachments, .. } = &self.io;
-        let can_be = namespaces.get(nsid).is_some() && !attachments.is_detached(nsid);
+        let Io { namespaces, access, .. } = &self.io;
+        let can_be = namespaces.get(nsid).is_some() && !access.attachments.is_detached(nsid);
         if can_be || !attached {
             self.change_attachment(id, nsid, attached);
         }
     }
 
     fn change_attachment(&mut self, id: ControllerId, nsid: u32, attached: bool) {
-        if self.io.attachments.set(id, nsid, attached) {
-            self.io.changes.add(Change::Attachment(id, nsid));
+        if self.io.access.attachments.set(id, nsid, attached) {
+            self.io.reports.changes.add(Change::Attachment(id, nsid));
         }
     }
 
@@ -252,7 +254,7 @@ impl Subsystem {
     pub fn resize(&mut self, nsid: u32, bytes: Option<u64>) -> bool {
         let resized = self.io.namespaces.resize(nsid, bytes);
         if resized {
-            self.io.changes.add(Change::Namespace(nsid));
+            self.io.reports.changes.add(Change::Namespace(nsid));
         }
         resized
     }
@@ -277,19 +279,24 @@ impl Subsystem {
             last.is_none_or(|last| host.id > last)
                 && (host.has_news
                     || host.queues.is_waiting()
-                    || host.seen_changes != self.io.changes.count()
+                    || host.seen_changes != self.io.reports.changes.count()
                     || self.formatting.controller() == Some(host.id)
-                    || self.io.fused.waiting() == Some(host.id)
-                    || self.io.slots.work.has_ended(host.id)
-                    || self.io.lba_scans.waiting(host.id).is_some()
-                    || self.io.ended.iter().any(|(command, _)| command.controller == host.id))
+                    || self.io.commands.fused.waiting() == Some(host.id)
+                    || self.io.commands.slots.work.has_ended(host.id)
+                    || self.io.background.lba_scans.waiting(host.id).is_some()
+                    || self
+                        .io
+                        .commands
+                        .ended
+                        .iter()
+                        .any(|(command, _)| command.controller == host.id))
         };
         self.hosts.iter().flatten().find(waits).map(|host| host.id)
     }
 
     /// The controller to which the request `tag` matters; `None` if it does to none any more.
     pub fn controller_of(&self, tag: Tag) -> Option<ControllerId> {
-        self.io.slots.controller_of(tag)
+        self.io.commands.slots.controller_of(tag)
     }
 
     /// The controller that waits for the vendor specific command `tag`, if one does.
@@ -325,13 +332,13 @@ impl Subsystem {
     /// [`crate::Namespace::start`]. Its queue is the submission queue it came by; 0 if the
     /// controller made it itself, to flush the drive at a shutdown.
     pub fn pop_request(&mut self) -> Option<Request> {
-        self.io.outgoing.next_due(self.now)
+        self.io.commands.outgoing.next_due(self.now)
     }
 
     /// The next I/O command that has ended without a request for the drive, with an error.
     /// At most [`crate::MAX_REFUSED`] are kept.
     pub fn pop_refused(&mut self) -> Option<Refused> {
-        self.io.outgoing.next_refused()
+        self.io.commands.outgoing.next_refused()
     }
 
     /// The next vendor specific command for the drive.
@@ -345,9 +352,9 @@ impl Subsystem {
         let passed = now.saturating_sub(self.now);
         self.now = self.now.max(now);
         self.io.now = self.now;
-        let statistics = &mut self.io.statistics;
+        let statistics = &mut self.io.reports.statistics;
         statistics.powered_on += passed;
-        if !self.io.slots.requests.is_empty() {
+        if !self.io.commands.slots.requests.is_empty() {
             statistics.busy += passed;
         }
         match self.io.condition.temperature() {
@@ -365,7 +372,7 @@ impl Subsystem {
     /// Returns whether commands have ended by themselves, for which controllers are to be attended
     /// to.
     pub fn has_ended_work(&self) -> bool {
-        self.io.slots.work.has_any_ended()
+        self.io.commands.slots.work.has_any_ended()
     }
 
     /// A controller whose host has sent no Keep Alive for its time-out: it is to be removed.
@@ -386,15 +393,18 @@ impl Subsystem {
     pub fn next_deadline(&self) -> Option<Nanos> {
         let interrupts = self.hosts.iter().flatten();
         let interrupts = interrupts.filter_map(|host| host.interrupts.next_deadline());
-        let others = [self.io.outgoing.next_time(self.now), self.io.slots.work.next_time()];
+        let others = [
+            self.io.commands.outgoing.next_time(self.now),
+            self.io.commands.slots.work.next_time(),
+        ];
         interrupts.chain(others.into_iter().flatten()).min()
     }
 
     /// Sets the access to the namespaces on a path: commands under way end as ever. Hosts on that
     /// path that requested it have an event, for which they are to be attended to.
     pub fn set_ana(&mut self, path: u16, state: AnaState) {
-        if self.io.ana.set(path, state) {
-            self.io.changes.add(Change::Access(path));
+        if self.io.access.ana.set(path, state) {
+            self.io.reports.changes.add(Change::Access(path));
         }
     }
 
@@ -417,7 +427,7 @@ impl Subsystem {
         let before = self.io.condition.warnings();
         let news = self.io.condition.set_health(health);
         if let Some((group, warnings)) = self.io.endurance.set_drive_health(health) {
-            self.io.changes.add(Change::Endurance(group, warnings));
+            self.io.reports.changes.add(Change::Endurance(group, warnings));
         }
         let new = self.io.condition.warnings() & !before;
         if new != 0 {
@@ -447,18 +457,18 @@ impl Subsystem {
             // A group is as worn as the worst of its sets.
             let Some(health) = healths.reduce(|one, other| one.and(&other)) else { continue };
             if let Some((group, warnings)) = self.io.endurance.set_health(id, health) {
-                self.io.changes.add(Change::Endurance(group, warnings));
+                self.io.reports.changes.add(Change::Endurance(group, warnings));
             }
         }
     }
 
     /// Counts since the subsystem was made.
     pub fn statistics(&self) -> &Statistics {
-        &self.io.statistics
+        &self.io.reports.statistics
     }
 
     /// Requests that the drive holds, those not popped yet included.
     pub fn in_flight(&self) -> usize {
-        self.io.slots.requests.len()
+        self.io.commands.slots.requests.len()
     }
 }

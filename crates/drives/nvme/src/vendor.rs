@@ -125,7 +125,7 @@ impl Vendor {
         }
         let mut data = vec![0; length as usize];
         let segments = io.lend(|io, lease| {
-            lease.segments = io.buffers.segments_of(memory, command, data.len())?;
+            lease.segments = io.commands.buffers.segments_of(memory, command, data.len())?;
             if to_drive {
                 gather(memory, &lease.segments, &mut data)?;
             }

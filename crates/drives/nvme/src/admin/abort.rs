@@ -22,9 +22,9 @@ fn abort(
     };
     let mut found = wanted.sq == 0
         && (controller.host.events.withdraw(wanted.cid) || controller.vendor.withdraw(wanted));
-    let nsid = controller.io.slots.namespace_of(wanted).unwrap_or(0);
-    controller.io.slots.abandon(|id| id == wanted, |_| found = true);
-    found |= controller.io.lba_scans.end(wanted).is_some();
+    let nsid = controller.io.commands.slots.namespace_of(wanted).unwrap_or(0);
+    controller.io.commands.slots.abandon(|id| id == wanted, |_| found = true);
+    found |= controller.io.background.lba_scans.end(wanted).is_some();
     if found {
         controller.host.post_failure(memory, wanted, StatusCode::AbortRequested.into(), nsid, 0);
         controller.go_on_formatting(memory);

@@ -48,7 +48,7 @@ fn attachment(
     let listed = parse_list(&page)?;
     let ControllerMut { io, host, .. } = controller;
     let nqn = host.connected.as_ref().map(|ConnectedHost { nqn, .. }| nqn.as_str());
-    let attachments = &io.attachments;
+    let attachments = &io.access.attachments;
     let private = attachments.is_private(nsid);
     let taken = private && attachments.is_attached(nsid);
     for &id in &listed {
@@ -70,13 +70,13 @@ fn attachment(
     }
     let on_pcie = nqn.is_none();
     for id in listed {
-        io.attachments.set(id, nsid, attach);
-        io.changes.add(Change::Attachment(id, nsid));
+        io.access.attachments.set(id, nsid, attach);
+        io.reports.changes.add(Change::Attachment(id, nsid));
     }
     if on_pcie {
         // The last one of several hosts to detach it decides how the next power cycle begins.
-        let detached = !io.attachments.is_attached(nsid);
-        io.attachments.set_detached(nsid, detached);
+        let detached = !io.access.attachments.is_attached(nsid);
+        io.access.attachments.set_detached(nsid, detached);
     }
     controller.report_changes(memory);
     Ok(Outcome::Done(0))

@@ -76,7 +76,8 @@ pub fn identify_by_command_set(
             }
             let namespaces = controller.io.namespaces.iter();
             let all = list == structure::SET_ALLOCATED_NAMESPACES;
-            let shown = |other| all || controller.io.attachments.has(controller.host.id, other);
+            let shown =
+                |other| all || controller.io.access.attachments.has(controller.host.id, other);
             let following = namespaces.filter(|&(other, namespace)| {
                 other > nsid && namespace.command_set() == set && shown(other)
             });

@@ -175,7 +175,7 @@ fn get_features(
     if identifier == feature::HOST_IDENTIFIER {
         check_identifier_format(command)?;
         let ControllerMut { host, io, .. } = controller;
-        let named = || io.reservations.host_of(host.id).map_or([0; 16], HostId::identifier);
+        let named = || io.access.reservations.host_of(host.id).map_or([0; 16], HostId::identifier);
         let id = host.connected.as_ref().map_or_else(named, |host| host.id);
         controller.io.send(memory, command, &id)?;
     }
@@ -195,7 +195,7 @@ fn get_power(
     command: &SubmissionEntry,
     known: &Feature,
 ) -> Result<Outcome, Failure> {
-    let busy = !io.slots.requests.is_empty();
+    let busy = !io.commands.slots.requests.is_empty();
     let (value, (table, autonomous)) = match command.cdw10 >> 8 & 7 {
         select::CURRENT => (io.power.value(io.now, busy), io.power.transitions()),
         select::DEFAULT | select::SAVED => (0, ([0; power::TABLE], false)),
@@ -294,7 +294,7 @@ fn set_features(
     {
         // The cache is now disabled, and may hold no data: flush it.
         if !controller.io.flushes_nothing(command.controller)
-            && controller.io.slots.requests.has_room(1)
+            && controller.io.commands.slots.requests.has_room(1)
         {
             let io = &mut *controller.io;
             if io.endurance.parts().is_empty() {
@@ -303,10 +303,10 @@ fn set_features(
             }
             // The flash of each namespace.
             let nsids: Vec<u32> = io.namespaces.nsids_on_drive().collect();
-            if nsids.is_empty() || !io.slots.requests.has_room(nsids.len()) {
+            if nsids.is_empty() || !io.commands.slots.requests.has_room(nsids.len()) {
                 return Ok(Outcome::Done(0));
             }
-            let group = io.slots.insert_group(command.id(), nsids.len() as u32, false);
+            let group = io.commands.slots.insert_group(command.id(), nsids.len() as u32, false);
             for (part, nsid) in (0..).zip(nsids) {
                 io.request_flush(0, nsid, Owner::Part { group, part });
             }
@@ -330,8 +330,8 @@ fn set_feature(
     match identifier {
         feature::ARBITRATION => controller.features_mut().arbitration = value & 0xffff_ff07,
         feature::POWER_MANAGEMENT => {
-            let Io { power, slots, now, .. } = &mut *controller.io;
-            if !power.set(*now, !slots.requests.is_empty(), value) {
+            let Io { power, commands, now, .. } = &mut *controller.io;
+            if !power.set(*now, !commands.slots.requests.is_empty(), value) {
                 return Err(invalid);
             }
         }
@@ -495,14 +495,14 @@ fn set_host_identifier(
     let mut wanted = [0; 16];
     io.receive(memory, command, &mut wanted)?;
     let unnamed = HostId::Unnamed(host.id);
-    let now = io.reservations.host_of(host.id).unwrap_or(unnamed);
+    let now = io.access.reservations.host_of(host.id).unwrap_or(unnamed);
     if wanted == now.identifier() {
         return Ok(());
     }
-    if now != unnamed || io.reservations.is_registered(unnamed) {
+    if now != unnamed || io.access.reservations.is_registered(unnamed) {
         return Err(StatusCode::CommandSequenceError.into());
     }
-    io.reservations.set_host(host.id, Some(HostId::Named(wanted)));
+    io.access.reservations.set_host(host.id, Some(HostId::Named(wanted)));
     Ok(())
 }
 

@@ -52,7 +52,7 @@ fn download(
     }
     let mut data = vec![0; length as usize];
     io.receive(memory, command, &mut data)?;
-    let taken = io.firmware.download(host.id, offset, &data);
+    let taken = io.background.firmware.download(host.id, offset, &data);
     taken.map_err(|status| status.at(location::CDW11))?;
     Ok(Outcome::Done(0))
 }
@@ -65,19 +65,19 @@ fn commit(
     let (slot, number) = (command.cdw10.byte(0) & 7, command.cdw10 >> 3 & 7);
     let action = Action::of(number).ok_or(StatusCode::InvalidField.at(location::CDW10))?;
     let ControllerMut { io, host, .. } = &mut *controller;
-    let before = io.firmware.active();
-    let committed = io.firmware.commit(host.id, action, slot);
+    let before = io.background.firmware.active();
+    let committed = io.background.firmware.commit(host.id, action, slot);
     let status = committed.err().map_or(0, |status| status as u16);
     let event = Occurrence::FirmwareCommit {
         before,
-        after: io.firmware.active(),
+        after: io.background.firmware.active(),
         action: number as u8,
         slot: committed.unwrap_or(slot),
         status,
     };
     io.log_event(host.id, &event);
     committed.map_err(|status| status.at(location::CDW10))?;
-    io.changes.add(Change::Firmware { starts: action == Action::ActivateNow });
+    io.reports.changes.add(Change::Firmware { starts: action == Action::ActivateNow });
     controller.report_changes(memory);
     Ok(Outcome::Done(0))
 }

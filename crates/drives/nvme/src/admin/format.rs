@@ -35,7 +35,7 @@ fn format(
 ) -> Result<Outcome, Failure> {
     let nsids: Vec<u32> = match command.nsid {
         ALL_NAMESPACES => {
-            let all = controller.io.attachments.namespaces(command.controller);
+            let all = controller.io.access.attachments.namespaces(command.controller);
             all.filter(|&nsid| controller.io.namespaces.is_on_drive(nsid)).collect()
         }
         nsid => vec![nsid],
@@ -58,7 +58,7 @@ fn format(
         return Err(StatusCode::FormatInProgress.into());
     }
     controller.check_access()?;
-    let reserved = controller.io.reservations.check(command.controller, command.nsid, None);
+    let reserved = controller.io.access.reservations.check(command.controller, command.nsid, None);
     reserved.map_err(|status| status.at(location::NSID))?;
     for &nsid in &nsids {
         let namespace = controller.io.writable_namespace(nsid)?;

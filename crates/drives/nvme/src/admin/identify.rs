@@ -61,7 +61,7 @@ fn identify(
                 return Err(unknown);
             }
             let namespaces = &controller.io.namespaces;
-            let attached = controller.io.attachments.has(controller.host.id, nsid);
+            let attached = controller.io.access.attachments.has(controller.host.id, nsid);
             let shown = namespaces.get(nsid).zip(namespaces.identity(nsid));
             let shown = shown.filter(|_| attached || which == structure::ALLOCATED_NAMESPACE);
             let Some((namespace, identity)) = shown else {
@@ -94,7 +94,7 @@ fn identify(
                 return Err(unknown);
             }
             let all = list == structure::ALLOCATED_NAMESPACES;
-            let attachments = &controller.io.attachments;
+            let attachments = &controller.io.access.attachments;
             let there = controller.io.namespaces.nsids();
             let following = there.filter(|other| {
                 *other > nsid && (all || attachments.has(controller.host.id, *other))
@@ -106,7 +106,7 @@ fn identify(
             if of_one && controller.io.namespaces.get(nsid).is_none() {
                 return Err(unknown);
             }
-            let attachments = &controller.io.attachments;
+            let attachments = &controller.io.access.attachments;
             let first = command.cdw10.high();
             let listed = attachments
                 .controllers()
@@ -185,7 +185,7 @@ pub(super) fn fill_any_controller(page: &mut IdentifyController, controller: &Co
     let config = &io.config;
     put_text(&mut page.sn, &config.serial);
     put_text(&mut page.mn, &config.model);
-    page.fr = io.firmware.active();
+    page.fr = io.background.firmware.active();
     page.mdts = most_pages(config);
     page.ver.set(VERSION);
     page.aerl = MAX_EVENT_REQUESTS as u8 - 1;

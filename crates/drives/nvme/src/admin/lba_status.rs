@@ -79,11 +79,11 @@ fn get_lba_status(
         action::SCAN => {
             controller.check_access()?;
             let io = &mut *controller.io;
-            if !io.lba_scans.has_room() {
+            if !io.background.lba_scans.has_room() {
                 return Err(StatusCode::InternalError.into());
             }
-            let segments = io.buffers.segments_of(memory, command, room as usize)?;
-            io.lba_scans.begin(Scan {
+            let segments = io.commands.buffers.segments_of(memory, command, room as usize)?;
+            io.background.lba_scans.begin(Scan {
                 id: command.id(),
                 nsid: command.nsid,
                 at: extent.offset,

@@ -13,6 +13,7 @@ use crate::ocssd::chunk_information;
 use crate::placement::{endurance_page, placement_page};
 use crate::registered::{Registered, OF_CONTROLLER, OF_NAMESPACE, SUPPORTED};
 use crate::smart::health_page;
+use crate::state::Reports;
 use crate::statistics::POWER_CYCLES;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{capsules, computing, key_value, telemetry, Memory};
@@ -98,8 +99,8 @@ fn get_log_page(
             health_page(controller.io, controller.host).as_bytes().to_vec()
         }
         page::HEALTH => return Err(StatusCode::InvalidField.at(location::NSID)),
-        page::SELF_TEST => controller.io.self_test.to_page().as_bytes().to_vec(),
-        page::FIRMWARE_SLOTS => controller.io.firmware.to_page().as_bytes().to_vec(),
+        page::SELF_TEST => controller.io.background.self_test.to_page().as_bytes().to_vec(),
+        page::FIRMWARE_SLOTS => controller.io.background.firmware.to_page().as_bytes().to_vec(),
         page::TELEMETRY | page::TELEMETRY_OF_CONTROLLER => {
             telemetry_page(controller, command, part)?
         }
@@ -110,12 +111,12 @@ fn get_log_page(
         }
         page::ANA => {
             let groups_only = command.cdw10 & RETURN_GROUPS_ONLY != 0;
-            let attached = controller.io.attachments.namespaces(controller.host.id);
+            let attached = controller.io.access.attachments.namespaces(controller.host.id);
             let listed: Vec<u32> = if groups_only { Vec::new() } else { attached.collect() };
-            controller.io.ana.to_page(controller.host.path, &listed)
+            controller.io.access.ana.to_page(controller.host.path, &listed)
         }
         page::RESERVATIONS => controller.host.reservations.take_page().as_bytes().to_vec(),
-        page::SANITIZE => controller.io.sanitize.to_page().as_bytes().to_vec(),
+        page::SANITIZE => controller.io.background.sanitize.to_page().as_bytes().to_vec(),
         page::COMMANDS_AND_EFFECTS => commands_page(controller, command.cdw14.byte(3))?,
         page::CHANGED_ZONES => {
             let zoned = controller.io.namespaces.zones(command.nsid);
@@ -163,7 +164,7 @@ fn get_log_page(
                 controller.host.events.unmask(EventType::Notice);
             }
             page::TELEMETRY_OF_CONTROLLER => {
-                controller.io.telemetry.was_read();
+                controller.io.reports.telemetry.was_read();
                 controller.host.events.forget(identifier, 0);
                 controller.host.events.unmask(EventType::Notice);
             }
@@ -210,12 +211,12 @@ fn telemetry_page(
     let ControllerMut { io, host, .. } = controller;
     if by_host && command.cdw10 & CREATE != 0 {
         let areas = io.telemetry_areas(host.errors.to_text());
-        io.telemetry.capture(areas);
-        let log = io.telemetry.to_page(identifier, true);
+        io.reports.telemetry.capture(areas);
+        let log = io.reports.telemetry.to_page(identifier, true);
         io.log_event(host.id, &Occurrence::Telemetry(&log[..telemetry::BLOCK]));
         return Ok(log);
     }
-    Ok(io.telemetry.to_page(identifier, by_host))
+    Ok(io.reports.telemetry.to_page(identifier, by_host))
 }
 
 /// Persistent Event Log (NVMe 2.0 section 5.16.1.14): the log as it was when the controller's host
@@ -233,12 +234,13 @@ fn persistent_events(
     let ControllerMut { io, host, .. } = controller;
     match command.cdw10 >> 8 & 3 {
         action::READ => {}
-        action::ESTABLISH if io.event_log.context(host.id).is_some() => {
+        action::ESTABLISH if io.reports.event_log.context(host.id).is_some() => {
             return Err(StatusCode::CommandSequenceError.at(location::CDW10 + 1));
         }
         action::ESTABLISH => {
             let timestamp = io.features(host.id).timestamp_at(io.now);
-            let Io { event_log, config, statistics, .. } = &mut **io;
+            let Io { config, reports, .. } = &mut **io;
+            let Reports { event_log, statistics, .. } = reports;
             let hours = u128::from(statistics.powered_on / NANOS_PER_HOUR);
             event_log.establish(host.id, |head| {
                 head.timestamp.set(timestamp);
@@ -252,13 +254,13 @@ fn persistent_events(
             });
         }
         action::RELEASE => {
-            io.event_log.release(host.id);
+            io.reports.event_log.release(host.id);
             // There is nothing to read.
             return Ok(Vec::new());
         }
         _ => return Err(StatusCode::InvalidField.at(location::CDW10 + 1)),
     }
-    let context = io.event_log.context(host.id).map(<[u8]>::to_vec);
+    let context = io.reports.event_log.context(host.id).map(<[u8]>::to_vec);
     context.ok_or(StatusCode::CommandSequenceError.at(location::CDW10 + 1))
 }
 

@@ -129,14 +129,14 @@ fn delete(
     let nqn = host.connected.as_ref().map(|ConnectedHost { nqn, .. }| nqn.as_str());
     for &nsid in &nsids {
         io.namespaces.existing(nsid)?;
-        let attachments = &io.attachments;
+        let attachments = &io.access.attachments;
         let strange = |id| attachments.has(id, nsid) && !attachments.is_of_same_host(id, host.id);
         let stays = !io.namespaces.is_on_drive(nsid);
         if stays || !attachments.is_granted(nqn, nsid) || attachments.controllers().any(strange) {
             return Err(StatusCode::OperationDenied.at(location::NSID));
         }
         io.writable_namespace(nsid)?;
-        let reserved = io.reservations.check(command.controller, nsid, None);
+        let reserved = io.access.reservations.check(command.controller, nsid, None);
         reserved.map_err(|status| status.at(location::NSID))?;
     }
     controller.check_access()?;

@@ -114,7 +114,11 @@ fn delete_submission_queue(
         return Err(StatusCode::InvalidQueueIdentifier.at(location::CDW10));
     }
     let mut aborted = Vec::new();
-    controller.io.slots.abandon(|command| command.sq == id, |command| aborted.push(command));
+    controller
+        .io
+        .commands
+        .slots
+        .abandon(|command| command.sq == id, |command| aborted.push(command));
     for command in aborted {
         let why = StatusCode::AbortedBySubmissionQueueDeletion;
         controller.host.post_failure(memory, command, why.into(), 0, 0);

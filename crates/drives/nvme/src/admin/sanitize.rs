@@ -46,11 +46,11 @@ fn sanitize(
     if !is_offered(&io.config, 0) {
         return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
     }
-    if io.sanitize.is_under_way() {
+    if io.background.sanitize.is_under_way() {
         return Err(StatusCode::SanitizeInProgress.into());
     }
     if command.cdw10 & 7 == EXIT_FAILURE_MODE {
-        return match io.sanitize.failed() {
+        return match io.background.sanitize.failed() {
             // An operation in restricted completion mode leaves only by another that succeeds.
             Some(restricted) if restricted => Err(StatusCode::SanitizeFailed.into()),
             Some(_) => {
@@ -64,7 +64,7 @@ fn sanitize(
         return Err(StatusCode::InvalidField.at(location::CDW10));
     }
     let unrestricted = command.cdw10 & field::UNRESTRICTED != 0;
-    if io.sanitize.failed() == Some(true) && unrestricted {
+    if io.background.sanitize.failed() == Some(true) && unrestricted {
         return Err(StatusCode::SanitizeFailed.into());
     }
     if controller.formatting.is_under_way() {
@@ -73,7 +73,7 @@ fn sanitize(
     let nsids: Vec<u32> = io.namespaces.nsids_on_drive().collect();
     for nsid in nsids {
         io.writable_namespace(nsid)?;
-        let reserved = io.reservations.check(command.controller, nsid, None);
+        let reserved = io.access.reservations.check(command.controller, nsid, None);
         reserved.map_err(|status| status.at(location::NSID))?;
     }
     let dwords = [command.cdw10, command.cdw11];

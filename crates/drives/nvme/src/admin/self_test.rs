@@ -26,14 +26,14 @@ fn self_test(
     let nsids = match command.nsid {
         // The controller only.
         0 => Vec::new(),
-        ALL_NAMESPACES => io.attachments.namespaces(command.controller).collect(),
+        ALL_NAMESPACES => io.access.attachments.namespaces(command.controller).collect(),
         nsid => {
             io.namespace(nsid)?;
             vec![nsid]
         }
     };
     match command.cdw10.byte(0) & 0xf {
-        code::SHORT | code::EXTENDED if io.self_test.is_under_way() => {
+        code::SHORT | code::EXTENDED if io.background.self_test.is_under_way() => {
             return Err(StatusCode::SelfTestInProgress.into());
         }
         test @ (code::SHORT | code::EXTENDED) => {

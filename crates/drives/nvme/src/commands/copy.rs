@@ -90,7 +90,7 @@ fn copy(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
     let stream = io.place(command, destination.data)?;
     let fua = io.is_forced(command, Operation::Copy);
     let id = command.id();
-    let group = io.slots.insert_group(id, count as u32, true);
+    let group = io.commands.slots.insert_group(id, count as u32, true);
     let mut offset = destination.offset;
     for (part, (lba, length)) in sources.iter().map(parse_source).enumerate() {
         let source = Extent::new(&namespace, lba, length, u16::MAX)?;

@@ -72,7 +72,7 @@ fn dataset_management(
     let id = command.id();
     let group = match count {
         1 => None,
-        _ => Some(io.slots.insert_group(id, count, false)),
+        _ => Some(io.commands.slots.insert_group(id, count, false)),
     };
     for (part, range) in ranges.iter().enumerate() {
         let lba = range.slba.get();

@@ -24,7 +24,7 @@ fn flush(io: &mut Io, _memory: &dyn Memory, command: &SubmissionEntry) -> Result
     let id = command.id();
     if command.nsid == ALL_NAMESPACES {
         let mut count = 0;
-        let attached = |io: &Io| io.attachments.namespaces(command.controller);
+        let attached = |io: &Io| io.access.attachments.namespaces(command.controller);
         for nsid in attached(io) {
             if io.namespace(nsid)?.computing.is_none() {
                 count += 1;
@@ -33,7 +33,7 @@ fn flush(io: &mut Io, _memory: &dyn Memory, command: &SubmissionEntry) -> Result
         if count == 0 || io.flushes_nothing(command.controller) {
             return Ok(Outcome::Done(0));
         }
-        let group = io.slots.insert_group(id, count, false);
+        let group = io.commands.slots.insert_group(id, count, false);
         let mut part = 0;
         for nsid in attached(io) {
             if io.namespaces.is_on_drive(nsid) {

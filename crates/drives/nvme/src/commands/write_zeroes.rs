@@ -45,7 +45,7 @@ fn write_zeroes(
     let owner = Owner::Command(command.id());
     let zeroes = Command { fua, ..Command::new(operation, extent.offset, extent.length) };
     let bytes = made.map_or(0, |_| extent.length as usize);
-    let mut data = io.buffers.take_for(bytes);
+    let mut data = io.commands.buffers.take_for(bytes);
     if let Some(passage) = made {
         passage.pack_zeroes(&mut data);
     }

@@ -46,13 +46,13 @@ impl ControllerMut<'_> {
         let mut code = 0;
         let view = self.seen(memory);
         let memory = view.memory();
-        if let Some(slot) = self.io.slots.requests.remove(tag) {
+        if let Some(slot) = self.io.commands.slots.requests.remove(tag) {
             let refused = match slot.purpose {
                 Purpose::Format => None,
                 _ => self.leave(memory, &slot, ended.status, &mut data),
             };
-            if let Some(request) = self.io.slots.follower(tag) {
-                self.io.outgoing.send(request);
+            if let Some(request) = self.io.commands.slots.follower(tag) {
+                self.io.commands.outgoing.send(request);
             }
             match slot.owner {
                 Owner::SelfTest => {
@@ -65,14 +65,14 @@ impl ControllerMut<'_> {
                 _ => code = self.finish(memory, slot, (ended, refused), &data),
             }
         }
-        self.io.buffers.give(data);
+        self.io.commands.buffers.give(data);
         self.go_on_formatting(memory);
         self.go_on_fused(memory);
         self.go_on_scans(memory);
         self.io.go_on_key_value();
         self.io.go_on_self_test();
         self.io.go_on_sanitize();
-        if self.io.slots.requests.is_empty() {
+        if self.io.commands.slots.requests.is_empty() {
             self.io.power.rest(self.io.now);
         }
         self.report_changes(memory);
@@ -92,12 +92,12 @@ impl ControllerMut<'_> {
         let refused = self.io.namespaces.leave_pairs(slot, status);
         let zones_changed = self.io.namespaces.leave_zones(slot, status, data);
         if zones_changed {
-            self.io.changes.add(Change::Zones(slot.nsid));
+            self.io.reports.changes.add(Change::Zones(slot.nsid));
         }
         let lost = self.io.namespaces.leave_chunks(slot, status, data);
         if let Some((lba, about)) = lost {
             self.chunk_notifications.add(slot.nsid, lba, about);
-            self.io.changes.add(Change::Chunks(slot.nsid));
+            self.io.reports.changes.add(Change::Chunks(slot.nsid));
         }
         self.report_changes(memory);
         refused
@@ -159,7 +159,7 @@ impl ControllerMut<'_> {
                 if !is_page && matches!(failure, None | Some(StatusCode::CompareFailure)) {
                     let data = |passage: Passage| passage.data_in(slot.bytes);
                     let bytes = slot.passage.map_or(slot.bytes, data);
-                    self.io.statistics.count(slot.operation, bytes);
+                    self.io.reports.statistics.count(slot.operation, bytes);
                     let group = self.io.namespaces.endurance_group(slot.nsid);
                     if let Some(group) = self.io.endurance.group_mut(group) {
                         group.statistics.count(slot.operation, bytes);
@@ -173,9 +173,9 @@ impl ControllerMut<'_> {
             return ended;
         }
         let Slot { owner, nsid, lba, length, purpose, segments, metadata_segments, .. } = slot;
-        self.io.buffers.give_segments(segments);
-        self.io.buffers.give_segments(metadata_segments);
-        let slots = &mut self.io.slots;
+        self.io.commands.buffers.give_segments(segments);
+        self.io.commands.buffers.give_segments(metadata_segments);
+        let slots = &mut self.io.commands.slots;
         let failure = failure.map(|code| (code, place));
         let end = match owner {
             Owner::Command(command) => Some(GroupEnd { command, failure, result: 0 }),
@@ -199,7 +199,7 @@ impl ControllerMut<'_> {
         let moved = self.io.transfer_time(purpose, length);
         let Some(GroupEnd { command, failure, result }) = end else { return ended };
         if let (Some(at), None, Delivery::Once) = (moved, failure, delivery) {
-            self.io.slots.work.end_at(at, Done { command, nsid, result: Ok(result) });
+            self.io.commands.slots.work.end_at(at, Done { command, nsid, result: Ok(result) });
             return ended;
         }
         match failure {
@@ -216,7 +216,7 @@ impl ControllerMut<'_> {
     /// Counts a request whose data the medium could not give back.
     fn count_media_error(&mut self, nsid: u32, happened: bool) {
         let count = u128::from(happened);
-        self.io.statistics.media_errors += count;
+        self.io.reports.statistics.media_errors += count;
         let group = self.io.namespaces.endurance_group(nsid);
         if let Some(group) = self.io.endurance.group_mut(group) {
             group.statistics.media_errors += count;
@@ -283,7 +283,7 @@ impl ControllerMut<'_> {
                 }
             }
             Purpose::Compare => self.io.lend(|io, lease| {
-                lease.data = io.buffers.take(slot.bytes);
+                lease.data = io.commands.buffers.take(slot.bytes);
                 let wanted = &mut lease.data;
                 if stasis_block::memory::gather(memory, &slot.segments, wanted).is_err() {
                     return Some((StatusCode::DataTransferError, 0));
@@ -304,7 +304,7 @@ impl ControllerMut<'_> {
     ) -> Result<(), Flaw> {
         let lost = Flaw { status: StatusCode::DataTransferError, block: 0 };
         let blocks = passage.blocks(data.len());
-        let buffers = &mut self.io.buffers;
+        let buffers = &mut self.io.commands.buffers;
         let places = (&slot.segments[..], &slot.metadata_segments[..]);
         if slot.operation == Operation::Verify {
             return passage.verify(data);

@@ -129,7 +129,7 @@ impl ControllerMut<'_> {
     /// Checks that no sanitize operation is in the way of a command. `goes_on`: whether it is carried
     /// out meanwhile.
     fn check_sanitize(&self, goes_on: bool) -> Result<(), Failure> {
-        match self.io.sanitize.refusal().filter(|_| !goes_on) {
+        match self.io.background.sanitize.refusal().filter(|_| !goes_on) {
             Some(refusal) => Err(refusal.into()),
             None => Ok(()),
         }
@@ -146,7 +146,7 @@ impl ControllerMut<'_> {
         if known.counts_as.is_none() && !changes {
             return Ok(());
         }
-        let reservations = &self.io.reservations;
+        let reservations = &self.io.access.reservations;
         let checked = reservations.check(command.controller, command.nsid, known.counts_as);
         checked.map_err(|status| status.at(location::NSID))
     }
@@ -173,7 +173,7 @@ impl ControllerMut<'_> {
         };
         let known = table.find(entry.opcode).filter(|_| entry.sq != 0);
         let Some(operation) = known.and_then(|known| known.counts_as) else { return };
-        if !self.io.outgoing.keeps_refused() {
+        if !self.io.commands.outgoing.keeps_refused() {
             return;
         }
         let mut command = Command::new(operation, 0, 0);
@@ -191,6 +191,6 @@ impl ControllerMut<'_> {
             command.length = (u64::from(entry.cdw12 & 0xffff) + 1) * size;
             command.fua = self.io.is_forced(entry, operation);
         }
-        self.io.outgoing.refuse(Refused { queue: entry.sq, command, code: code as u16 });
+        self.io.commands.outgoing.refuse(Refused { queue: entry.sq, command, code: code as u16 });
     }
 }

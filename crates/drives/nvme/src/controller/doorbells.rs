@@ -127,7 +127,7 @@ impl ControllerMut<'_> {
                     self.host.post_failure(memory, id, failure, command.nsid, lba);
                 }
             }
-            if !self.io.ended.is_empty() {
+            if !self.io.commands.ended.is_empty() {
                 self.end_ended(memory);
             }
         }
@@ -141,11 +141,11 @@ impl ControllerMut<'_> {
         if !cq.is_some_and(|cq| cq.held.is_empty()) {
             return false;
         }
-        let bytes = self.io.slots.bytes() + self.io.config.largest_request();
+        let bytes = self.io.commands.slots.bytes() + self.io.config.largest_request();
         queue == 0
-            || !self.io.fused.is_under_way()
-                && self.io.slots.requests.has_room(crate::io::MAX_REQUESTS)
-                && self.io.slots.work.has_room()
+            || !self.io.commands.fused.is_under_way()
+                && self.io.commands.slots.requests.has_room(crate::io::MAX_REQUESTS)
+                && self.io.commands.slots.work.has_room()
                 && bytes <= self.io.config.max_in_flight_bytes
     }
 

@@ -73,7 +73,7 @@ impl ControllerMut<'_> {
             self.host.post_failure(memory, compare.id(), other, compare.nsid, 0);
             return Err(failure);
         }
-        self.io.fused.begin(compare, write);
+        self.io.commands.fused.begin(compare, write);
         self.go_on_fused(memory);
         Ok(Outcome::Pending)
     }
@@ -99,13 +99,15 @@ impl ControllerMut<'_> {
 
     /// Goes on with the controller's pair, for which the way may be free now.
     pub(crate) fn go_on_fused(&mut self, memory: &dyn Memory) {
-        let Some(Pair { compare, write, stage }) = self.io.fused.of(self.host.id) else { return };
+        let Some(Pair { compare, write, stage }) = self.io.commands.fused.of(self.host.id) else {
+            return;
+        };
         if stage == Stage::Waiting {
-            if self.io.slots.any(|slot| slot.nsid == compare.nsid) {
+            if self.io.commands.slots.any(|slot| slot.nsid == compare.nsid) {
                 return;
             }
             match self.io.transfer(memory, &compare, Transfer::Compare) {
-                Ok(_) => self.io.fused.set(Stage::Comparing),
+                Ok(_) => self.io.commands.fused.set(Stage::Comparing),
                 Err(failure) => {
                     self.host.post_failure(memory, compare.id(), failure, compare.nsid, 0);
                     self.fail_fused_write(memory, &write);
@@ -115,10 +117,10 @@ impl ControllerMut<'_> {
         }
         // Aborted: its request is nobody's.
         let under_way = if stage == Stage::Comparing { compare } else { write };
-        if self.io.slots.namespace_of(under_way.id()).is_none() {
+        if self.io.commands.slots.namespace_of(under_way.id()).is_none() {
             match stage {
                 Stage::Comparing => self.fail_fused_write(memory, &write),
-                _ => self.io.fused.end(),
+                _ => self.io.commands.fused.end(),
             }
             self.host.queues.wait_for_room();
         }
@@ -126,21 +128,21 @@ impl ControllerMut<'_> {
 
     /// The Compare of a pair may have ended, with a failure or without: writes, or does not.
     pub(super) fn fused_compared(&mut self, memory: &dyn Memory, command: CommandId, equal: bool) {
-        let Some(write) = self.io.fused.compared(command) else { return };
+        let Some(write) = self.io.commands.fused.compared(command) else { return };
         if !equal {
             return self.fail_fused_write(memory, &write);
         }
         match self.io.transfer(memory, &write, Transfer::Write) {
-            Ok(_) => self.io.fused.set(Stage::Writing),
+            Ok(_) => self.io.commands.fused.set(Stage::Writing),
             Err(failure) => {
-                self.io.fused.end();
+                self.io.commands.fused.end();
                 self.host.post_failure(memory, write.id(), failure, write.nsid, 0);
             }
         }
     }
 
     fn fail_fused_write(&mut self, memory: &dyn Memory, write: &SubmissionEntry) {
-        self.io.fused.end();
+        self.io.commands.fused.end();
         let why = StatusCode::FailedFusedCommand.into();
         self.host.post_failure(memory, write.id(), why, write.nsid, 0);
     }

@@ -83,19 +83,19 @@ impl ControllerMut<'_> {
         const FORMATS: u8 = 1;
         const SANITIZES: u8 = 1 << 1;
         self.host.enabled_at = self.host.now;
-        if self.io.event_log.wants_counters() {
+        if self.io.reports.event_log.wants_counters() {
             let log = health_page(self.io, self.host);
             self.io.log_event(self.host.id, &Occurrence::Smart(log.as_bytes()));
         }
         let is = |is: bool, bit: u8| if is { bit } else { 0 };
         let under_way = is(self.formatting.is_under_way(), FORMATS)
-            | is(self.io.sanitize.is_under_way(), SANITIZES);
+            | is(self.io.background.sanitize.is_under_way(), SANITIZES);
         let event = Occurrence::PowerOnOrReset {
-            firmware: self.io.firmware.active(),
-            activated: self.io.firmware.was_activated(),
+            firmware: self.io.background.firmware.active(),
+            activated: self.io.background.firmware.was_activated(),
             under_way,
             power_cycles: POWER_CYCLES as u32,
-            powered_on: self.io.statistics.powered_on / MILLISECOND,
+            powered_on: self.io.reports.statistics.powered_on / MILLISECOND,
         };
         self.io.log_event(self.host.id, &event);
     }
@@ -123,10 +123,10 @@ impl ControllerMut<'_> {
         let cached =
             self.io.config.volatile_write_cache && self.host.registers.csts & reg::CSTS_RDY != 0;
         // A host that asks again and again still makes one flush of each.
-        if cached && !self.io.slots.shutdown_waits(self.host.id) {
+        if cached && !self.io.commands.slots.shutdown_waits(self.host.id) {
             let nsids: Vec<u32> = self.io.namespaces.nsids_on_drive().collect();
             for nsid in nsids {
-                if self.io.slots.requests.has_room(1) {
+                if self.io.commands.slots.requests.has_room(1) {
                     self.io.request_flush(0, nsid, Owner::Shutdown(self.host.id));
                 }
             }
@@ -136,7 +136,7 @@ impl ControllerMut<'_> {
 
     pub(super) fn end_shutdown(&mut self) {
         let occurring = self.host.registers.csts & reg::CSTS_SHST == reg::CSTS_SHST_OCCURRING;
-        if occurring && !self.io.slots.shutdown_waits(self.host.id) {
+        if occurring && !self.io.commands.slots.shutdown_waits(self.host.id) {
             self.host.registers.csts =
                 self.host.registers.csts & !reg::CSTS_SHST | reg::CSTS_SHST_COMPLETE;
         }

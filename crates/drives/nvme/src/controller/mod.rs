@@ -169,7 +169,10 @@ impl ControllerMut<'_> {
     /// Removes an I/O queue whose connection has ended: its commands are dropped.
     pub fn disconnect(&mut self, queue: u16) {
         let id = self.host.id;
-        self.io.slots.abandon(|command| command.controller == id && command.sq == queue, |_| ());
+        self.io
+            .commands
+            .slots
+            .abandon(|command| command.controller == id && command.sq == queue, |_| ());
         self.host.queues.delete_submission(queue);
         let _ = self.host.queues.delete_completion(queue);
     }

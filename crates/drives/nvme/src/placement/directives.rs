@@ -139,7 +139,7 @@ fn directive_send(
     let PlacementState::Streams(streams) = &mut controller.io.placement else {
         return Err(invalid);
     };
-    let attachments = &controller.io.attachments;
+    let attachments = &controller.io.access.attachments;
     let concerned = |nsid: u32| nsids.contains(&nsid) && attachments.has(command.controller, nsid);
     let all = (1..).zip(&mut streams.namespaces);
     for (_, own) in all.filter(|(nsid, _)| concerned(*nsid)) {

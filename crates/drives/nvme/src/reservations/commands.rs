@@ -38,7 +38,7 @@ pub const RELEASE: IoCommand = command(0x15, ONCS, release);
 /// The host that sends a command about a namespace.
 fn host(io: &Io, command: &SubmissionEntry) -> Result<HostId, Failure> {
     io.namespace(command.nsid)?;
-    let host = io.reservations.host_of(command.controller);
+    let host = io.access.reservations.host_of(command.controller);
     host.ok_or(StatusCode::InvalidOpcode.at(location::OPCODE))
 }
 
@@ -61,7 +61,7 @@ fn end(
     notices: Vec<ToHost>,
 ) -> Result<Outcome, Failure> {
     for (host, notice) in notices {
-        io.changes.add(Change::Reservation(nsid, host, notice));
+        io.reports.changes.add(Change::Reservation(nsid, host, notice));
     }
     match changed {
         Ok(()) => Ok(Outcome::Done(0)),
@@ -82,7 +82,7 @@ fn register(
     }
     let [current, new] = keys::<2>(io, memory, command)?;
     let current = (command.cdw10 & IGNORE_KEY == 0).then_some(current);
-    let reservation = io.reservations.namespace_mut(command.nsid);
+    let reservation = io.access.reservations.namespace_mut(command.nsid);
     let mut notices = Vec::new();
     let changed = match command.cdw10 & 7 {
         0 => reservation.register(host, new),
@@ -105,7 +105,7 @@ fn acquire(
         return Err(StatusCode::InvalidField.at(location::CDW10));
     };
     let [current, preempted] = keys::<2>(io, memory, command)?;
-    let reservation = io.reservations.namespace_mut(command.nsid);
+    let reservation = io.access.reservations.namespace_mut(command.nsid);
     let mut notices = Vec::new();
     let mut gone = Vec::new();
     let action = command.cdw10 & 7;
@@ -135,7 +135,7 @@ fn release(
     }
     let [key] = keys::<1>(io, memory, command)?;
     let kind = Kind::parse(command.cdw10.byte(1));
-    let reservation = io.reservations.namespace_mut(command.nsid);
+    let reservation = io.access.reservations.namespace_mut(command.nsid);
     let mut notices = Vec::new();
     let changed = match command.cdw10 & 7 {
         0 => reservation.release(host, key, kind, &mut notices),
@@ -159,7 +159,7 @@ fn report(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result
     if length > u64::from(io.config.max_transfer) {
         return Err(StatusCode::InvalidField.at(location::CDW10));
     }
-    let reservation = io.reservations.namespace_mut(command.nsid).clone();
+    let reservation = io.access.reservations.namespace_mut(command.nsid).clone();
     let registrants = reservation.registrants();
     let head = ReservationStatus {
         generation: reservation.generation.into(),
@@ -169,7 +169,7 @@ fn report(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result
     };
     let mut data = head.as_bytes().to_vec();
     for registrant in registrants {
-        let controller = io.reservations.controllers_of(registrant.host).next();
+        let controller = io.access.reservations.controllers_of(registrant.host).next();
         let entry = RegisteredController {
             cntlid: controller.map_or(NO_CONTROLLER, |controller| controller.0).into(),
             rcsts: reservation.is_holder(&registrant.host).into(),

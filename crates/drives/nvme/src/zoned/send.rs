@@ -114,7 +114,7 @@ fn act_on_all(io: &mut Io, command: &SubmissionEntry, asked: Action) -> Result<O
         return Ok(Outcome::Done(0));
     }
     let id = command.id();
-    let group = io.slots.insert_group(id, runs.len() as u32, false);
+    let group = io.commands.slots.insert_group(id, runs.len() as u32, false);
     for (part, (first, count)) in runs.into_iter().enumerate() {
         let owner = Owner::Part { group, part: part as u32 };
         discard_zones(io, command, owner, first, count);

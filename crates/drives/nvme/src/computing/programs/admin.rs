@@ -55,7 +55,7 @@ fn load_program(
     let index = command.cdw10.low();
     let at = |status: StatusCode| status.at(location::CDW10);
     if command.cdw10 >> 24 & 1 == 1 {
-        let busy = io.slots.work.uses(|program, _| program == index);
+        let busy = io.commands.slots.work.uses(|program, _| program == index);
         io.device()?.unload(index, busy).map_err(at)?;
         return Ok(Outcome::Done(0));
     }
@@ -67,7 +67,7 @@ fn load_program(
         return Err(StatusCode::InvalidField.at(location::CDW14));
     }
     io.lend(|io, lease| {
-        lease.data = io.buffers.take(bytes as usize);
+        lease.data = io.commands.buffers.take(bytes as usize);
         io.receive(memory, command, &mut lease.data)?;
         io.device()?.load(index, size, offset, &lease.data).map_err(at)?;
         Ok(Outcome::Done(0))
@@ -88,7 +88,7 @@ fn manage_activation(
         1 => true,
         _ => return Err(StatusCode::InvalidField.at(location::CDW10 + 2)),
     };
-    let busy = io.slots.work.uses(|program, _| program == index);
+    let busy = io.commands.slots.work.uses(|program, _| program == index);
     let managed = io.device()?.activate(index, active, busy);
     managed.map_err(|status| status.at(location::CDW10))?;
     Ok(Outcome::Done(0))
@@ -109,7 +109,7 @@ fn manage_sets(
     match command.cdw10 & 0xf {
         0 => {}
         1 => {
-            let busy = io.slots.work.uses(|_, set| set == id);
+            let busy = io.commands.slots.work.uses(|_, set| set == id);
             io.device()?.delete_set(id, busy).map_err(at)?;
             return Ok(Outcome::Done(0));
         }

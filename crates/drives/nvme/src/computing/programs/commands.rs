@@ -59,9 +59,9 @@ impl Io {
             return Ok(Outcome::Done(0));
         }
         let config = self.device()?.config;
-        let end = self.slots.work.transfer(&config, self.now, bytes);
+        let end = self.commands.slots.work.transfer(&config, self.now, bytes);
         let done = Done { command: command.id(), nsid: command.nsid, result: Ok(0) };
-        self.slots.work.end_at(end, done);
+        self.commands.slots.work.end_at(end, done);
         Ok(Outcome::Pending)
     }
 }
@@ -83,7 +83,7 @@ fn read(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
     range(io.device()?, command)?;
     if bytes > 0 {
         io.lend(|io, lease| {
-            lease.segments = io.buffers.segments_of(memory, command, bytes as usize)?;
+            lease.segments = io.commands.buffers.segments_of(memory, command, bytes as usize)?;
             let bytes = range(io.device()?, command)?;
             stasis_block::memory::scatter(memory, &lease.segments, bytes).map_err(Failure::from)
         })?;
@@ -97,9 +97,9 @@ fn write(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<
     range(io.device()?, command)?;
     if bytes > 0 {
         io.lend(|io, lease| {
-            lease.segments = io.buffers.segments_of(memory, command, bytes as usize)?;
+            lease.segments = io.commands.buffers.segments_of(memory, command, bytes as usize)?;
             // All of it arrives, or none.
-            lease.data = io.buffers.take(bytes as usize);
+            lease.data = io.commands.buffers.take(bytes as usize);
             stasis_block::memory::gather(memory, &lease.segments, &mut lease.data)?;
             range(io.device()?, command)?.copy_from_slice(&lease.data);
             Ok::<_, Failure>(())
@@ -133,7 +133,7 @@ fn execute(
     let checked = io.device()?.check(program, set);
     checked.map_err(|status| status.at(location::CDW2))?;
     io.lend(|io, lease| {
-        lease.data = io.buffers.take_for(bytes as usize);
+        lease.data = io.commands.buffers.take_for(bytes as usize);
         if bytes > 0 {
             io.receive(memory, command, &mut lease.data)?;
         }

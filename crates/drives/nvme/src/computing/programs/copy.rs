@@ -93,7 +93,7 @@ fn copy(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
     let mut to = start;
     for Source { offset, bytes, .. } in sources {
         io.lend(|io, lease| {
-            lease.data = io.buffers.take_for(bytes as usize);
+            lease.data = io.commands.buffers.take_for(bytes as usize);
             let device = io.device()?;
             if let Some(from) = device.bytes(offset, bytes) {
                 lease.data.copy_from_slice(from);
@@ -122,7 +122,7 @@ fn blocks_of(io: &Io, command: &SubmissionEntry, entry: &CopySource) -> Result<S
     if !has_blocks || namespace.metadata.is_some() {
         return Err(StatusCode::IncompatibleNamespace.into());
     }
-    let reserved = io.reservations.check(command.controller, nsid, Some(Operation::Read));
+    let reserved = io.access.reservations.check(command.controller, nsid, Some(Operation::Read));
     reserved?;
     check_options(entry.sopt.get())?;
     let extent = Extent::new(namespace, lba, blocks, location::PRP1)?;
@@ -167,18 +167,18 @@ impl Io {
             Purpose::ToMemory { .. } => self.computing.as_ref()?.config,
             _ => return None,
         };
-        Some(self.slots.work.transfer(&config, self.now, bytes))
+        Some(self.commands.slots.work.transfer(&config, self.now, bytes))
     }
 }
 
 /// Asks the drive for blocks: what it gives goes to the memory.
 fn read_blocks(io: &mut Io, command: &SubmissionEntry, start: u64, sources: &[Source]) {
-    let group = io.slots.insert_group(command.id(), sources.len() as u32, true);
+    let group = io.commands.slots.insert_group(command.id(), sources.len() as u32, true);
     let mut at = start;
     for (part, source) in (0..).zip(sources) {
         let read = Command::new(Operation::Read, source.offset, source.bytes);
         let bytes = source.bytes as usize;
-        let data = io.buffers.take(bytes);
+        let data = io.commands.buffers.take(bytes);
         let slot = Slot::new(Owner::Part { group, part }, &read, source.nsid, source.lba);
         let slot = Slot { purpose: Purpose::ToMemory { at }, bytes, ..slot };
         io.send_request(command.sq, slot, read, data);

@@ -89,8 +89,8 @@ fn store(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<
     }
     let bytes = pairs.store.layout().rounded(length) as usize;
     io.lend(|io, lease| {
-        lease.segments = io.buffers.segments_of(memory, command, length as usize)?;
-        lease.data = io.buffers.take(bytes);
+        lease.segments = io.commands.buffers.segments_of(memory, command, length as usize)?;
+        lease.data = io.commands.buffers.take(bytes);
         let value = &mut lease.data[..length as usize];
         stasis_block::memory::gather(memory, &lease.segments, value)?;
         // Directives are of the NVM command set: the dwords that they stand in are reserved here.
@@ -123,11 +123,11 @@ fn retrieve(
         return io.end_after(page, command, Ok(length));
     }
     io.lend(|io, lease| {
-        lease.segments = io.buffers.segments_of(memory, command, wanted as usize)?;
+        lease.segments = io.commands.buffers.segments_of(memory, command, wanted as usize)?;
         let value = io.pairs(command.nsid)?.store.retrieve(&key, wanted);
         let read = value.and_then(|value| value.read);
         let (offset, bytes) = read.ok_or(StatusCode::InternalError)?;
-        let data = io.buffers.take(bytes as usize);
+        let data = io.commands.buffers.take(bytes as usize);
         let read = Command::new(Operation::Read, offset, bytes);
         // The completion tells the length.
         let owner = Owner::Telling(command.id());

@@ -23,7 +23,7 @@ impl Io {
 
     /// A pair whose value the host has given: it is written, at once or when there is room.
     pub fn store_pair(&mut self, store: WaitingStore) {
-        self.slots.wait(store);
+        self.commands.slots.wait(store);
         self.go_on_key_value();
     }
 
@@ -33,16 +33,16 @@ impl Io {
             return;
         }
         for nsid in 1..=self.namespaces.count() {
-            while self.slots.requests.has_room(1) && self.next_of_pairs(nsid) {}
+            while self.commands.slots.requests.has_room(1) && self.next_of_pairs(nsid) {}
         }
     }
 
     /// Hands one request of a namespace's pairs to the drive, if there is one now.
     fn next_of_pairs(&mut self, nsid: u32) -> bool {
         let Some(pairs) = self.namespaces.key_value_mut(nsid) else { return false };
-        if let Some(length) = self.slots.waiting_length(nsid) {
+        if let Some(length) = self.commands.slots.waiting_length(nsid) {
             if let Some(place) = pairs.store.place(length) {
-                if let Some(store) = self.slots.next_waiting(nsid) {
+                if let Some(store) = self.commands.slots.next_waiting(nsid) {
                     pairs.enter(store.pair, place);
                     self.write_value(store, place);
                 }
@@ -57,7 +57,7 @@ impl Io {
             }
             // A page of the index, or what stays empty: what counts is in the controller's memory.
             let bytes = command.length as usize;
-            let mut data = self.buffers.take(bytes);
+            let mut data = self.commands.buffers.take(bytes);
             data.fill(0);
             self.send_request(0, Slot { bytes, ..slot }, command, data);
             return true;
@@ -66,11 +66,12 @@ impl Io {
             return false;
         }
         // Copies have failed, and no room comes by itself.
-        let Some(WaitingStore { command, data, .. }) = self.slots.next_waiting(nsid) else {
+        let Some(WaitingStore { command, data, .. }) = self.commands.slots.next_waiting(nsid)
+        else {
             return false;
         };
-        self.buffers.give(data);
-        self.ended.push((command, StatusCode::CapacityExceeded));
+        self.commands.buffers.give(data);
+        self.commands.ended.push((command, StatusCode::CapacityExceeded));
         true
     }
 
@@ -86,7 +87,7 @@ impl Io {
         let PageRead { page, offset, length } = page;
         let read = Command::new(Operation::Read, offset, length);
         let bytes = length as usize;
-        let data = self.buffers.take(bytes);
+        let data = self.commands.buffers.take(bytes);
         let purpose = Purpose::Page { page, refusal };
         let slot = Slot { purpose, bytes, ..Slot::new(owner, &read, nsid, dword0) };
         self.send_request(0, slot, read, data)
@@ -122,7 +123,7 @@ impl Io {
         let nsid = slot.nsid;
         let request = self.make_request(queue, slot, command, data);
         let tag = self.read_page(page, nsid, Owner::Collection, (0, None));
-        self.slots.hold(tag, request);
+        self.commands.slots.hold(tag, request);
     }
 
     fn write_value(&mut self, store: WaitingStore, place: Place) {

@@ -61,9 +61,9 @@ pub fn transfer_runs(
     let block = namespace.block_size as usize;
     let bytes = runs.iter().map(|run| run.count as usize).sum::<usize>() * block;
     io.lend(|io, lease| {
-        lease.segments = io.buffers.segments_of(memory, command, bytes)?;
+        lease.segments = io.commands.buffers.segments_of(memory, command, bytes)?;
         if operation == Operation::Write {
-            lease.data = io.buffers.take(bytes);
+            lease.data = io.commands.buffers.take(bytes);
             stasis_block::memory::gather(memory, &lease.segments, &mut lease.data)?;
         }
         send_runs(io, command, operation, (runs, block), reporting, lease);
@@ -81,17 +81,17 @@ fn send_runs(
     Lease { segments, data: whole, .. }: &Lease,
 ) {
     let id = command.id();
-    let group = io.slots.insert_group(id, runs.len() as u32, false);
+    let group = io.commands.slots.insert_group(id, runs.len() as u32, false);
     let mut cutter = Cutter { segments, index: 0, used: 0 };
     let mut at = 0;
     for (index, run) in runs.iter().enumerate() {
         let length = run.count as usize * block;
-        let mut data = io.buffers.take(length);
+        let mut data = io.commands.buffers.take(length);
         let mut places = Vec::new();
         if operation == Operation::Write {
             data.copy_from_slice(&whole[at..at + length]);
         } else {
-            places = io.buffers.take_segments();
+            places = io.commands.buffers.take_segments();
             cutter.cut(length, &mut places);
         }
         at += length;
@@ -119,7 +119,7 @@ pub fn reset_chunks(
 ) {
     let block = io.namespaces.get(command.nsid).map_or(0, |namespace| namespace.block_size.into());
     let id = command.id();
-    let group = io.slots.insert_group(id, chunks.len() as u32, false);
+    let group = io.commands.slots.insert_group(id, chunks.len() as u32, false);
     for (element, &chunk) in chunks.iter().enumerate() {
         let Some(set) = io.namespaces.chunks_mut(command.nsid) else { return };
         set.reset(chunk);

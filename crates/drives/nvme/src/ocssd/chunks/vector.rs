@@ -96,7 +96,7 @@ fn vector_copy(
     let pieces: Vec<_> = pieces.flat_map(|piece| by_readability(set, piece)).collect();
     let block = io.namespaces.get(command.nsid).map_or(0, |namespace| namespace.block_size.into());
     let id = command.id();
-    let group = io.slots.insert_group(id, pieces.len() as u32, false);
+    let group = io.commands.slots.insert_group(id, pieces.len() as u32, false);
     for (index, (from, into)) in pieces.into_iter().enumerate() {
         let request = match from {
             Some(from) => Command {
