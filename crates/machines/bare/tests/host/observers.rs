@@ -381,13 +381,13 @@ impl Guest {
     fn left(self) -> (Left, [u32; 2]) {
         let registers = self.vcpu.registers();
         let memory = std::hint::black_box(&self.memory);
-        let left = Left {
+        let result = Left {
             notes: memory.notes.to_vec(),
             end: self.now,
             counts: [registers[12], registers[13]],
             buffer: memory.buffer.to_vec(),
         };
-        (left, self.stops)
+        (result, self.stops)
     }
 }
 
@@ -444,8 +444,8 @@ pub(crate) fn each_instruction_takes_its_tick_whatever_is_watched(costs: &Costs)
         ("a watchpoint and eight breakpoints", with(breakpoints(&many, None), watch.watches)),
     ] {
         for slice in [LONG, 1000, 7, 1] {
-            let (left, stops) = run(costs, &debug, slice);
-            assert_eq!(left, alone, "{name}, slices of {slice} ticks");
+            let (result, stops) = run(costs, &debug, slice);
+            assert_eq!(result, alone, "{name}, slices of {slice} ticks");
             if slice == LONG {
                 println!("{name}: {} and {} stops, the same ticks", stops[0], stops[1]);
                 hits.push(stops);
@@ -459,8 +459,8 @@ pub(crate) fn each_instruction_takes_its_tick_whatever_is_watched(costs: &Costs)
     assert!(three[0] > 256 && three == its && three == waiting, "{hits:?}");
     assert!(eight[0] > three[0] && eight == eight_waiting, "{hits:?}");
     assert!(watched[1] > 0 && both == [eight[0], watched[1]], "{hits:?}");
-    let (left, _) = run(costs, &Debug::default(), 1);
-    assert_eq!(left, alone, "steps");
+    let (result, _) = run(costs, &Debug::default(), 1);
+    assert_eq!(result, alone, "steps");
 
     // Each processor has its own debug registers.
     let debugs = [Debug::default(), with(breakpoints(&many, None), watch.watches)];
