@@ -118,7 +118,7 @@ slow-test: build guest ## Tests that `test` leaves out: they build guests, measu
 	$(TEST) --test system protection -- --ignored --nocapture
 	$(TEST) --test system memory_buffer -- --ignored --nocapture
 	$(TEST) --test system -- --ignored --nocapture controllers_fail debian_13 a_host_without_room exact_is_found
-	$(TEST) --test system -- --ignored --nocapture going_back a_branch a_medium_on each_of_fifty zones_end an_image
+	$(TEST) --test system -- --ignored --nocapture going_back in_no_memory a_branch a_medium_on each_of_fifty zones_end an_image
 	$(TEST) --test system -- --ignored --nocapture profile guest_times guide_to_a_kernel
 	$(TEST) --test served -- nvme_tcp:: kept_tcp:: --ignored --nocapture --test-threads=1
 	$(TEST) --test nvme_tcp -- --ignored --nocapture --test-threads=1

@@ -23,8 +23,8 @@ pub enum Step {
 impl Io {
     /// Goes on with a scan: adds what is known of the next blocks, and asks the drive for others.
     pub fn go_on_scan(&mut self, id: CommandId) -> Step {
-        let Self { lba_scans, namespaces, slots, .. } = self;
-        let Some(scan) = lba_scans.of_mut(id).filter(|scan| !scan.asked) else {
+        let Self { background, namespaces, commands, .. } = self;
+        let Some(scan) = background.lba_scans.of_mut(id).filter(|scan| !scan.asked) else {
             return Step::GoesOn;
         };
         let Ok(namespace) = namespaces.accessible(scan.nsid) else { return Step::Gone };
@@ -39,7 +39,7 @@ impl Io {
                 scan.at = end.next_multiple_of(block);
                 continue;
             }
-            if !slots.requests.has_room(1) {
+            if !commands.slots.requests.has_room(1) {
                 return Step::GoesOn;
             }
             let end = known.map_or(scan.end, |(start, _)| start);
@@ -56,8 +56,8 @@ impl Io {
 
     /// The drive has verified a piece, or found a byte that cannot be read.
     pub fn scan_piece_done(&mut self, id: CommandId, slot: &Slot, status: Status, failed_at: u64) {
-        let Self { lba_scans, namespaces, .. } = self;
-        let Some(scan) = lba_scans.of_mut(id) else { return };
+        let Self { background, namespaces, .. } = self;
+        let Some(scan) = background.lba_scans.of_mut(id) else { return };
         scan.asked = false;
         scan.at = slot.offset + slot.length;
         if status != Status::Ok {

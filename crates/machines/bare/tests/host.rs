@@ -4,6 +4,9 @@
 //! `STASIS_BARE_EXITS` gives the number of exits of each kind (3,000), `STASIS_QEMU` names another
 //! QEMU.
 
+#[path = "host/observers.rs"]
+mod observers;
+
 use stasis_bare::svm::{calibrate, Alike, Costs, Leaf, LongMode, Nested, Vcpu};
 use stasis_bare::Exit;
 use std::arch::global_asm;
@@ -104,6 +107,7 @@ fn inside() {
     // SAFETY: the word that `run` has put there.
     let exits = unsafe { ((stasis_bare::layout::PARAMETERS + 0x800) as *const u32).read() };
     exits_take_no_time(&costs, exits);
+    observers::each_instruction_takes_its_tick_whatever_is_watched(&costs);
     an_exit_takes_few_instructions(&costs, exits);
     each_interrupt_comes_once(&costs, exits);
     memory_that_guests_have_alike_is_each_ones_own(&costs);
@@ -158,6 +162,8 @@ guest!("test_wrmsr", "mov ecx, 0x6e0", "wrmsr");
 guest!("test_rdmsr", "mov ecx, 0x6e0", "rdmsr");
 guest!("test_cpuid", "mov r11, rbx", "cpuid", "mov rbx, r11");
 guest!("test_halt", "hlt");
+guest!("test_debug_read", "mov rcx, dr7");
+guest!("test_debug_write", "mov dr2, rcx");
 guest!("test_nothing", "nop");
 
 extern "C" {
@@ -169,6 +175,8 @@ extern "C" {
     fn test_rdmsr();
     fn test_cpuid();
     fn test_halt();
+    fn test_debug_read();
+    fn test_debug_write();
     fn test_nothing();
 }
 
@@ -184,6 +192,8 @@ fn exits_take_no_time(costs: &Costs, exits: u32) {
         ("RDMSR", test_rdmsr, 4, 1),
         ("CPUID", test_cpuid, 5, 0),
         ("HLT", test_halt, 3, 1),
+        ("a debug register read", test_debug_read, 3, 0),
+        ("a debug register written", test_debug_write, 3, 0),
     ] {
         let (nested, mut vcpu) = guest(code, exits.into());
         let (mut now, mut count, mut noise) = (1_000_000, 0u32, 1u64);

@@ -131,7 +131,7 @@ impl DerefMut for VcpuSlot {
 /// A debugger's functions for a processor that is not in guest mode.
 pub trait DebugVcpu {
     /// Sets what the processor leaves guest mode for.
-    fn set(&mut self, debug: Debug);
+    fn set(&mut self, debug: &Debug);
 
     /// All registers.
     fn registers(&mut self) -> DebugRegisters;
@@ -142,8 +142,12 @@ pub trait DebugVcpu {
     /// The guest-physical address of a linear one, and how many bytes follow it in its page.
     fn translate(&mut self, linear: u64) -> Option<(u64, u64)>;
 
-    /// Lets the INT3 at RIP have its effect: it is the guest's own.
+    /// The next instruction runs, whatever breakpoint is there.
     fn pass_breakpoint(&mut self);
+
+    /// The watchpoints that the guest's own debug registers leave without effect: bit n for
+    /// watchpoint n.
+    fn unwatched(&mut self) -> u8;
 }
 
 /// A processor as its engine has it: KVM's (`kvm`), or one of the bare machine

@@ -114,6 +114,106 @@ continue
     assert_eq!(bench.json("killed/summary.json")["ending"], "cancelled");
 }
 
+/// Code that looks at itself, and uses all that breakpoints were once made of: INT3, debug exceptions, INT n.
+const PROGRAM: &str = r#"
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+#include <sys/wait.h>
+volatile int traps;
+void trap(int s) { traps++; }
+__attribute__((noinline)) int called(int x) { __asm__ volatile("" ::: "memory"); return x * 3 + 1; }
+__attribute__((noinline)) int other(int x) { __asm__ volatile("" ::: "memory"); return x * 5 + 1; }
+static unsigned sum(void) {
+    unsigned s = 0;
+    for (const unsigned char *p = (const unsigned char *)called; p < (const unsigned char *)other + 16; p++)
+        s = s * 31 + *p;
+    return s;
+}
+int main(void) {
+    struct timespec t;
+    int n = 0;
+    signal(SIGTRAP, trap);
+    printf("code %u\n", sum());
+    for (int i = 0; i < 5; i++) { usleep(300); n += called(i) + other(i); }
+    for (int i = 0; i < 3; i++) __asm__ volatile("int3");
+    for (int i = 0; i < 500; i++) {
+        long r;
+        __asm__ volatile("int $0x80" : "=a"(r) : "a"(20) : "memory", "r8", "r9", "r10", "r11");
+    }
+    if (!fork()) { called(1); _exit(0); }
+    wait(0);
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    printf("%d traps, %d, code %u, at %ld\n", traps, n, sum(), t.tv_nsec);
+    setpgid(0, 0);
+    return 0;
+}
+"#;
+
+/// Compiles a program that needs no libraries.
+fn compiled(bench: &Bench, name: &str, source: &str) {
+    std::fs::write(bench.path(&format!("{name}.c")), source).unwrap();
+    let file = format!("{name}.c");
+    let built = Command::new("cc")
+        .args(["-O1", "-g", "-static", "-no-pie", "-o", name, &file])
+        .current_dir(bench.path("."))
+        .status();
+    assert!(built.unwrap().success());
+}
+
+/// More breakpoints than a processor has registers for, of the kernel and of a program that does not run
+/// yet: each stops the run, and at the end all of the guest's memory is what it is without.
+#[test]
+#[ignore = "reads all of a guest's memory twice, minutes: make slow-test"]
+fn breakpoints_are_in_no_memory() {
+    let bench = Bench::new();
+    compiled(&bench, "looks", PROGRAM);
+    let under = |moment: &str, results: &str, script: &str| {
+        let path = bench.path(&format!("{results}.gdb"));
+        std::fs::write(&path, format!("set pagination off\nset remotetimeout 600\n{script}"))
+            .unwrap();
+        let words = ["debug", "--gdb", "--quiet", "--file=looks", "--ios=csv", moment];
+        let drive = "--drive=model=fixed:20us,medium=ram:64MiB";
+        let work = "dd if=/dev/zero of=/dev/nvme0n1 bs=4k count=8 oflag=direct 2>/dev/null; \
+                    for i in 1 2; do /root/looks; done";
+        let rest = [&format!("--results={results}"), drive, "--", "sh", "-c", work];
+        let mut command = bench.command(&[&words[..], &rest[..]].concat());
+        command.stdin(Stdio::from(std::fs::File::open(&path).unwrap()));
+        let run = bench.finish(command);
+        assert_eq!(run.status, Some(0), "{run:?}");
+        format!("{}{}", run.stdout, run.stderr)
+    };
+    let lines = |output: &str, word: &str| -> Vec<String> {
+        output.lines().filter(|line| line.contains(word)).map(str::to_owned).collect()
+    };
+    let end = "monitor memory\ncontinue\n";
+    let alone = under("--at-function=__x64_sys_setpgid", "alone", end);
+    let functions = ["vfs_statx", "do_filp_open", "wake_up_new_task", "submit_bio", "do_exit"];
+    let mut script = "add-symbol-file looks\nset breakpoint always-inserted on\n".to_owned();
+    for function in functions.iter().chain(&["called", "other"]) {
+        script += &format!(
+            "break {function}\ncommands\nsilent\nprintf \"hit {function}\\n\"\ncontinue\nend\n"
+        );
+    }
+    script += "hbreak __x64_sys_setpgid\ncontinue\nmonitor breakpoints\n";
+    let stopped = under("--at=0s", "stopped", &format!("{script}{end}delete\ncontinue\n"));
+    for (function, least) in
+        functions.iter().map(|function| (*function, 1)).chain([("called", 6), ("other", 5)])
+    {
+        let hits = stopped.matches(&format!("hit {function}\n")).count();
+        assert!(hits >= least, "{function}: {hits} times\n{stopped}");
+    }
+    assert_eq!(lines(&stopped, "the kernel's").len(), functions.len() + 1, "{stopped}");
+    for word in ["digest", "traps, "] {
+        let [one, other] = [lines(&alone, word), lines(&stopped, word)];
+        assert!(!one.is_empty() && one[0] == other[0], "{one:?} and {other:?}\n{stopped}");
+    }
+    assert!(alone.contains("3 traps, "), "{alone}");
+    let bytes_of = |results: &str| bench.bytes(&format!("{results}/ios.csv"));
+    assert!(bytes_of("alone") == bytes_of("stopped"), "ios.csv differs under breakpoints");
+}
+
 /// gdb sees the same going back as going forward, and the run stays the run.
 #[test]
 #[ignore = "repeats a run some forty times: make slow-test"]

@@ -107,6 +107,67 @@ fn shares_are_those_of_known_programs() {
     assert!(samples > 500 && reads > 0.8, "{reads} of {samples} in read_zero");
 }
 
+/// A program with a hardware breakpoint of its own, by the kernel.
+const OWN_BREAKPOINT: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/hw_breakpoint.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+volatile int stored;
+static int drive;
+static char *block;
+static void write_some(void) { for (int i = 0; i < 20; i++) pwrite(drive, block, 4096, i * 4096L); }
+int main(void) {
+    struct perf_event_attr event;
+    long count = 0;
+    drive = open("/dev/nvme0n1", O_RDWR | O_DIRECT);
+    block = aligned_alloc(4096, 4096);
+    memset(block, 1, 4096);
+    write_some();
+    memset(&event, 0, sizeof event);
+    event.type = PERF_TYPE_BREAKPOINT;
+    event.size = sizeof event;
+    event.bp_type = HW_BREAKPOINT_W;
+    event.bp_addr = (unsigned long)&stored;
+    event.bp_len = HW_BREAKPOINT_LEN_4;
+    int watch = syscall(SYS_perf_event_open, &event, 0, -1, -1, 0);
+    if (watch < 0) { perror("perf_event_open"); return 1; }
+    for (int i = 0; i < 10; i++) { write_some(); stored = i; }
+    read(watch, &count, 8);
+    close(watch);
+    write_some();
+    printf("%ld stores\n", count);
+    return 0;
+}
+"#;
+
+/// The guest's own hardware breakpoints work, and those of `--guest-times` beside them.
+#[test]
+fn the_guest_has_its_debug_registers_beside_an_observer() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("own.c"), OWN_BREAKPOINT).unwrap();
+    let built = std::process::Command::new("cc")
+        .args(["-O1", "-static", "-o", "own", "own.c"])
+        .current_dir(bench.path("."))
+        .status();
+    assert!(built.unwrap().success());
+    for (results, more) in [("plain", &[][..]), ("told", &["--guest-times"][..])] {
+        let words = ["run", "--quiet", "--engine=exact", "--vcpus=2", "--file=own", "--ios=csv"];
+        let results = format!("--results={results}");
+        let rest = ["--drive=model=fixed:20us,medium=ram:64MiB", "--", "/root/own"];
+        let words = [&words[..], &[&results], more, &rest].concat();
+        let run = bench.finish(bench.command(&words));
+        assert_eq!((run.status, run.stdout.trim()), (Some(0), "10 stores"), "{run:?}");
+    }
+    let same = bench.bytes("plain/ios.csv") == bench.bytes("told/ios.csv");
+    assert!(same, "an observer beside the guest's own breakpoints changes the run");
+}
+
 /// Two functions that execute known numbers of instructions, of a program that keeps frame pointers; one
 /// has a name as C++ has them.
 const KNOWN: &str = r#"

@@ -1,5 +1,5 @@
-//! Handlers of exceptions and interrupts on the bare processor: the timer's is acknowledged, any
-//! other ends the machine with a message.
+//! Handlers of exceptions and interrupts on the bare processor: the timer's is acknowledged, a debug
+//! register's is passed over, any other ends the machine with a message.
 
 use super::timer;
 use crate::console;
@@ -8,6 +8,10 @@ use std::arch::{asm, global_asm};
 
 /// Those up to the timer's.
 const VECTORS: usize = timer::VECTOR + 1;
+
+const DEBUG_VECTOR: usize = 1;
+/// RF (AMD64 APM vol. 2, 3.1.6).
+const RESUME_FLAG: u32 = 1 << 16;
 
 // One stub of 16 bytes for each vector: those without an error code push one
 // (AMD64 APM vol. 2, 8.2).
@@ -23,6 +27,10 @@ global_asm!(
     "mov eax, {end_of_interrupt}",
     "mov dword ptr [rax], 0",
     "pop rax",
+    "iretq",
+    ".elseif stasis_vector == {debug}",
+    // A guest's watchpoint or breakpoint, set for its entry: the resume flag lets the instruction run.
+    "or qword ptr [rsp + 16], {resume}",
     "iretq",
     ".else",
     ".if (stasis_vector != 8) & ((stasis_vector < 10) | (stasis_vector > 14)) & (stasis_vector != 17)",
@@ -40,6 +48,8 @@ global_asm!(
     ".popsection",
     vectors = const VECTORS,
     timer = const timer::VECTOR,
+    debug = const DEBUG_VECTOR,
+    resume = const RESUME_FLAG,
     end_of_interrupt = const timer::END_OF_INTERRUPT,
     report = sym report,
 );

@@ -8,18 +8,21 @@ pub(crate) use timer::{open, sleep, start_timer, stop_timer};
 
 use std::arch::asm;
 
-/// Writes DR0 to DR3 and DR7.
+/// Writes DR0 to DR3, where they are to change, and DR7.
 ///
 /// # Safety
 /// This program must be able to run with the debug exceptions that they ask for.
-pub(crate) unsafe fn write_debug_registers(addresses: [u64; 4], control: u64) {
-    let [first, second, third, fourth] = addresses;
-    // SAFETY: the caller's promise.
-    unsafe {
-        asm!("mov dr0, {}", "mov dr1, {}", "mov dr2, {}", "mov dr3, {}", "mov dr7, {}",
-            in(reg) first, in(reg) second, in(reg) third, in(reg) fourth, in(reg) control,
-            options(nostack, preserves_flags));
+pub(crate) unsafe fn write_debug_registers(addresses: Option<&[u64; 4]>, control: u64) {
+    if let Some(&[first, second, third, fourth]) = addresses {
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("mov dr0, {}", "mov dr1, {}", "mov dr2, {}", "mov dr3, {}",
+                in(reg) first, in(reg) second, in(reg) third, in(reg) fourth,
+                options(nostack, preserves_flags));
+        }
     }
+    // SAFETY: the caller's promise.
+    unsafe { asm!("mov dr7, {}", in(reg) control, options(nostack, preserves_flags)) };
 }
 
 /// Writes a model-specific register.

@@ -8,7 +8,7 @@ use super::debug::{Debug, Watch};
 use super::nested::Nested;
 use super::time::{Costs, ExitPath};
 use super::vcpu::{LongMode, Vcpu};
-use crate::exit::{DebugEvent, Exit};
+use crate::exit::Exit;
 use crate::layout::{LOW_END, PAGE_TABLES};
 use std::arch::global_asm;
 
@@ -30,7 +30,7 @@ global_asm!(
     ".globl stasis_calibrate_cpuid",
     ".globl stasis_calibrate_halt",
     ".globl stasis_calibrate_window",
-    ".globl stasis_calibrate_breakpoint",
+    ".globl stasis_calibrate_debug_register",
     ".globl stasis_calibrate_watch",
     ".globl stasis_calibrate_spin",
     ".balign 4096",
@@ -84,10 +84,10 @@ global_asm!(
     "rdtsc",
     "mov r9, rax",
     "hlt",
-    "stasis_calibrate_breakpoint:",
+    "stasis_calibrate_debug_register:",
     "rdtsc",
     "mov r8, rax",
-    "int3",
+    "mov rbx, dr6",
     "rdtsc",
     "mov r9, rax",
     "hlt",
@@ -112,7 +112,7 @@ extern "C" {
     fn stasis_calibrate_cpuid();
     fn stasis_calibrate_halt();
     fn stasis_calibrate_window();
-    fn stasis_calibrate_breakpoint();
+    fn stasis_calibrate_debug_register();
     fn stasis_calibrate_watch();
     fn stasis_calibrate_spin();
 }
@@ -160,6 +160,7 @@ pub unsafe fn calibrate() -> Result<Costs, NotExact> {
         (ExitPath::Msr, "an MSR", stasis_calibrate_wrmsr),
         (ExitPath::Cpuid, "CPUID", stasis_calibrate_cpuid),
         (ExitPath::Halt, "HLT", stasis_calibrate_halt),
+        (ExitPath::DebugRegister, "a debug register", stasis_calibrate_debug_register),
     ] {
         costs.leave[way as usize] = twice(path, || bench.gap(&costs, code as usize as u64, 3))?;
     }
@@ -169,10 +170,6 @@ pub unsafe fn calibrate() -> Result<Costs, NotExact> {
     }
     let window = stasis_calibrate_window as *const () as u64;
     costs.leave[ExitPath::Window as usize] = twice("a window", || bench.gap(&costs, window, 4))?;
-    // A breakpoint's instruction is none of the guest's.
-    let breakpoint = stasis_calibrate_breakpoint as *const () as u64;
-    costs.leave[ExitPath::Breakpoint as usize] =
-        twice("a breakpoint", || bench.gap(&costs, breakpoint, 2))?;
     let watch = stasis_calibrate_watch as *const () as u64;
     costs.leave[ExitPath::Watch as usize] = twice("a watchpoint", || bench.gap(&costs, watch, 3))?;
     costs.timer = twice("the timer", || bench.spin(&costs).0)?;
@@ -237,25 +234,19 @@ impl Bench {
             self.vcpu.clear_interrupts();
             self.vcpu.request_window(true);
         }
-        let mut debug = Debug {
-            breakpoints: code == stasis_calibrate_breakpoint as *const () as u64,
-            ..Debug::default()
-        };
+        let mut debug = Debug::default();
         if code == stasis_calibrate_watch as *const () as u64 {
             let watched = self.stack.0.as_ptr() as u64 + 4096 - 64;
             debug.watches[0] = Some((watched, Watch::Access, 8));
         }
-        self.vcpu.set_debug(debug);
+        self.vcpu.set_debug(&debug);
         let (mut now, mut halted) = (1 << 20, 0);
         while halted < halts {
             let (exit, then) = self.run(costs, now, u64::MAX);
             now = then;
             halted += u32::from(exit == Exit::Halt);
-            if exit == Exit::Debug(DebugEvent::Breakpoint) {
-                self.vcpu.skip(1);
-            }
         }
-        self.vcpu.set_debug(Debug::default());
+        self.vcpu.set_debug(&Debug::default());
         let registers = self.vcpu.registers();
         registers[9].wrapping_sub(registers[8]) as i64 - instructions
     }

@@ -1,25 +1,32 @@
-//! A debugger's hold on a processor: breakpoints, watchpoints, registers. None of it takes the guest's time.
+//! A debugger's hold on a processor: breakpoints, watchpoints, registers. None of it takes the guest's time,
+//! and none of it is in the guest's memory.
 //!
-//! A breakpoint is an INT3 in the guest's memory, of which [`Vcpu::set_debug`] makes an exit; a
-//! watchpoint is a debug register; a step is a run of one tick. The trap flag would be seen: SYSCALL
-//! leaves it in R11, and Linux returns another way then. Only what is asked for is intercepted, so
-//! that a guest without a debugger has its own.
+//! A watchpoint is a debug register (`shares.rs`), and so is a breakpoint. Breakpoints for which there is none
+//! are pages that the guest cannot execute: where it comes to one, its breakpoints get the registers of
+//! others (`breakpoints.rs`). The guest's own accesses to debug registers leave it, so it finds those that it
+//! has set. A step is a run of one tick: the trap flag would be seen, as SYSCALL leaves it in R11, and Linux
+//! returns another way then. Only what is asked for is intercepted, so that a guest without a debugger
+//! has its own.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use iced_x86::Register;
+
+use super::access;
 use super::enter::stasis_switch;
 use super::nested::Nested;
-use super::vcpu::{Served, Vcpu, CURRENT, VALID};
+use super::registers;
+use super::shares::{Holder, ENABLES, REGISTERS, RESET_CONTROL};
+use super::vcpu::{Served, Vcpu, CURRENT, PROTECTION, UNDEFINED};
 use super::vmcb::{
-    Segment, CONTROL_INTERCEPTS, CR0, CR2, CR3, CR4, DR6, DR7, EFER, EVENT, EXCEPTION_INTERCEPTS,
-    KERNEL_GS_BASE, RFLAGS, RIP,
+    Segment, CR0, CR2, CR3, CR4, DR6, DR7, EFER, EXCEPTION_INTERCEPTS, KERNEL_GS_BASE, RFLAGS, RIP,
 };
-use super::{registers, walk};
+use super::walk;
 use crate::exit::{DebugEvent, Exit};
 
-/// Watchpoints of a processor (AMD64 APM vol. 2, 13.1.1).
-pub const WATCHES: usize = 4;
+/// Watchpoints of a processor.
+pub const WATCHES: usize = REGISTERS;
 
 /// The accesses that a watchpoint is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,50 +35,28 @@ pub enum Watch {
     Write,
     /// Loads and stores.
     Access,
-    /// Execution: the exit is before the instruction.
-    Execute,
 }
 
 /// Linear address of each watchpoint, its kind, and its bytes: 1, 2, 4 or 8, and the address a
 /// multiple of it.
 pub type Watches = [Option<(u64, Watch, u8)>; WATCHES];
 
-/// The events that a debugger waits for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Debug {
-    /// An exit at INT3 and INT n, of which the caller knows which are its own.
-    pub breakpoints: bool,
-    /// The same of all processors. The guest's own have no effect while there are any.
-    pub watches: Watches,
+/// An instruction before which the processor leaves the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Breakpoint {
+    /// Its linear address.
+    pub linear: u64,
+    /// The process whose it is, by the address of its top page table; None: any.
+    pub process: Option<u64>,
 }
 
-impl Debug {
-    fn watches(&self) -> bool {
-        self.watches.iter().any(Option::is_some)
-    }
-
-    /// DR7 for the watchpoints.
-    fn control(&self) -> u64 {
-        const RESERVED: u64 = 1 << 10;
-        const EXACT: u64 = 1 << 9;
-        let watches = self.watches.iter().enumerate();
-        watches.fold(RESERVED, |control, (number, watch)| {
-            let Some((_, kind, length)) = *watch else { return control };
-            let (kind, length) = match kind {
-                Watch::Execute => (0, 1),
-                Watch::Write => (1, length),
-                Watch::Access => (3, length),
-            };
-            let length = match length {
-                1 => 0,
-                2 => 1,
-                8 => 2,
-                _ => 3,
-            };
-            // Enabled in all tasks.
-            control | EXACT | 2 << (2 * number) | (kind | length << 2) << (16 + 4 * number)
-        })
-    }
+/// The events that a debugger waits for: the same of all processors.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Debug {
+    /// An exit before each of these instructions.
+    pub breakpoints: Arc<[Breakpoint]>,
+    /// An exit after an access to each of these.
+    pub watches: Watches,
 }
 
 /// The registers of a processor.
@@ -105,83 +90,207 @@ pub struct DebugRegisters {
     pub vectors: [u8; 512],
 }
 
-/// The watchpoints that the one processor that there is has loaded.
-static LOADED: Mutex<Watches> = Mutex::new([None; WATCHES]);
-/// Set if there are any: each entry asks.
-static ARE_LOADED: AtomicBool = AtomicBool::new(false);
+/// The addresses in the debug registers of the one processor that there is.
+static LOADED: Mutex<[u64; REGISTERS]> = Mutex::new([0; REGISTERS]);
 
-/// Intercept of INT n, in the first word of intercepts.
-const INTN_INTERCEPT: u32 = 1 << 21;
 const DB_INTERCEPT: u32 = 1 << 1;
+/// DR6 with nothing to report.
+const RESET_STATUS: u64 = 0xffff_0ff0;
 
 impl Vcpu {
     /// Sets the events for which the processor leaves guest mode, from the next entry on.
-    pub fn set_debug(&mut self, debug: Debug) {
-        if debug.watches != self.debug.watches {
-            self.vmcb.set(DR7, debug.control());
+    pub fn set_debug(&mut self, debug: &Debug) {
+        if self.debug != *debug {
+            self.debug.clone_from(debug);
+            self.preferred.clear();
+            self.absent.clear();
+            self.share_anew();
         }
-        self.debug = debug;
-        self.is_watched = debug.watches();
-        let intn = if debug.breakpoints { INTN_INTERCEPT } else { 0 };
-        let first = self.vmcb.get_long(CONTROL_INTERCEPTS) & !INTN_INTERCEPT;
-        self.vmcb.set_long(CONTROL_INTERCEPTS, first | intn);
-        let exceptions = if debug.watches() { DB_INTERCEPT } else { 0 };
-        self.vmcb.set_long(EXCEPTION_INTERCEPTS, exceptions);
     }
 
-    /// Before an entry.
-    pub(super) fn arm(&mut self) {
-        if !self.is_watched && !ARE_LOADED.load(Ordering::Relaxed) {
+    /// The watchpoints that the guest's own leave without effect: bit n for watchpoint n.
+    pub fn unwatched(&self) -> u8 {
+        self.shares.unwatched
+    }
+
+    /// The next instruction runs, whatever breakpoint is there.
+    pub fn pass_breakpoint(&mut self) {
+        (self.passes, self.since) = (self.is_watched, None);
+    }
+
+    /// An instruction by which another process may run, or a program go on: it runs alone, and then
+    /// pages are looked up again.
+    pub(super) fn step(&mut self) -> Served {
+        (self.steps, self.since) = (true, None);
+        Served::Again
+    }
+
+    /// The next instruction is one like others.
+    pub(super) fn pass_none(&mut self) {
+        (self.passes, self.steps, self.since) = (false, false, None);
+    }
+
+    /// Has the registers given out anew before the next entry.
+    pub(super) fn share_anew(&mut self) {
+        (self.is_watched, self.is_shared) = (true, false);
+    }
+
+    /// Before an entry at `now`.
+    #[inline]
+    pub(super) fn arm(&mut self, nested: &Nested, now: u64) {
+        if self.is_watched {
+            self.arm_at(nested, now);
+        }
+    }
+
+    #[cold]
+    fn arm_at(&mut self, nested: &Nested, now: u64) {
+        if self.since.is_some_and(|since| since < now) {
+            self.pass_none();
+        }
+        if self.passes || self.steps {
+            self.since = self.since.or(Some(now));
+        }
+        if !self.is_shared {
+            self.share(nested);
+        }
+        self.forbid(nested);
+        let control = match self.passes {
+            true => self.shares.without_breakpoints(),
+            false => self.shares.control,
+        };
+        self.vmcb.set(DR7, control);
+        self.status = self.vmcb.get(DR6);
+        self.vmcb.set(DR6, RESET_STATUS);
+        if control & ENABLES == 0 {
             return;
         }
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-        if *loaded != self.debug.watches {
-            *loaded = self.debug.watches;
-            ARE_LOADED.store(self.is_watched, Ordering::Relaxed);
-            let address = |number: usize| loaded[number].map_or(0, |(address, _, _)| address);
-            let addresses = [address(0), address(1), address(2), address(3)];
-            // QEMU looks for them in all that runs, as VMRUN alone does not make it
-            // (`helper_vmrun`, 7.2 to 11), and reports those that DR7 enables: the guest's, once it
-            // is entered, and none after it has left.
-            // SAFETY: this program accesses its stack and the control block only before it enters.
-            unsafe { crate::host::write_debug_registers(addresses, self.debug.control()) };
+        let changed = (*loaded != self.shares.addresses).then_some(&self.shares.addresses);
+        // QEMU looks for them in all that runs, as VMRUN alone does not make it
+        // (`helper_vmrun`, 7.2 to 11), and reports those that DR7 enables.
+        // SAFETY: up to the entry this program accesses its stack and the control block only, and
+        // an exception there has no effect but to take the host's time.
+        unsafe { crate::host::write_debug_registers(changed, control) };
+        *loaded = self.shares.addresses;
+    }
+
+    /// After the exit, before anything else is accessed.
+    #[cold]
+    pub(super) fn disarm(&mut self) {
+        let control = self.vmcb.get(DR7);
+        if control & ENABLES != 0 {
+            // Nothing but enabling changes: QEMU compares less then.
+            // SAFETY: nothing is enabled.
+            unsafe { crate::host::write_debug_registers(None, control & !ENABLES) };
+        }
+        self.raised = self.vmcb.get(DR6);
+        self.vmcb.set(DR6, self.status);
+        if !self.is_used() {
+            self.is_watched = false;
+            self.pass_none();
+            self.vmcb.set(DR7, RESET_CONTROL);
         }
     }
 
-    /// A debug exception, or an INT n.
-    pub(super) fn debugged(&mut self, nested: &Nested, code: u64) -> Served {
-        const INTN: u64 = 0x75;
+    fn is_used(&self) -> bool {
+        !self.is_shared || self.shares.are_used() || !self.shares.waiting.is_empty()
+    }
+
+    /// Intercepts debug exceptions where a register is used.
+    pub(super) fn intercept_debug(&mut self) {
+        let exceptions = if self.shares.are_used() { DB_INTERCEPT } else { 0 };
+        self.vmcb.set_long(EXCEPTION_INTERCEPTS, exceptions);
+    }
+
+    /// A debug exception.
+    pub(super) fn debugged(&mut self, nested: &Nested) -> Served {
         const DEBUG: u64 = 1;
-        if code != INTN {
-            let status = self.vmcb.get(DR6);
-            if status & 0xf == 0 {
-                // A step of the guest's own debugger.
-                self.raise(DEBUG);
+        const HITS: u64 = 0xf;
+        let (mut guests, mut watches, mut breakpoint) = (0, 0, None);
+        for (register, holder) in self.shares.holders.iter().enumerate() {
+            let is_enabled = self.vmcb.get(DR7) >> (2 * register) & 3 != 0;
+            if self.raised >> register & 1 == 0 || !is_enabled {
+                continue;
+            }
+            match *holder {
+                Holder::Nobody => {}
+                Holder::Guest => guests |= 1 << register,
+                Holder::Watch(number) => watches |= 1 << number,
+                Holder::Breakpoint(number) => breakpoint = Some(number),
+            }
+        }
+        if let Some(number) = breakpoint {
+            // The guest's own at this instruction comes when the instruction is to run.
+            return match self.is_there(nested, number) {
+                true => Served::Outside(Exit::Debug(DebugEvent::Breakpoint)),
+                false => Served::Inside,
+            };
+        }
+        let others = self.raised & !RESET_STATUS & !HITS;
+        if guests | others != 0 || watches == 0 {
+            let status = self.status & !HITS | guests | others;
+            self.vmcb.set(DR6, status);
+            self.raise(DEBUG);
+        }
+        match watches {
+            0 => Served::Inside,
+            watches => Served::Outside(Exit::Debug(DebugEvent::Watch(watches))),
+        }
+    }
+
+    /// MOV from or to a debug register (AMD64 APM vol. 2, 13.1.1): the guest has its own.
+    pub(super) fn debug_register(&mut self, nested: &Nested, code: u64) -> Served {
+        const WRITE: u64 = 0x30;
+        const DE: u64 = 1 << 3;
+        const UPPER: u64 = 0xffff_ffff_0000_0000;
+        let (writes, number) = (code >= WRITE, (code & 0xf) as usize);
+        let number = match number {
+            4 | 5 if self.vmcb.get(CR4) & DE != 0 => {
+                self.raise(UNDEFINED);
                 return Served::Inside;
             }
-            self.vmcb.set(DR6, status & !0xf);
-            return Served::Outside(Exit::Debug(DebugEvent::Watch((status & 0xf) as u8)));
+            4 | 5 => number + 2,
+            _ => number,
+        };
+        let Some(instruction) = access::fetch(&self.vmcb, nested).decode() else {
+            let text = format!("an access to DR{number} that cannot be read");
+            return Served::Outside(Exit::Unsupported(text));
+        };
+        let general = match writes {
+            true => instruction.op1_register(),
+            false => instruction.op0_register(),
+        };
+        if general == Register::None || !general.is_gpr() {
+            let text = format!("{:?} on DR{number}", instruction.code());
+            return Served::Outside(Exit::Unsupported(text));
         }
-        let mut code = [0; 2];
-        walk::read(&self.vmcb, nested, self.vmcb.get(RIP), &mut code);
-        match code {
-            [0xcc, _] => Served::Outside(Exit::Debug(DebugEvent::Breakpoint)),
-            _ => {
-                self.software_interrupt(code[1], 2);
-                Served::Inside
+        let (place, size) = (general.full_register().number(), general.size());
+        if writes {
+            let value = registers::get(&self.context, &self.vmcb, place);
+            let value = if size == 8 { value } else { value & !UPPER };
+            if number > 3 && value & UPPER != 0 {
+                self.raise(PROTECTION);
+                return Served::Inside;
             }
+            match number {
+                0..=3 => self.own.addresses[number] = value,
+                6 => self.vmcb.set(DR6, value | RESET_STATUS),
+                _ => self.own.control = value | RESET_CONTROL,
+            }
+            if number != 6 {
+                self.share_anew();
+            }
+        } else {
+            let value = match number {
+                0..=3 => self.own.addresses[number],
+                6 => self.vmcb.get(DR6),
+                _ => self.own.control,
+            };
+            registers::set_sized(&mut self.context, &mut self.vmcb, place, size, value);
         }
-    }
-
-    /// Lets the INT3 at RIP have its effect in the guest: it is the guest's own.
-    pub fn pass_breakpoint(&mut self) {
-        self.software_interrupt(3, 1);
-    }
-
-    fn software_interrupt(&mut self, vector: u8, length: u64) {
-        const SOFTWARE: u64 = 4 << 8;
-        self.skip(length);
-        self.vmcb.set(EVENT, u64::from(vector) | SOFTWARE | VALID);
+        self.skip(instruction.len() as u64);
+        Served::Inside
     }
 
     /// The registers, with the answer to the last exit applied.
@@ -228,23 +337,5 @@ impl Vcpu {
     /// follow it in its page.
     pub fn translate(&self, nested: &Nested, linear: u64) -> Option<(u64, u64)> {
         walk::translate(&self.vmcb, nested, linear)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn watchpoints_are_encoded_as_the_manual_says() {
-        let mut debug = Debug::default();
-        assert_eq!(debug.control(), 0x400);
-        debug.watches[0] = Some((0x1000, Watch::Write, 8));
-        debug.watches[3] = Some((0x2000, Watch::Access, 4));
-        // AMD64 APM vol. 2, figure 13-4: enabled are 0 (8 bytes, stores) and 3 (4 bytes, accesses).
-        assert_eq!(debug.control(), 0xf009_0682);
-        debug.watches[1] = Some((0x3001, Watch::Execute, 1));
-        assert_eq!(debug.control(), 0xf009_068a);
-        assert!(debug.watches());
     }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::enter::{stasis_switch, Vectors};
 use super::nested::Nested;
+use super::shares::Own;
 use super::vcpu::{Mtrr, Vcpu, CURRENT};
 use super::vmcb::{Quad, Vmcb, IO_MAP, MSR_MAP};
 
@@ -20,6 +21,7 @@ pub struct KeptVcpu {
     pat: u64,
     mtrr: Mtrr,
     window: bool,
+    own: Own,
 }
 
 impl Vcpu {
@@ -49,6 +51,7 @@ impl Vcpu {
             pat: self.pat,
             mtrr: self.mtrr.clone(),
             window: self.window,
+            own: self.own.clone(),
         })
     }
 
@@ -68,6 +71,8 @@ impl Vcpu {
         (self.apic_base, self.tsc_aux, self.pat) = (kept.apic_base, kept.tsc_aux, kept.pat);
         self.mtrr.clone_from(&kept.mtrr);
         self.window = kept.window;
+        self.own.clone_from(&kept.own);
+        self.share_anew();
         self.clear_pending();
     }
 }

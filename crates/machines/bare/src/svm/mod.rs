@@ -2,6 +2,7 @@
 
 mod access;
 mod alike;
+mod breakpoints;
 mod calibrate;
 mod cpuid;
 mod debug;
@@ -10,6 +11,7 @@ mod kept;
 mod msr;
 mod nested;
 mod registers;
+mod shares;
 mod time;
 mod vcpu;
 mod vmcb;
@@ -18,7 +20,7 @@ mod walk;
 pub use alike::Alike;
 pub use calibrate::{calibrate, NotExact};
 pub use cpuid::Leaf;
-pub use debug::{Debug, DebugRegisters, Watch, Watches, WATCHES};
+pub use debug::{Breakpoint, Debug, DebugRegisters, Watch, Watches, WATCHES};
 pub use kept::KeptVcpu;
 pub use nested::{Nested, NotMappable};
 pub(crate) use time::TIMER;

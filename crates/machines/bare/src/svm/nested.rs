@@ -5,7 +5,7 @@
 
 use super::alike::Alike;
 use std::ops::Range as Span;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 const PRESENT_WRITABLE_USER: u64 = 7;
 const WRITABLE: u64 = 1 << 1;
@@ -13,6 +13,7 @@ const ACCESSED: u64 = 1 << 5;
 const DIRTY: u64 = 1 << 6;
 const ACCESSED_DIRTY: u64 = ACCESSED | DIRTY;
 const LARGE: u64 = 1 << 7;
+const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 const PAGE: u64 = 1 << 12;
 const TWO_MIB: u64 = 1 << 21;
@@ -51,6 +52,15 @@ pub struct Nested {
     fine: Vec<Span<u64>>,
     // The guests with which this one may share memory.
     alike: OnceLock<Weak<Alike>>,
+    // Pages that the guest cannot execute, and the tables that have come for them.
+    forbidden: Mutex<Forbidden>,
+}
+
+#[derive(Default)]
+struct Forbidden {
+    pages: Vec<u64>,
+    // Kept as long as the others: entries point to them.
+    tables: Vec<Box<Table>>,
 }
 
 /// Guest memory in one piece.
@@ -73,6 +83,7 @@ impl Nested {
             notes_writes: false,
             fine: Vec::new(),
             alike: OnceLock::new(),
+            forbidden: Mutex::default(),
         }
     }
 
@@ -207,6 +218,57 @@ impl Nested {
             }
             table = value & ADDRESS;
             span /= 512;
+        }
+    }
+
+    /// Keeps the guest from executing these pages, by their guest-physical addresses, and lets it execute all
+    /// others. To be called between two entries, as [`Self::take_written`].
+    pub(super) fn forbid(&self, pages: impl Iterator<Item = u64>) {
+        let mut forbidden = self.forbidden.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = pages.peekable();
+        if forbidden.pages.is_empty() && pages.peek().is_none() {
+            return;
+        }
+        let Forbidden { pages: before, tables } = &mut *forbidden;
+        for page in before.drain(..) {
+            self.set_executable(page, true);
+        }
+        for page in pages {
+            if self.split(page, tables) {
+                self.set_executable(page, false);
+                before.push(page);
+            }
+        }
+    }
+
+    fn set_executable(&self, page: u64, is_executable: bool) {
+        if let Some((entry, _)) = self.leaf(page) {
+            // SAFETY: as in `take_written`.
+            unsafe {
+                let value = entry.read_volatile() & !NO_EXECUTE;
+                let bit = if is_executable { 0 } else { NO_EXECUTE };
+                entry.write_volatile(value | bit);
+            }
+        }
+    }
+
+    /// Has the memory at `guest` in a page of 4 KiB; whether it is memory.
+    fn split(&self, guest: u64, tables: &mut Vec<Box<Table>>) -> bool {
+        loop {
+            let Some((entry, size)) = self.leaf(guest) else { return false };
+            if size == PAGE {
+                return true;
+            }
+            let part = size / 512;
+            // SAFETY: as in `take_written`.
+            let value = unsafe { entry.read_volatile() };
+            let flags = if part == PAGE { value & !LARGE } else { value };
+            let mut table =
+                Box::new(Table(std::array::from_fn(|index| flags + index as u64 * part)));
+            let to = table.0.as_mut_ptr() as u64;
+            // SAFETY: the same; the table lives as long as this value.
+            unsafe { entry.write_volatile(to | PRESENT_WRITABLE_USER | ACCESSED_DIRTY) };
+            tables.push(table);
         }
     }
 
@@ -446,6 +508,29 @@ mod tests {
         let mut found = Vec::new();
         second.take_written(&mut |at, length| found.push((at, length)));
         assert_eq!(found, [(PAGE, PAGE)]);
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_executed_leads_where_it_did() {
+        let mut nested = Nested::new();
+        nested.map(0, 4 * GIB, 2 * GIB).unwrap();
+        let page = GIB + 3 * TWO_MIB + 5 * PAGE;
+        let entry = |at| {
+            let (entry, size) = nested.leaf(at).unwrap();
+            // SAFETY: an entry of tables that are there.
+            let value = unsafe { entry.read_volatile() };
+            (value & ADDRESS, size, value & NO_EXECUTE != 0)
+        };
+        nested.forbid([page, 9 * GIB, page].into_iter());
+        assert_eq!(entry(page), (4 * GIB + page, PAGE, true));
+        assert_eq!(entry(page + PAGE), (4 * GIB + page + PAGE, PAGE, false));
+        assert_eq!(entry(GIB), (5 * GIB, TWO_MIB, false));
+        assert_eq!(entry(0), (4 * GIB, GIB, false));
+        nested.forbid([0].into_iter());
+        assert_eq!([entry(page).2, entry(0).2], [false, true]);
+        nested.forbid(std::iter::empty());
+        assert_eq!(entry(0), (4 * GIB, PAGE, false));
+        nested.forbid(std::iter::empty());
     }
 
     #[test]

@@ -22,9 +22,9 @@ pub enum ExitPath {
     Timer = 6,
     /// All others.
     Other = 7,
-    /// A breakpoint's instruction.
-    Breakpoint = 8,
-    /// The trap after an access to a watched address.
+    /// MOV from or to a debug register.
+    DebugRegister = 8,
+    /// The trap after an access to a watched address, or before an instruction that is watched.
     Watch = 9,
 }
 
@@ -42,7 +42,7 @@ impl ExitPath {
             0x78 => Self::Halt,
             0x64 => Self::Window,
             0x60 => Self::Timer,
-            0x75 => Self::Breakpoint,
+            0x20..=0x3f => Self::DebugRegister,
             0x41 => Self::Watch,
             _ => Self::Other,
         }

@@ -9,6 +9,7 @@ use super::nested::Nested;
 use super::registers::{
     self, RAX_NUMBER, RBX_NUMBER, RCX_NUMBER, RDI_NUMBER, RDX_NUMBER, RSI_NUMBER,
 };
+use super::shares::{Own, Shares};
 use super::time::{Costs, ExitPath, TIMER};
 use super::vmcb::*;
 use super::walk;
@@ -63,8 +64,28 @@ pub struct Vcpu {
     pub(super) injected: Option<u8>,
     pub(super) window: bool,
     pub(super) debug: Debug,
-    /// True if it has watchpoints.
+    /// The guest's own debug registers.
+    pub(super) own: Own,
+    pub(super) shares: Shares,
+    /// False if the debug registers are to be given out anew.
+    pub(super) is_shared: bool,
+    /// True if debug registers or pages are used.
     pub(super) is_watched: bool,
+    /// Breakpoints that get a register before others.
+    pub(super) preferred: Vec<usize>,
+    /// Breakpoints whose code was not in memory when the guest came to it.
+    pub(super) absent: Vec<usize>,
+    /// Pages that cannot be executed, and the breakpoint for which that is so.
+    pub(super) forbidden: Vec<(u64, usize)>,
+    /// True if the next instruction runs, whatever breakpoint is there.
+    pub(super) passes: bool,
+    /// True if it runs without intercepts that are for breakpoints.
+    pub(super) steps: bool,
+    /// The time at which that was so first.
+    pub(super) since: Option<u64>,
+    /// The guest's DR6 at the entry, and the processor's after the exit.
+    pub(super) status: u64,
+    pub(super) raised: u64,
 }
 
 /// The control block whose state the processor holds.
@@ -80,8 +101,13 @@ const REQUESTED: u64 = 1 << 8;
 const WINDOW: u64 = REQUESTED | 0xf << 16 | 1 << 20;
 const WINDOW_INTERCEPT: u32 = 1 << 4;
 
-const UNDEFINED: u64 = 6;
-const PROTECTION: u64 = 13;
+// Causes of a nested page fault (APM vol. 2, 15.25.6).
+const PRESENT: u64 = 1;
+const WRITE: u64 = 2;
+const FETCH: u64 = 1 << 4;
+
+pub(super) const UNDEFINED: u64 = 6;
+pub(super) const PROTECTION: u64 = 13;
 
 impl Vcpu {
     /// A processor in the state after reset, on the guest memory of `nested`,
@@ -96,6 +122,8 @@ impl Vcpu {
         let bits = |list: &[u32]| list.iter().fold(0, |bits, bit| bits | 1 << bit);
         vmcb.set_long(CONTROL_INTERCEPTS, bits(&first));
         vmcb.set_long(MORE_INTERCEPTS, bits(&second));
+        // All processors of all guests have the same registers.
+        vmcb.set_long(DEBUG_INTERCEPTS, u32::MAX);
         vmcb.set(IO_MAP, maps.0.address());
         vmcb.set(MSR_MAP, maps.1.address());
         vmcb.set_long(ASID, 1);
@@ -121,7 +149,18 @@ impl Vcpu {
             injected: None,
             window: false,
             debug: Debug::default(),
+            own: Own::default(),
+            shares: Shares::default(),
+            is_shared: true,
             is_watched: false,
+            preferred: Vec::new(),
+            absent: Vec::new(),
+            forbidden: Vec::new(),
+            passes: false,
+            steps: false,
+            since: None,
+            status: 0,
+            raised: 0,
         };
         vcpu.reset();
         vcpu
@@ -156,6 +195,11 @@ impl Vcpu {
         self.context.fs_base = 0;
         self.pending = Pending::Nothing;
         (self.injected, self.window) = (None, false);
+        self.pass_none();
+        if self.own != Own::default() || self.is_watched {
+            self.own = Own::default();
+            self.share_anew();
+        }
         self.forget();
     }
 
@@ -163,6 +207,7 @@ impl Vcpu {
     pub(super) fn clear_pending(&mut self) {
         self.pending = Pending::Nothing;
         (self.nmi, self.injected) = (false, None);
+        self.pass_none();
         self.forget();
     }
 
@@ -296,16 +341,20 @@ impl Vcpu {
             }
             let injecting = self.vmcb.get(EVENT) & VALID != 0 || self.injected.is_some();
             self.request();
-            self.arm();
+            self.arm(nested, now);
             // The window can be asked for once the interrupt is in.
             let both = self.injected.is_some() && self.window;
-            let until_then = if both { until.min(now + 1) } else { until };
+            let one = both || self.since.is_some();
+            let until_then = if one { until.min(now + 1) } else { until };
             let enter = costs.enter + if injecting { costs.inject } else { 0 };
             self.context.time = now.wrapping_sub(enter as u64);
             self.context.timer = TIMER.set(now, until_then, costs);
             // SAFETY: the control block and what it points to are this value's;
             // `nested` and its memory are the caller's promise.
             unsafe { stasis_enter(&mut *self.context) };
+            if self.is_watched {
+                self.disarm();
+            }
             let asked = now.wrapping_sub(enter as u64);
             let entered = asked.wrapping_sub(self.context.time);
             TIMER.left(self.context.timer, entered, self.context.exit_tsc, costs);
@@ -318,10 +367,11 @@ impl Vcpu {
             match self.serve(nested, code) {
                 Served::Inside => {}
                 // The instruction that has left the guest is not executed yet.
-                Served::Again => now = before.max(now - 1),
+                Served::Again => now = before.max(now.saturating_sub(1)),
                 Served::Timer if now < until => {}
                 Served::Timer => return (Exit::Interrupted, now),
                 Served::Outside(exit) => return (exit, now),
+                Served::Before(exit) => return (exit, before.max(now.saturating_sub(1))),
             }
             if now >= until {
                 return (Exit::Interrupted, now);
@@ -409,8 +459,9 @@ impl Vcpu {
 
     fn serve(&mut self, nested: &Nested, code: u64) -> Served {
         // AMD64 APM vol. 2, appendix C.
+        const CR3_WRITE: u64 = 0x13;
         const DB: u64 = 0x41;
-        const INTN: u64 = 0x75;
+        const IRET: u64 = 0x74;
         const INTR: u64 = 0x60;
         const VINTR: u64 = 0x64;
         const RDPMC: u64 = 0x6f;
@@ -442,7 +493,9 @@ impl Vcpu {
             MSR => self.msr(),
             SHUTDOWN => Served::Outside(Exit::Shutdown),
             NPF => self.memory(nested),
-            DB | INTN => self.debugged(nested, code),
+            DB => self.debugged(nested),
+            0x20..=0x3f => self.debug_register(nested, code),
+            CR3_WRITE | IRET => self.step(),
             RDPMC => {
                 self.raise(PROTECTION);
                 Served::Inside
@@ -523,15 +576,22 @@ impl Vcpu {
         Served::Outside(Exit::PortWrite { port })
     }
 
+    /// There is memory, to which the guest may not write, or which it cannot execute.
+    #[cold]
+    fn in_memory(&mut self, nested: &Nested, info: u64, address: u64) -> Option<Served> {
+        if info & FETCH != 0 {
+            return self.forbidden(nested, address);
+        }
+        let is_written = info & (PRESENT | WRITE) == PRESENT | WRITE;
+        (is_written && nested.own(address..address.saturating_add(1))).then_some(Served::Again)
+    }
+
     fn memory(&mut self, nested: &Nested) -> Served {
-        const PRESENT: u64 = 1;
-        const WRITE: u64 = 2;
         let (info, address) = (self.vmcb.get(EXIT_INFO_1), self.vmcb.get(EXIT_INFO_2));
-        // There is memory, to which the guest may not write.
-        if info & (PRESENT | WRITE) == PRESENT | WRITE
-            && nested.own(address..address.saturating_add(1))
-        {
-            return Served::Again;
+        if info & (PRESENT | FETCH) != 0 {
+            if let Some(served) = self.in_memory(nested, info, address) {
+                return served;
+            }
         }
         let Self { context, vmcb, .. } = self;
         let rip = vmcb.get(RIP);
@@ -642,6 +702,8 @@ pub(super) enum Served {
     Inside,
     /// It does the same once more.
     Again,
+    /// Someone else serves it, before the instruction that has left is executed.
+    Before(Exit),
     /// The timer, or an earlier setting of it.
     Timer,
     /// Someone else serves it.

@@ -12,6 +12,10 @@ pub(super) struct Quad(pub usize);
 #[derive(Clone, Copy)]
 pub(super) struct Long(pub usize);
 
+/// Accesses to control registers: reads in the lower half, writes in the upper one.
+pub(super) const REGISTER_INTERCEPTS: Long = Long(0x00);
+/// The same for debug registers.
+pub(super) const DEBUG_INTERCEPTS: Long = Long(0x04);
 pub(super) const EXCEPTION_INTERCEPTS: Long = Long(0x08);
 pub(super) const CONTROL_INTERCEPTS: Long = Long(0x0c);
 pub(super) const MORE_INTERCEPTS: Long = Long(0x10);

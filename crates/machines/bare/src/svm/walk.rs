@@ -9,7 +9,7 @@ const FIVE_LEVELS: u64 = 1 << 12;
 const LMA: u64 = 1 << 10;
 const PRESENT: u64 = 1;
 const LARGE: u64 = 1 << 7;
-const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+pub(super) const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
 /// The guest-physical address of `linear`, and how many bytes follow it in its
 /// page; `None` where the guest's tables have no such address, or are of a kind

@@ -230,7 +230,7 @@ impl Vcpu for Processor {
 }
 
 impl DebugVcpu for Processor {
-    fn set(&mut self, debug: Debug) {
+    fn set(&mut self, debug: &Debug) {
         self.vcpu.set_debug(debug);
     }
 
@@ -249,5 +249,9 @@ impl DebugVcpu for Processor {
 
     fn pass_breakpoint(&mut self) {
         self.vcpu.pass_breakpoint();
+    }
+
+    fn unwatched(&mut self) -> u8 {
+        self.vcpu.unwatched()
     }
 }

@@ -10,8 +10,6 @@ use crate::exit::{DebugEvent, Exit};
 use crate::vcpu::{SliceEnd, MAX_SLICE};
 
 const NO_DEBUGGER: &str = "a debugger needs the engine exact: use --engine exact";
-const NO_PLACE: &str = "going back finds at most four breakpoints and watchpoints together whose \
-                        code is a program's or a module's: the others are left out";
 const ANOTHER: &str = "the run has not repeated itself: this is another moment than the one before";
 
 impl Run<'_> {
@@ -46,13 +44,9 @@ impl Run<'_> {
         if let Some(replay) = &debug.replay {
             debug.session.came(&replay.plan.incoming);
             if matches!(replay.plan.goal, Goal::Find(..)) {
-                let had_place =
-                    debug.debuggee.with(&mut self.machines, &self.processors, |debuggee| {
-                        debuggee.set_as(&replay.plan, true)
-                    });
-                if !had_place {
-                    debug.session.say(NO_PLACE.into());
-                }
+                debug.debuggee.with(&mut self.machines, &self.processors, |debuggee| {
+                    debuggee.set_as(&replay.plan);
+                });
             }
         }
         self.debug = Some(debug);
@@ -163,6 +157,9 @@ impl Run<'_> {
         }
         debug.debuggee.times(scale.to_ns(now), self.common.statistics.started_virtual);
         debug.debuggee.lay_out_events(&self.common);
+        if let Some(line) = debug.debuggee.note_unwatched() {
+            debug.session.say(line);
+        }
         loop {
             let step = debug.session.stop(&mut debug.debuggee, cause);
             match step {
@@ -215,7 +212,7 @@ impl Run<'_> {
         };
         debug.debuggee.with(&mut self.machines, &self.processors, |debuggee| {
             debuggee.release();
-            debuggee.set_as(&replay.plan, false)
+            debuggee.set_as(&replay.plan);
         });
         self.stop_at(place, cause, (part, now))
     }
@@ -294,8 +291,6 @@ impl Run<'_> {
         }
         let until = slice.until.min(entered.saturating_add(MAX_SLICE));
         let mut injecting = begun.injecting;
-        // A breakpoint that is away for one instruction.
-        let mut lifted = None;
         // The time at which the repeated run stood has come, and the instruction has not.
         let mut is_near = false;
         let end = loop {
@@ -306,7 +301,7 @@ impl Run<'_> {
             let ends = debug.and_then(|debug| debug.ends_within(Some(place)));
             let ends = ends.filter(|end| (now..=until).contains(end) && !is_near);
             let due = moment.or(ends);
-            let steps = debug.is_some_and(|debug| debug.debuggee.steps(place)) || lifted.is_some();
+            let steps = debug.is_some_and(|debug| debug.debuggee.steps(place));
             let end = match due {
                 Some(due) if due == now => SliceEnd { exit: Exit::Interrupted, overshoot: Some(0) },
                 due => {
@@ -319,11 +314,6 @@ impl Run<'_> {
             };
             injecting = false;
             let (before, now) = (now, self.common.clock.now());
-            if now > before || end.exit != Exit::Interrupted {
-                if let Some(linear) = lifted.take() {
-                    self.lift(linear, false);
-                }
-            }
             let reached = due.is_some_and(|due| now >= due);
             let mut arrived = false;
             let cause = match end.exit {
@@ -337,15 +327,19 @@ impl Run<'_> {
                 Exit::Debug(event) if self.replays() => {
                     match self.pass(place, event, (entered, now)) {
                         Passed::Arrived => arrived = true,
-                        Passed::Lifted(linear) => {
-                            self.lift(linear, true);
-                            lifted = Some(linear);
+                        Passed::Breakpoint => {
+                            if let Some(vcpu) = self.machines[number].vcpus[index].debug() {
+                                vcpu.pass_breakpoint();
+                            }
                         }
-                        Passed::On | Passed::Guests => {}
+                        Passed::On => {}
                     }
                     None
                 }
-                Exit::Debug(event) => self.cause(place, event),
+                Exit::Debug(DebugEvent::Breakpoint) => Some(Cause::Breakpoint),
+                Exit::Debug(DebugEvent::Watch(watches)) => {
+                    Some(Cause::Watch(watches.trailing_zeros() as usize))
+                }
                 Exit::Interrupted => None,
                 _ => break end,
             };
@@ -379,15 +373,6 @@ impl Run<'_> {
         self.follow(number, after)
     }
 
-    /// Takes a breakpoint away for one instruction, or brings it back.
-    fn lift(&mut self, linear: u64, away: bool) {
-        if let Some(debug) = &mut self.debug {
-            debug.debuggee.with(&mut self.machines, &self.processors, |debuggee| {
-                debuggee.lift(linear, away);
-            });
-        }
-    }
-
     /// Returns whether the run repeats one, and has not come to where that stood.
     fn replays(&self) -> bool {
         self.debug.as_ref().is_some_and(|debug| debug.replay.is_some())
@@ -417,30 +402,7 @@ impl Run<'_> {
         let rip = machine.vcpus[index].debug().map(|vcpu| vcpu.registers().rip);
         let here = Position { turn: debug.turn, part: Part::Within, tick: now, place, rip };
         let Some(replay) = &mut debug.replay else { return Passed::On };
-        let passed = replay.pass(&mut debug.debuggee, machine, event, (here, entered));
-        if let (Passed::Guests, Some(vcpu)) = (passed, machine.vcpus[index].debug()) {
-            vcpu.pass_breakpoint();
-        }
-        passed
-    }
-
-    /// Why the run stops, if it does, for a processor's `event`.
-    fn cause(&mut self, place: usize, event: DebugEvent) -> Option<Cause> {
-        let (number, index) = self.processors[place];
-        let machine = &mut self.machines[number];
-        let debuggee = self.debug.as_mut().map(|debug| &mut debug.debuggee);
-        match event {
-            DebugEvent::Breakpoint => {
-                let own = debuggee.is_some_and(|all| all.is_at_breakpoint(machine, number, index));
-                if !own {
-                    if let Some(vcpu) = machine.vcpus[index].debug() {
-                        vcpu.pass_breakpoint();
-                    }
-                }
-                own.then_some(Cause::Breakpoint)
-            }
-            DebugEvent::Watch(watches) => Some(Cause::Watch(watches.trailing_zeros() as usize)),
-        }
+        replay.pass(&debug.debuggee, machine, event, (here, entered))
     }
 
     /// An instruction of the processor at `place` has run: why the run stops, if it does.

@@ -14,6 +14,8 @@ const HELP: &str = "\
 monitor time        virtual time
 monitor processors  each processor: its state, and where it is in virtual time
 monitor events      what comes next: timers, completions, packets
+monitor breakpoints each breakpoint that is set, and whose it is
+monitor memory      each machine's memory: its length, and a digest of all its bytes
 monitor drives      each drive: its next event, and the insides of its model as JSON
 monitor queues      each drive's queue pairs: heads, tails, what waits
 monitor commands    each drive's commands in flight, and when they are delivered where that is known
@@ -37,6 +39,19 @@ pub(super) fn answer(debuggee: &mut Debuggee, command: &str) -> String {
         "processors" => {
             for place in 0..debuggee.processors.len() {
                 let _ = writeln!(text, "{}: {}", place + 1, processor(debuggee, place));
+            }
+        }
+        "memory" => {
+            for machine in &debuggee.machines {
+                let (length, digest) = digest(machine);
+                let _ = writeln!(text, "{}: {length} bytes, digest {digest:016x}", machine.name);
+            }
+        }
+        "breakpoints" => {
+            let lines = debuggee.lines();
+            match lines.is_empty() {
+                true => text.push_str("none is set\n"),
+                false => lines.iter().for_each(|line| text.extend([line, "\n"])),
             }
         }
         "events" => text.push_str(&debuggee.events),
@@ -83,6 +98,29 @@ pub(super) fn answer(debuggee: &mut Debuggee, command: &str) -> String {
         },
     }
     text
+}
+
+/// The number of bytes of a machine's memory, and a digest by which two of them can be told apart.
+fn digest(machine: &Machine) -> (u64, u64) {
+    const PIECE: usize = 64 << 10;
+    // An odd number with as many ones as zeros: the fraction of the golden ratio.
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut piece = vec![0; PIECE];
+    let (mut length, mut digest) = (0, 0u64);
+    for region in machine.memory.regions() {
+        length += region.length;
+        for at in (0..region.length).step_by(PIECE) {
+            let part = (region.length - at).min(PIECE as u64) as usize;
+            if machine.memory.read(region.base + at, &mut piece[..part]).is_err() {
+                continue;
+            }
+            for word in piece[..part].chunks(size_of::<u64>()) {
+                digest = (digest ^ stasis_layout::number(word)).wrapping_mul(FACTOR);
+                digest ^= digest >> 32;
+            }
+        }
+    }
+    (length, digest)
 }
 
 /// The answer to a command that names a drive; None where there is no such command.

@@ -100,11 +100,11 @@ impl Goal {
     }
 }
 
-/// A breakpoint: its linear address, and where in which machine's memory its byte is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A breakpoint: its linear address, and the process whose it is, by its top page table; None: any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in super::super) struct Breakpoint {
     pub linear: u64,
-    pub places: Vec<(usize, u64, u8)>,
+    pub process: Option<u64>,
 }
 
 /// A watchpoint in its slot: its address, whether it is for stores, for loads or for both, its length.

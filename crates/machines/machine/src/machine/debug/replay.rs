@@ -24,12 +24,10 @@ pub(in super::super) struct Replay {
 pub(in super::super) enum Passed {
     /// The run is where it is to come to.
     Arrived,
-    /// The breakpoint of this linear address is taken away for one instruction.
-    Lifted(u64),
+    /// The run goes on over a breakpoint.
+    Breakpoint,
     /// None: the run goes on.
     On,
-    /// The guest's own breakpoint.
-    Guests,
 }
 
 impl Replay {
@@ -62,44 +60,30 @@ impl Replay {
     /// (ticks); now is `here`.
     pub(in super::super) fn pass(
         &mut self,
-        debuggee: &mut Debuggee,
+        debuggee: &Debuggee,
         machine: &mut Machine,
         event: DebugEvent,
         (here, entered): (Position, u64),
     ) -> Passed {
         let looks = matches!(self.plan.goal, Goal::Find(Back::Continue, _));
-        let (linear, is_breakpoint) = match event {
-            DebugEvent::Breakpoint => {
-                let rip = here.rip.unwrap_or_default();
-                match debuggee.breakpoint_at(machine, here.place, rip) {
-                    Some(linear) => (linear, true),
-                    None => return Passed::Guests,
-                }
+        if let DebugEvent::Watch(slots) = event {
+            let slot = slots.trailing_zeros() as usize;
+            if looks && self.changed(debuggee, machine, here.place, slot) {
+                // gdb stops before the access, so that it is undone.
+                let tick = here.tick.saturating_sub(1).max(entered);
+                let before = Position { tick, rip: None, ..here };
+                self.found = Some((before, Why::Watch(slot)));
             }
-            DebugEvent::Watch(slots) => {
-                let slot = slots.trailing_zeros() as usize;
-                match debuggee.executed(machine, here.place, slot) {
-                    Some((linear, is_its)) => (linear, is_its),
-                    None => {
-                        if looks && self.changed(debuggee, machine, here.place, slot) {
-                            // gdb stops before the access, so that it is undone.
-                            let tick = here.tick.saturating_sub(1).max(entered);
-                            let before = Position { tick, rip: None, ..here };
-                            self.found = Some((before, Why::Watch(slot)));
-                        }
-                        return Passed::On;
-                    }
-                }
-            }
-        };
+            return Passed::On;
+        }
         let end = self.plan.goal.end();
         if (end.turn, end.part, end.tick, end.rip) == (here.turn, here.part, here.tick, here.rip) {
             return Passed::Arrived;
         }
-        if looks && is_breakpoint {
+        if looks {
             self.found = Some((here, Why::Breakpoint));
         }
-        Passed::Lifted(linear)
+        Passed::Breakpoint
     }
 
     /// The run begins with the watched bytes as they are at the processor at `place`.

@@ -20,7 +20,7 @@ use gdbstub::target::ext::breakpoints::{
 use gdbstub::target::ext::monitor_cmd::{ConsoleOutput, MonitorCmd, MonitorCmdOps};
 use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOps};
 use gdbstub::target::{Target, TargetError, TargetResult};
-use stasis_bare::svm::{Debug, DebugRegisters, Watch, Watches, WATCHES};
+use stasis_bare::svm::{self, Debug, DebugRegisters, Watch, Watches, WATCHES};
 use stasis_block::clock::Nanos;
 
 use super::super::common::Common;
@@ -31,7 +31,10 @@ use super::plan::{Back, Breakpoint, Plan, WatchedBy, Watchpoint};
 use crate::exit::Exit;
 use crate::vcpu::DebugVcpu;
 
-const INT3: u8 = 0xcc;
+/// Linear addresses from here on are the kernel's, which all processes have.
+const KERNEL: u64 = 1 << 63;
+/// The part of CR3 that is the address of the top page table.
+const TABLE: u64 = 0x000f_ffff_ffff_f000;
 /// Limit on the breakpoints of a session.
 const MAX_BREAKPOINTS: usize = 4096;
 
@@ -49,17 +52,15 @@ pub(in super::super) struct Debuggee {
     pub(in super::super) began: Nanos,
     /// The next events, as a text.
     pub(in super::super) events: String,
-    /// The byte of the guest under each breakpoint's INT3, by machine and guest-physical
-    /// address.
-    replaced: BTreeMap<(usize, u64), u8>,
-    /// The places of each breakpoint, by its linear address.
-    breakpoints: BTreeMap<u64, Vec<(usize, u64)>>,
+    /// The breakpoints by linear address, each with the process whose it is; None: any.
+    breakpoints: BTreeMap<u64, Option<u64>>,
+    /// The processes of breakpoints that gdb has taken away for a stop.
+    known: BTreeMap<u64, Option<u64>>,
     watches: Watches,
     /// Address and kind of each watchpoint, as they were asked for.
     kinds: [Option<(u64, WatchKind)>; WATCHES],
-    /// The breakpoints that a debug register is for: a run that repeats one waits for instructions
-    /// that are not in memory yet.
-    executed: [Option<Breakpoint>; WATCHES],
+    /// The watchpoints of which the user was told that the guest leaves them without effect.
+    unwatched: u8,
     /// Position to which gdb wants to go back.
     pub(super) back: Option<Back>,
     /// The breakpoint of the moment, which gdb has not set.
@@ -88,8 +89,22 @@ impl Debuggee {
         self.processors.extend_from_slice(processors);
         (self.current, self.stepped) = (place, None);
         if let Some(address) = self.own.take() {
-            self.remove(address);
+            self.breakpoints.remove(&address);
         }
+    }
+
+    /// A line for the user where the guest's own debug registers have come to leave watchpoints without
+    /// effect.
+    pub(in super::super) fn note_unwatched(&mut self) -> Option<String> {
+        let mut unwatched = 0;
+        for place in 0..self.processors.len() {
+            unwatched |= self.vcpu(thread(place)).map_or(0, |vcpu| vcpu.unwatched());
+        }
+        let before = std::mem::replace(&mut self.unwatched, unwatched);
+        let more = (unwatched & !before).count_ones();
+        (more > 0).then(|| {
+            format!("the guest uses debug registers itself: {more} of the watchpoints were without effect")
+        })
     }
 
     /// Sets what monitor commands show.
@@ -104,18 +119,20 @@ impl Debuggee {
 
     /// The run goes on.
     pub(in super::super) fn end(&mut self, machines: &mut Vec<Machine>) {
+        // gdb takes a breakpoint away at each stop, and steps over it.
+        if self.step.is_none() {
+            self.known.clear();
+        }
+        self.known.extend(&self.breakpoints);
         self.arm();
         *machines = std::mem::take(&mut self.machines);
     }
 
     /// Nothing is to stop the run any more.
     pub(in super::super) fn release(&mut self) {
-        let addresses: Vec<u64> = self.breakpoints.keys().copied().collect();
-        for address in addresses {
-            self.remove(address);
-        }
+        self.breakpoints.clear();
         (self.watches, self.step, self.stepped) = ([None; WATCHES], None, None);
-        (self.kinds, self.executed) = ([None; WATCHES], Default::default());
+        self.kinds = [None; WATCHES];
     }
 
     /// Does something to the machines of the run.
@@ -135,12 +152,7 @@ impl Debuggee {
 
     /// Breakpoints and watchpoints of gdb's, for a run that repeats this one.
     pub(in super::super) fn set_by_gdb(&self) -> (Vec<Breakpoint>, Vec<Watchpoint>) {
-        let breakpoint = |(&linear, places): (&u64, &Vec<(usize, u64)>)| {
-            let byte = |&(machine, address): &(usize, u64)| {
-                Some((machine, address, *self.replaced.get(&(machine, address))?))
-            };
-            Breakpoint { linear, places: places.iter().filter_map(byte).collect() }
-        };
+        let breakpoint = |(&linear, &process): (&u64, &Option<u64>)| Breakpoint { linear, process };
         let watchpoint = |(slot, kind): (usize, &Option<(u64, WatchKind)>)| {
             let ((address, kind), (_, _, length)) = ((*kind)?, self.watches[slot]?);
             let kind = match kind {
@@ -154,9 +166,8 @@ impl Debuggee {
         (self.breakpoints.iter().map(breakpoint).collect(), watchpoints.collect())
     }
 
-    /// Sets what gdb had set in the repeated run; `waits`: also for instructions that are not in
-    /// memory yet. Whether there was a place for all.
-    pub(in super::super) fn set_as(&mut self, plan: &Plan, waits: bool) -> bool {
+    /// Sets what gdb had set in the repeated run.
+    pub(in super::super) fn set_as(&mut self, plan: &Plan) {
         for watched in &plan.watchpoints {
             let (watch, kind) = match watched.kind {
                 WatchedBy::Write => (Watch::Write, WatchKind::Write),
@@ -168,98 +179,26 @@ impl Debuggee {
                 self.kinds[watched.slot] = Some((watched.address, kind));
             }
         }
-        let mut had_place = true;
-        for breakpoint in &plan.breakpoints {
-            if self.is_there(breakpoint) && self.add(breakpoint.linear) {
-                continue;
-            }
-            if !waits {
-                // gdb knows of it, and takes it away.
-                self.breakpoints.entry(breakpoint.linear).or_default();
-                continue;
-            }
-            match self.watches.iter().position(Option::is_none) {
-                Some(slot) => {
-                    self.watches[slot] = Some((breakpoint.linear, Watch::Execute, 1));
-                    self.executed[slot] = Some(breakpoint.clone());
-                }
-                None => had_place = false,
-            }
-        }
-        had_place
-    }
-
-    /// Returns whether the instruction of a breakpoint is in memory, where it will be: that of the
-    /// kernel, which all processes have.
-    fn is_there(&mut self, breakpoint: &Breakpoint) -> bool {
-        const KERNEL: u64 = 1 << 63;
-        if breakpoint.linear & KERNEL == 0 || breakpoint.places.is_empty() {
-            return false;
-        }
-        let now = self.places(breakpoint.linear);
-        let byte = |machine: usize, address: u64| {
-            let mut byte = [0];
-            let read = self.machines.get(machine)?.memory.read(address, &mut byte);
-            read.is_ok().then_some(byte[0])
-        };
-        breakpoint.places.iter().all(|&(machine, address, first)| {
-            now.contains(&(machine, address))
-                && (byte(machine, address) == Some(first)
-                    || self.replaced.contains_key(&(machine, address)))
-        })
+        let breakpoints = plan.breakpoints.iter().take(MAX_BREAKPOINTS);
+        self.breakpoints.extend(breakpoints.map(|one| (one.linear, one.process)));
+        self.known.clone_from(&self.breakpoints);
     }
 
     /// Waits for the instruction at `linear` besides.
     pub(in super::super) fn set_own(&mut self, linear: u64) {
-        self.add(linear);
+        self.breakpoints.entry(linear).or_insert(None);
     }
 
-    /// Takes the breakpoint at `linear` away for one instruction, or brings it back.
-    pub(in super::super) fn lift(&mut self, linear: u64, away: bool) {
-        for (machine, address) in self.breakpoints.get(&linear).into_iter().flatten() {
-            let Some(&byte) = self.replaced.get(&(*machine, *address)) else { continue };
-            let byte = if away { byte } else { INT3 };
-            if let Some(machine) = self.machines.get(*machine) {
-                // It was memory when the breakpoint was set.
-                let _ = machine.memory.write(*address, &[byte]);
+    /// The breakpoints, a line each.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let line = |(linear, process): (&u64, &Option<u64>)| match process {
+            _ if *linear >= KERNEL => format!("{linear:#x}  the kernel's"),
+            Some(table) => {
+                format!("{linear:#x}  of the process with the page tables at {table:#x}")
             }
-        }
-        for (slot, executed) in self.executed.iter().enumerate() {
-            if executed.as_ref().is_some_and(|one| one.linear == linear) {
-                self.watches[slot] = (!away).then_some((linear, Watch::Execute, 1));
-            }
-        }
-    }
-
-    /// The address by which the breakpoint at RIP was set, if there is one.
-    pub(super) fn breakpoint_at(
-        &self,
-        machine: &mut Machine,
-        place: usize,
-        rip: u64,
-    ) -> Option<u64> {
-        let &(number, index) = self.processors.get(place)?;
-        let (address, _) = machine.vcpus[index].debug()?.translate(rip)?;
-        let here = |places: &Vec<(usize, u64)>| places.contains(&(number, address));
-        self.breakpoints.iter().find(|(_, places)| here(places)).map(|(linear, _)| *linear)
-    }
-
-    /// The breakpoint for which a debug register is set, and whether the processor is at it: another
-    /// program may have other code at its address.
-    pub(super) fn executed(
-        &self,
-        machine: &mut Machine,
-        place: usize,
-        slot: usize,
-    ) -> Option<(u64, bool)> {
-        let breakpoint = self.executed.get(slot)?.as_ref()?;
-        let &(number, index) = self.processors.get(place)?;
-        let at = machine.vcpus[index].debug()?.translate(breakpoint.linear);
-        let here = |&(machine, address, _): &(usize, u64, u8)| {
-            machine == number && at.is_some_and(|(at, _)| at == address)
+            None => format!("{linear:#x}  of any process"),
         };
-        let its = breakpoint.places.is_empty() || breakpoint.places.iter().any(here);
-        Some((breakpoint.linear, its))
+        self.known.iter().map(line).collect()
     }
 
     /// Up to eight bytes of a machine's memory, as its processor sees them.
@@ -286,7 +225,7 @@ impl Debuggee {
         address: u64,
     ) {
         self.begin(machines, processors, self.current);
-        if self.add(address) {
+        if self.breakpoints.insert(address, None).is_none() {
             self.own = Some(address);
         }
         self.end(machines);
@@ -295,21 +234,6 @@ impl Debuggee {
     /// Returns whether the processor at `place` is to run one instruction.
     pub(in super::super) fn steps(&self, place: usize) -> bool {
         self.step.as_ref().is_some_and(|(stepping, _)| *stepping == place)
-    }
-
-    /// Returns whether the instruction at RIP of the processor at `place` is a breakpoint of gdb's;
-    /// `machines` are the run's.
-    pub(in super::super) fn is_at_breakpoint(
-        &self,
-        machine: &mut Machine,
-        number: usize,
-        index: usize,
-    ) -> bool {
-        let Ok(shown) = machine.vcpus[index].registers() else { return false };
-        let Some(debug) = machine.vcpus[index].debug() else { return false };
-        debug
-            .translate(shown.rip)
-            .is_some_and(|(address, _)| self.replaced.contains_key(&(number, address)))
     }
 
     /// The processor at `place` has left the guest by `exit`.
@@ -331,11 +255,14 @@ impl Debuggee {
 
     /// Sets in each processor what it is to stop for. A step is the slice's own.
     fn arm(&mut self) {
+        let breakpoint =
+            |(&linear, &process): (&u64, &Option<u64>)| svm::Breakpoint { linear, process };
+        let breakpoints = self.breakpoints.iter().map(breakpoint).collect();
+        let debug = Debug { breakpoints, watches: self.watches };
         for &(machine, index) in &self.processors {
             let Some(machine) = self.machines.get_mut(machine) else { continue };
-            let debug = Debug { breakpoints: !self.breakpoints.is_empty(), watches: self.watches };
             if let Some(vcpu) = machine.vcpus[index].debug() {
-                vcpu.set(debug);
+                vcpu.set(&debug);
             }
         }
     }
@@ -353,22 +280,6 @@ impl Debuggee {
         Some((machine, address, room as usize))
     }
 
-    /// Returns the places of `linear` in each machine: by the tables of the processor at which the
-    /// run has stopped, or else of the machine's first that has it.
-    fn places(&mut self, linear: u64) -> Vec<(usize, u64)> {
-        let mut order: Vec<usize> = (0..self.processors.len()).collect();
-        order.sort_by_key(|&place| place != self.current);
-        let mut found: Vec<(usize, u64)> = Vec::new();
-        for place in order {
-            if let Some((machine, address, _)) = self.translate(thread(place), linear) {
-                if !found.iter().any(|(other, _)| *other == machine) {
-                    found.push((machine, address));
-                }
-            }
-        }
-        found
-    }
-
     fn add(&mut self, linear: u64) -> bool {
         if self.breakpoints.contains_key(&linear) {
             return true;
@@ -376,38 +287,22 @@ impl Debuggee {
         if self.breakpoints.len() >= MAX_BREAKPOINTS {
             return false;
         }
-        let mut set = Vec::new();
-        for (machine, address) in self.places(linear) {
-            let memory = &self.machines[machine].memory;
-            let mut byte = [0];
-            if memory.read(address, &mut byte).is_ok() && memory.write(address, &[INT3]).is_ok() {
-                // Another linear address of the same byte may have been there before.
-                self.replaced.entry((machine, address)).or_insert(byte[0]);
-                set.push((machine, address));
-            }
-        }
-        let is_set = !set.is_empty();
-        if is_set {
-            self.breakpoints.insert(linear, set);
-        }
-        is_set
+        let process = match self.known.get(&linear) {
+            Some(process) => *process,
+            None => self.process_of(linear),
+        };
+        self.breakpoints.insert(linear, process);
+        true
     }
 
-    fn remove(&mut self, linear: u64) -> bool {
-        let Some(places) = self.breakpoints.remove(&linear) else { return false };
-        for place in places {
-            let others = self.breakpoints.values().any(|others| others.contains(&place));
-            if others {
-                continue;
-            }
-            if let Some(byte) = self.replaced.remove(&place) {
-                if let Some(machine) = self.machines.get(place.0) {
-                    // It was memory when the breakpoint was set.
-                    let _ = machine.memory.write(place.1, &[byte]);
-                }
-            }
+    /// The process that has the instruction at `linear`, if that is the one in which the run has stopped.
+    fn process_of(&mut self, linear: u64) -> Option<u64> {
+        if linear >= KERNEL {
+            return None;
         }
-        true
+        let vcpu = self.vcpu(thread(self.current))?;
+        vcpu.translate(linear)?;
+        Some(vcpu.registers().cr3 & TABLE)
     }
 }
 
@@ -455,10 +350,6 @@ impl MultiThreadBase for Debuggee {
             if self.machines[machine].memory.read(address, piece).is_err() {
                 break;
             }
-            let hidden = (machine, address)..(machine, address + length as u64);
-            for ((_, at), byte) in self.replaced.range(hidden) {
-                piece[(at - address) as usize] = *byte;
-            }
             done += length;
         }
         match done {
@@ -482,13 +373,8 @@ impl MultiThreadBase for Debuggee {
             done += length;
         }
         for (machine, address, part) in pieces {
-            let mut bytes = data[part].to_vec();
-            let hidden = (machine, address)..(machine, address + bytes.len() as u64);
-            for ((_, at), byte) in self.replaced.range_mut(hidden) {
-                *byte = std::mem::replace(&mut bytes[(at - address) as usize], INT3);
-            }
             let memory = &self.machines[machine].memory;
-            memory.write(address, &bytes).map_err(|_| TargetError::NonFatal)?;
+            memory.write(address, &data[part]).map_err(|_| TargetError::NonFatal)?;
         }
         Ok(())
     }
@@ -624,18 +510,18 @@ impl SwBreakpoint for Debuggee {
     }
 
     fn remove_sw_breakpoint(&mut self, address: u64, _: usize) -> TargetResult<bool, Self> {
-        Ok(self.remove(address))
+        Ok(self.breakpoints.remove(&address).is_some())
     }
 }
 
-/// The same as the others: the debug registers are for watchpoints.
+/// The same as the others: none is in the guest's memory.
 impl HwBreakpoint for Debuggee {
     fn add_hw_breakpoint(&mut self, address: u64, _: usize) -> TargetResult<bool, Self> {
         Ok(self.add(address))
     }
 
     fn remove_hw_breakpoint(&mut self, address: u64, _: usize) -> TargetResult<bool, Self> {
-        Ok(self.remove(address))
+        Ok(self.breakpoints.remove(&address).is_some())
     }
 }
 

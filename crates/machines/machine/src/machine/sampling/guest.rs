@@ -1,8 +1,8 @@
 //! Facts of the guest's kernel and of its drives, for the time of I/Os in the guest.
 //!
-//! The kernel's places are debug registers, which leave the guest's memory and its time as they are.
+//! The kernel's places are breakpoints, which leave the guest's memory and its time as they are.
 
-use stasis_bare::svm::{Debug, DebugRegisters, Watch};
+use stasis_bare::svm::{Breakpoint, Debug, DebugRegisters};
 use stasis_block::clock::Nanos;
 use stasis_run_events::{BioPlaces, IoStatus, KernelPlaces, BLOCK, THREAD_NAME};
 
@@ -16,58 +16,50 @@ use crate::apic::{Delivery, Message};
 use crate::memory::GuestMemory;
 use crate::vcpu::DebugVcpu;
 
-/// The debug register of each place.
-const SYSTEM_CALL: u8 = 1;
-const WAKE_UP: u8 = 1 << 1;
-const SWITCH: u8 = 1 << 2;
-const BIO: u8 = 1 << 3;
-
 const RSP: usize = 4;
 const RBP: usize = 5;
 const RSI: usize = 6;
 const RDI: usize = 7;
 
-/// The places as watchpoints.
+/// The places as breakpoints.
 pub(super) fn watched(places: &KernelPlaces) -> Debug {
-    let mut debug = Debug::default();
     let bios = places.bios.map(|bios| bios.submit);
     let all = [places.system_call, places.wake_up, places.switch].into_iter().chain(bios);
-    for (slot, place) in debug.watches.iter_mut().zip(all) {
-        *slot = Some((place, Watch::Execute, 1));
-    }
-    debug
+    let breakpoints = all.map(|linear| Breakpoint { linear, process: None });
+    Debug { breakpoints: breakpoints.collect(), ..Debug::default() }
 }
 
 impl Machine {
     /// Processor `index` is at a place that is watched.
-    pub(super) fn guest_ios_at(&mut self, common: &mut Common, index: usize, slots: u8) {
+    pub(super) fn guest_ios_at(&mut self, common: &mut Common, index: usize) {
         let Self { vcpus, memory, number, .. } = self;
         let Common { view, clock, .. } = common;
         let Some((ios, stacks)) = view.both() else { return };
         let Some(vcpu) = vcpus[index].debug() else { return };
         let registers = vcpu.registers();
         let (now, processor) = (clock.now_ns(), (*number, index));
-        if slots & SYSTEM_CALL != 0 {
+        let rip = registers.rip;
+        let KernelPlaces { system_call, wake_up, switch, current, bios, .. } = ios.places;
+        if rip == system_call {
             // SWAPGS is the first instruction there.
-            let place = registers.kernel_gs_base.wrapping_add(ios.places.current);
+            let place = registers.kernel_gs_base.wrapping_add(current);
             if let Some(thread) = Linear::new(vcpu, memory).quad(place) {
                 ios.called(processor, (*number, thread), now);
             }
         }
-        if slots & WAKE_UP != 0 {
+        if rip == wake_up {
             ios.woken((*number, registers.general[RDI]), now);
         }
-        if slots & BIO != 0 {
+        if bios.is_some_and(|bios| rip == bios.submit) {
             let bio = registers.general[RDI];
             if let Some(caller) = caller((ios, stacks), vcpu, memory, processor, now) {
-                let places = ios.places.bios;
-                let about = places.and_then(|all| about(all, bio, &mut Linear::new(vcpu, memory)));
+                let about = bios.and_then(|all| about(all, bio, &mut Linear::new(vcpu, memory)));
                 if let Some((disk, extent)) = about {
                     ios.queued(caller, disk, extent);
                 }
             }
         }
-        if slots & SWITCH != 0 {
+        if rip == switch {
             ios.switched(processor, (*number, registers.general[RSI]), now);
         }
     }

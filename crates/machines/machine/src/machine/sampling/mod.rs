@@ -71,7 +71,7 @@ impl Run<'_> {
         }
         for &(number, index) in &self.processors {
             if let Some(vcpu) = self.machines[number].vcpus[index].debug() {
-                vcpu.set(Debug::default());
+                vcpu.set(&Debug::default());
             }
         }
         let stream = &mut self.common.stream;
@@ -92,27 +92,23 @@ impl Run<'_> {
         let Some(sampler) = &mut self.sampler else { return Ok(None) };
         let until = slice.until.min(self.common.clock.now().saturating_add(MAX_SLICE));
         let mut injecting = begun.injecting;
-        // The processor stands at a watched place, whose instruction is to run.
-        let mut passes = false;
+        if let Some(vcpu) = machine.vcpus[index].debug() {
+            vcpu.set(&sampler.watched);
+        }
         let end = loop {
-            let before = self.common.clock.now();
-            let due = sampler.due(place, before);
+            let due = sampler.due(place, self.common.clock.now());
             let vcpu = &mut machine.vcpus[index];
-            if let Some(vcpu) = vcpu.debug() {
-                vcpu.set(if passes { Debug::default() } else { sampler.watched });
-            }
-            // An instruction takes a tick.
-            let limit = if passes { before + 1 } else { u64::MAX };
-            let next = due.min(until).min(limit);
+            let next = due.min(until);
             let end = vcpu.run_slice(&mut self.common.clock, next, injecting)?;
             injecting = false;
             let now = self.common.clock.now();
-            passes &= now <= before;
             match end.exit {
                 Exit::Interrupted => {}
-                Exit::Debug(DebugEvent::Watch(slots)) => {
-                    machine.guest_ios_at(&mut self.common, index, slots);
-                    passes = true;
+                Exit::Debug(DebugEvent::Breakpoint) => {
+                    machine.guest_ios_at(&mut self.common, index);
+                    if let Some(vcpu) = machine.vcpus[index].debug() {
+                        vcpu.pass_breakpoint();
+                    }
                 }
                 _ => break end,
             }
