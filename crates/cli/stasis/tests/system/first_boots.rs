@@ -6,9 +6,6 @@ use crate::repeat::with_cache;
 use crate::restarts::{figures, COMMAND};
 use crate::support::Bench;
 
-/// Wall-clock time of the software host, which counts instructions, that a boot takes at least (s).
-const BOOT: f64 = 0.2;
-
 /// Runs `experiment` with kept boots of its own in `cache`; its output, I/Os, and summary.
 fn run(bench: &Bench, cache: &str, name: &str, experiment: &str) -> (String, String, Value) {
     std::fs::write(bench.path("first.toml"), format!("virtual-limit = '60s'\n{experiment}"))
@@ -21,6 +18,7 @@ fn run(bench: &Bench, cache: &str, name: &str, experiment: &str) -> (String, Str
     (run.stdout, ios, bench.json(&format!("{name}/summary.json")))
 }
 
+/// Time of the boot by the software host's clock, which counts instructions (s).
 fn boot(summary: &Value) -> f64 {
     summary["boot_wall_seconds"].as_f64().unwrap()
 }
@@ -63,6 +61,6 @@ fn a_first_boot_serves_all_drives_and_machines() {
         assert_eq!(kept.2["restarts"], booted.2["restarts"], "{name}");
         assert!(kept.0.contains("boot 3"), "{}", kept.0);
         let (kept, booted) = (boot(&kept.2), boot(&booted.2));
-        assert!(kept < BOOT && booted > BOOT, "{name}: {kept} and {booted} s");
+        assert!(kept < booted / 2.0, "{name}: {kept} and {booted} s");
     }
 }
