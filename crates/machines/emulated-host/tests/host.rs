@@ -394,7 +394,7 @@ fn kept(_: &Path) {
         file.as_file_mut().set_len(0).unwrap();
         file.as_file_mut().write_all_at(word.as_bytes(), 0).unwrap();
         let (machine, later) = ("later".into(), word.into());
-        let job = Job { machine, later, keeps: true, snapshots: None };
+        let job = Job { machine, later, keeps: true, ..Job::default() };
         let mut events = Collector::default();
         run(&host, &job, &mut events, &Control::default(), &mut |_, _| {}).unwrap();
         assert_eq!(events.output, format!("before\n{word} {word}"));
