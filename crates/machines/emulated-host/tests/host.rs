@@ -59,7 +59,7 @@ fn main() {
         return;
     }
     type Check = fn(&Path);
-    let checks: [(&str, Check); 13] = [
+    let checks: [(&str, Check); 14] = [
         ("it comes up", comes_up),
         ("its KVM is usable", usable),
         ("the exact mode repeats to the nanosecond", repeats),
@@ -73,6 +73,7 @@ fn main() {
         ("the program's death takes QEMU along", dies),
         ("the exact mode takes inputs, drives and a stop too", exact),
         ("the exact mode's machine is kept from the second run on", kept),
+        ("jobs go on from a first part that was done once", after_first),
     ];
     for (name, check) in checks {
         let start = Instant::now();
@@ -123,9 +124,16 @@ fn offers_avx() -> bool {
     leaf.ecx & (1 << 26 | 1 << 28) != 0
 }
 
-fn inner(inside: &mut Inside, job: Vec<u8>) {
+fn inner(inside: &mut Inside, mut job: Vec<u8>) {
     fn say(inside: &mut Inside, text: String) {
         inside.events().event(RunEvent::Output(text.into_bytes())).unwrap();
+    }
+    if inside.is_first() {
+        let first = String::from_utf8(job).unwrap();
+        let whole = inside.input_length("whole");
+        job = inside.end_first().unwrap();
+        assert_eq!((whole, inside.input_length("whole")), (Some(3), None));
+        say(inside, format!("after {first}: "));
     }
     match job.as_slice() {
         b"probe" => {
@@ -404,6 +412,40 @@ fn kept(_: &Path) {
         }
     }
     assert_eq!(counts, [0, 1, 1, 1, 1], "machines kept");
+}
+
+fn after_first(_: &Path) {
+    let own = tempfile::tempdir().unwrap();
+    let file = |text: &str| {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        file
+    };
+    let (data, whole) = (file("data"), file("all"));
+    let input = |name: &str, file: &tempfile::NamedTempFile, late| Input {
+        name: name.into(),
+        path: file.path().to_owned(),
+        late,
+        first_only: !late,
+    };
+    let inputs = vec![input("data", &data, true), input("whole", &whole, false)];
+    let host = Host { inputs, ..in_exact(own.path()) };
+    let machines = |kind: &str| {
+        let entries = std::fs::read_dir(own.path().join("softkvm").join(kind));
+        entries.into_iter().flatten().flatten().filter(|entry| entry.path().is_dir()).count()
+    };
+    let mut counts = Vec::new();
+    for later in ["one", "two", "three", "four"] {
+        let (machine, first) = ("later".into(), Some("part".into()));
+        let job = Job { machine, later: later.into(), keeps: true, first, ..Job::default() };
+        let mut events = Collector::default();
+        run(&host, &job, &mut events, &Control::default(), &mut |_, _| {}).unwrap();
+        // The first job begins with nothing: nobody knew that there would be others.
+        let before = if later == "one" { "before\n" } else { "after part: before\n" };
+        assert_eq!(events.output, format!("{before}{later} data"));
+        counts.push((machines("firsts"), machines("guests")));
+    }
+    assert_eq!(counts, [(0, 0), (1, 0), (1, 1), (1, 1)], "machines kept");
 }
 
 fn dies(cache: &Path) {

@@ -135,16 +135,15 @@ impl Vcpu {
         (self.is_watched, self.is_shared) = (true, false);
     }
 
-    /// Before an entry at `now`.
-    #[inline]
-    pub(super) fn arm(&mut self, nested: &Nested, now: u64) {
-        if self.is_watched {
-            self.arm_at(nested, now);
-        }
+    /// Before an entry at `now`, where debug registers or pages are used. Returns whether one instruction
+    /// is to run.
+    #[cold]
+    pub(super) fn arm(&mut self, nested: &Nested, now: u64) -> bool {
+        self.load(nested, now);
+        self.since.is_some()
     }
 
-    #[cold]
-    fn arm_at(&mut self, nested: &Nested, now: u64) {
+    fn load(&mut self, nested: &Nested, now: u64) {
         if self.since.is_some_and(|since| since < now) {
             self.pass_none();
         }

@@ -341,10 +341,9 @@ impl Vcpu {
             }
             let injecting = self.vmcb.get(EVENT) & VALID != 0 || self.injected.is_some();
             self.request();
-            self.arm(nested, now);
             // The window can be asked for once the interrupt is in.
             let both = self.injected.is_some() && self.window;
-            let one = both || self.since.is_some();
+            let one = both || self.is_watched && self.arm(nested, now);
             let until_then = if one { until.min(now + 1) } else { until };
             let enter = costs.enter + if injecting { costs.inject } else { 0 };
             self.context.time = now.wrapping_sub(enter as u64);

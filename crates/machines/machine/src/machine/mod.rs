@@ -4,6 +4,7 @@
 mod agent;
 mod alike;
 mod attend;
+mod boot_first;
 mod bounds;
 mod branch;
 mod build;
@@ -66,6 +67,7 @@ use order::Turn;
 use run::Run;
 use vm::Machine;
 
+pub use boot_first::{first_boot, FirstBootConfig};
 pub use changes::{
     BeginSource, Change, ChangeConfig, ChangeSource, DriveChange, MachineChange, MachineFaults,
     ModelChange,
@@ -77,7 +79,7 @@ pub use config::{
 pub use controller::Controller;
 pub use debug::{DebugConfig, DebugSource};
 pub use failures::{Failure, FailureKind};
-pub use first_boot::{first_boot, FirstBoot, FirstBootConfig};
+pub use first_boot::FirstBoot;
 pub use networks::NetworkConfig;
 pub use path_faults::PathFault;
 pub use pauses::Pause;
