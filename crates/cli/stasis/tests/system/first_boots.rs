@@ -52,7 +52,7 @@ fn a_first_boot_serves_all_drives_and_machines() {
     for (name, experiment) in [("drives", several), ("cluster", &cluster)] {
         let experiment = format!("{COMMAND}{experiment}");
         let kept = run(&bench, "kept", &format!("{name}-kept"), &experiment);
-        let booted = run(&bench, "none", &format!("{name}-booted"), &experiment);
+        let booted = run(&bench, &format!("none-{name}"), &format!("{name}-booted"), &experiment);
         for (kept, booted) in kept.0.lines().zip(booted.0.lines()) {
             assert_eq!(kept, booted, "{name}");
         }
