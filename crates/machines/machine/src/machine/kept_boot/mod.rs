@@ -6,7 +6,8 @@
 //! halted and went on, the accesses to PCI and to the devices that every machine has, and what there
 //! is when the agent greets. At a later boot the processor is busy and halts as it did then, without
 //! being entered, and at the greeting's time it has the state that it had. Everything after that is
-//! executed: the drives are as they are left. Owns the first boot, and the place in a later one.
+//! executed: the drives are as they are left. A first boot that was made before the run
+//! ([`super::first_boot`]) is begun from in the same way. Owns the first boot, and the place in a later one.
 //!
 //! Promise: the results are those of a boot. Where they might not be, the guest boots, and the reason is in
 //! `summary.json` ([`WHOLE`] and the others).
@@ -181,7 +182,8 @@ impl KeptBoot {
     }
 
     /// Returns whether drives and ports are hidden until the agent greets, so that a kernel's own driver
-    /// does not reach for them: in every boot of a machine that comes back, however it boots.
+    /// does not reach for them: in every boot of a machine that comes back, however it boots, and where a first
+    /// boot serves runs with other drives.
     pub(super) fn hides_drives(&self) -> bool {
         self.hides
     }
