@@ -182,8 +182,8 @@ impl KeptBoot {
     }
 
     /// Returns whether drives and ports are hidden until the agent greets, so that a kernel's own driver
-    /// does not reach for them: in every boot of a machine that comes back, however it boots, and where a first
-    /// boot serves runs with other drives.
+    /// does not reach for them: in every boot of a machine that comes back, however it boots, and where a
+    /// first boot serves runs with other drives.
     pub(super) fn hides_drives(&self) -> bool {
         self.hides
     }
