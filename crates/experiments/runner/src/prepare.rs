@@ -383,13 +383,13 @@ impl<'a> RunSetup<'a> {
         job.interfaces = networks::interfaces(experiment, &spec);
         job.hosts = experiment.hosts_of(&spec);
         job.environment.extend(networks::variables(experiment, &spec));
-        if self.engine == Engine::Exact && !spec.randomize {
+        let is_exact = self.engine == Engine::Exact;
+        if is_exact && !spec.randomize {
             // Before the user's words, which end with what the user likes.
             let line = format!("{FIXED_ADDRESSES} {}", spec.kernel_command_line);
             spec.kernel_command_line = line.trim_end().into();
         }
         // Under `exact` all machines have the same words, so that one first boot serves them.
-        let is_exact = self.engine == Engine::Exact;
         if is_exact || !job.interfaces.is_empty() {
             // Interfaces are eth0, eth1 and so on, in the order of the networks.
             spec.kernel_command_line.push_str(" net.ifnames=0");

@@ -162,12 +162,17 @@ impl Start<'_> {
 
     /// Everything that a kept machine depends on.
     fn key(&self) -> Result<Key, Error> {
-        let mut key = Key::new("exact guest 1");
+        self.key_of("exact guest 1", &self.job.machine)
+    }
+
+    /// Everything that a machine of this kind depends on, which is kept after this part of a job.
+    pub(crate) fn key_of(&self, kind: &str, part: &[u8]) -> Result<Key, Error> {
+        let mut key = Key::new(kind);
         // To read all of it would take longer than the rest of a run's start.
         key.file(&self.host.executable)?;
         key.file(&find_qemu().ok_or(Error::QemuMissing)?)?;
         machine(self.host).iter().for_each(|argument| key.part(argument.as_bytes()));
-        key.part(&self.job.machine);
+        key.part(part);
         for input in self.host.inputs.iter().filter(|input| !input.late) {
             key.part(input.name.as_bytes());
             key.file(&input.path)?;

@@ -2,12 +2,11 @@
 //! has done it: each of these jobs goes on from there.
 
 use crate::exact::Start;
-use crate::kept::{Kept, Key, Store};
-use crate::qemu::{machine, Purpose};
+use crate::kept::{Kept, Store};
+use crate::qemu::Purpose;
 use crate::relay::Started;
 use crate::saved::{make_folder, restore, Machine};
 use crate::Error;
-use stasis_qemu_vm::process::find_qemu;
 use std::fs;
 use std::path::Path;
 
@@ -47,10 +46,12 @@ impl Start<'_> {
             return Ok(None);
         };
         let store = Store::new(self.host.cache.join("softkvm").join(FIRSTS));
-        if !store.wanted_again(self.first_key(first)?, 1)? {
+        if !store.wanted_again(self.key_of("exact first part 1", first)?, 1)? {
             return Ok(None);
         }
-        match store.get(self.first_key(first)?, |folder| self.do_first(folder, stopped, progress)) {
+        match store.get(self.key_of("exact first part 1", first)?, |folder| {
+            self.do_first(folder, stopped, progress)
+        }) {
             Ok(kept) => Ok(Some(kept)),
             Err(error @ (Error::Stopped | Error::WallLimit)) => Err(error),
             // The job by itself gives more messages.
@@ -77,19 +78,6 @@ impl Start<'_> {
         let purpose = Purpose::AfterFirst { job: self.files, save: true };
         let machine = restore(self.host, folder, &purpose, self.log, stopped, None)?;
         Ok((machine, Some(crate::saved::read_place(folder)?)))
-    }
-
-    fn first_key(&self, first: &[u8]) -> Result<Key, Error> {
-        let mut key = Key::new("exact first part 1");
-        key.file(&self.host.executable)?;
-        key.file(&find_qemu().ok_or(Error::QemuMissing)?)?;
-        machine(self.host).iter().for_each(|argument| key.part(argument.as_encoded_bytes()));
-        key.part(first);
-        for input in self.host.inputs.iter().filter(|input| !input.late) {
-            key.part(input.name.as_bytes());
-            key.file(&input.path)?;
-        }
-        Ok(key)
     }
 
     /// Does the first part, and saves the machine in `folder`.

@@ -259,7 +259,7 @@ impl GuestMemory {
     }
 
     /// A copy, in which `fill` fills the root file system's range as it was before anything was written to it.
-    /// What was written, which has to be known, is known to be written in the copy as well.
+    /// Pieces that have been written to, which are to be known, are known in the copy as well.
     pub fn copy<E>(
         &mut self,
         fill: impl FnOnce(&mut Region) -> Result<(), E>,

@@ -39,7 +39,7 @@ pub(super) enum Holder {
     Breakpoint(usize),
 }
 
-/// What the processor's registers are for while a guest runs.
+/// The use of the processor's registers while a guest runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shares {
     pub(super) holders: [Holder; REGISTERS],

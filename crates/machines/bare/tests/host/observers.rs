@@ -309,7 +309,7 @@ fn gate(table: &mut [u64; 512], vector: usize, code: unsafe extern "C" fn(), rin
     table[2 * vector + 1] = code >> 32;
 }
 
-/// What a run has left: its notes, the end's time, its counts of traps and faults, and its buffer.
+/// The result of a run: its notes, the end's time, its counts of traps and faults, and its buffer.
 #[derive(Debug, PartialEq, Eq)]
 struct Left {
     notes: Vec<u32>,
@@ -324,7 +324,7 @@ struct Guest {
     nested: Nested,
     vcpu: Vcpu,
     now: u64,
-    /// How often a breakpoint and a watchpoint have stopped it.
+    /// Numbers of stops at a breakpoint and at a watchpoint.
     stops: [u32; 2],
 }
 
