@@ -46,7 +46,7 @@ impl Start<'_> {
         progress: &mut dyn FnMut(&str, Option<f64>),
     ) -> Result<Option<Started>, Error> {
         if !self.job.keeps || !self.host.snapshot {
-            return Ok(None);
+            return self.after_first(stopped, progress);
         }
         let store = Store::new(self.host.cache.join("softkvm/guests"));
         let records = self.job.snapshots.as_ref().is_some_and(|snapshots| snapshots.records);
@@ -162,7 +162,12 @@ impl Start<'_> {
 
     /// Everything that a kept machine depends on.
     fn key(&self) -> Result<Key, Error> {
-        self.key_of("exact guest 1", &self.job.machine)
+        let mut key = self.key_of("exact guest 1", &self.job.machine)?;
+        // Those of machines that are kept are only read.
+        for drive in &self.host.drives {
+            key.file(&drive.path)?;
+        }
+        Ok(key)
     }
 
     /// Everything that a machine of this kind depends on, which is kept after this part of a job.
@@ -176,10 +181,6 @@ impl Start<'_> {
         for input in self.host.inputs.iter().filter(|input| !input.late) {
             key.part(input.name.as_bytes());
             key.file(&input.path)?;
-        }
-        // Those of machines that are kept are only read.
-        for drive in &self.host.drives {
-            key.file(&drive.path)?;
         }
         Ok(key)
     }

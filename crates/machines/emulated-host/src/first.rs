@@ -33,7 +33,7 @@ impl Start<'_> {
 
     /// Returns whether there is such a part, on a machine that can be kept after it.
     pub(crate) fn has_first(&self) -> bool {
-        self.job.first.is_some() && self.host.drives.is_empty()
+        self.job.first.is_some() && self.host.snapshot
     }
 
     /// The kept machine, on which [`Start::after_first`] has the conditions.

@@ -46,8 +46,8 @@ pub struct Job {
     pub machine: Vec<u8>,
     /// The task there: looked up by [`crate::items::Later::take`].
     pub later: Vec<u8>,
-    /// A first part that many jobs have alike. Under [`Mode::Exact`], where the host passes no drives, the
-    /// machine may be kept when it is done, and a job then begins with
+    /// A first part that many jobs have alike. Under [`Mode::Exact`] the machine may be kept
+    /// when it is done, for jobs with any drives, and a job then begins with
     /// [`crate::inside::Inside::is_first`] past; else there is no such part in it.
     pub first: Option<Vec<u8>>,
     /// True if the machine may be kept at the moment where the inner side looks that up, for later

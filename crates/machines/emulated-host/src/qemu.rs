@@ -155,7 +155,7 @@ pub(crate) fn machine(host: &Host) -> Vec<OsString> {
     arguments.push("-m".into());
     arguments.push(format!("{}M", host.megabytes()).into());
     // All slots always, so that one saved machine serves any number of drives.
-    for index in 0..if exact { host.drives.len() } else { Host::DRIVES } {
+    for index in 0..Host::DRIVES {
         arguments.push("-device".into());
         let device = format!(
             "virtio-blk-device,bus=virtio-mmio-bus.{index},drive=drive{index},serial=stasis-{index}"
@@ -192,9 +192,9 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
     add("-chardev", format!("socket,id=qmp,fd={qmp}").into());
     add("-chardev", format!("socket,id=handshake,fd={handshake}").into());
     add("-mon", "chardev=qmp,mode=control".into());
-    // Slots without a drive; when the machine is built, all of them.
-    let taken = if matches!(purpose, Purpose::Build { .. }) { 0 } else { host.drives.len() };
-    for index in taken..if exact { 0 } else { Host::DRIVES } {
+    // Slots without a drive; where the machine is made before its drives are known, all of them.
+    let has_none = matches!(purpose, Purpose::Build { .. } | Purpose::First { .. });
+    for index in if has_none { 0 } else { host.drives.len() }..Host::DRIVES {
         add("-drive", format!("if=none,id=drive{index},driver=null-co,size=1M").into());
     }
     match purpose {
@@ -215,14 +215,14 @@ fn start(host: &Host, purpose: &Purpose, log: &Path, fds: [RawFd; 4]) -> Vec<OsS
         Purpose::First { first, image } => {
             program(image, &mut add);
             item(crate::items::FIRST_ITEM, first, &mut add);
-            early(host, &mut add);
+            inputs(host, |_| true, &mut add);
         }
         Purpose::AfterFirst { job, save } => {
             add("-incoming", "defer".into());
             add("-global", MODERN.into());
             item(crate::items::JOB_ITEM, &job.machine, &mut add);
-            let needed = host.inputs.iter().filter(|file| !file.late && !file.first_only);
-            needed.for_each(|file| input(file, &mut add));
+            inputs(host, |file| !file.first_only, &mut add);
+            counted_drives(host, &mut add);
             match save {
                 true => to_be_saved(&mut add),
                 false => late(host, job, &mut add),
@@ -279,7 +279,17 @@ fn to_be_saved(add: &mut impl FnMut(&str, OsString)) {
 
 /// Adds the inputs of the machine, and its drives.
 fn early(host: &Host, add: &mut impl FnMut(&str, OsString)) {
-    host.inputs.iter().filter(|file| !file.late).for_each(|file| input(file, add));
+    inputs(host, |_| true, add);
+    counted_drives(host, add);
+}
+
+/// Adds the inputs of the machine that are `wanted`.
+fn inputs(host: &Host, wanted: impl Fn(&Input) -> bool, add: &mut impl FnMut(&str, OsString)) {
+    host.inputs.iter().filter(|file| !file.late && wanted(file)).for_each(|file| input(file, add));
+}
+
+/// Adds the drives, and their number.
+fn counted_drives(host: &Host, add: &mut impl FnMut(&str, OsString)) {
     drives(host, add);
     let count = host.drives.len();
     add("-fw_cfg", format!("name={},string={count}", crate::items::DRIVES_ITEM).into());

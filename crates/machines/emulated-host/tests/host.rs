@@ -44,7 +44,7 @@ fn main() {
         return;
     }
     if !cfg!(target_feature = "crt-static") {
-        let error = run_job(&host(&cache), "exit").0.unwrap_err();
+        let error = run_job(&host(&cache), &Job::new("exit")).0.unwrap_err();
         assert!(matches!(error, Error::NotStatic(_)), "{error}");
         println!("not static: the rest is left out");
         return;
@@ -247,16 +247,20 @@ impl EventSink for Collector {
     }
 }
 
-fn run_job(host: &Host, job: &str) -> (Result<(), Error>, Collector) {
+fn run_job(host: &Host, job: &Job) -> (Result<(), Error>, Collector) {
     let mut events = Collector::default();
     // A software host that hangs is to fail the test, not to hold it up.
     let control =
         Control { deadline: Some(Instant::now() + Duration::from_secs(180)), ..Control::default() };
-    let result = run(host, &Job::new(job), &mut events, &control, &mut |_, _| {}).map(drop);
+    let result = run(host, job, &mut events, &control, &mut |_, _| {}).map(drop);
     (result, events)
 }
 
 fn done(host: &Host, job: &str) -> Collector {
+    job_done(host, &Job::new(job))
+}
+
+fn job_done(host: &Host, job: &Job) -> Collector {
     let (result, events) = run_job(host, job);
     result.unwrap();
     assert_eq!(events.failed.as_deref(), Some("done"));
@@ -311,10 +315,11 @@ fn takes_inputs(host: Host) {
 }
 
 fn flushes(cache: &Path) {
-    takes_drives(host(cache));
+    takes_drives(host(cache), None);
 }
 
-fn takes_drives(host: Host) {
+/// Passes drives to a job of this first part, and returns its output.
+fn takes_drives(host: Host, first: Option<Vec<u8>>) -> String {
     let folder = tempfile::tempdir().unwrap();
     // A comma in a name is not the end of an option.
     let drives = ["a,b", "c"].map(|name| folder.path().join(name));
@@ -323,25 +328,27 @@ fn takes_drives(host: Host) {
         std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(1 << 20).unwrap();
     }
     let passed = |index: usize| PassedDrive { path: drives[index].clone(), read_only: index == 1 };
-    done(&Host { drives: vec![passed(0), passed(1)], ..host }, "drive");
+    let host = Host { drives: vec![passed(0), passed(1)], ..host };
+    let events = job_done(&host, &Job { first, ..Job::new("drive") });
     let after = |index: usize| std::fs::read(&drives[index]).unwrap()[SECTOR..].to_vec();
     assert!(after(0).starts_with(b"second\0"));
     assert!(after(1).starts_with(b"first\0"));
+    events.output
 }
 
 fn panics(cache: &Path) {
-    let (result, events) = run_job(&host(cache), "panic");
+    let (result, events) = run_job(&host(cache), &Job::new("panic"));
     result.unwrap();
     assert!(events.failed.unwrap().contains("as asked"));
 }
 
 fn crashes(cache: &Path) {
-    let error = run_job(&host(cache), "crash").0.unwrap_err().to_string();
+    let error = run_job(&host(cache), &Job::new("crash")).0.unwrap_err().to_string();
     assert!(error.contains("ended unexpectedly") && error.contains("signal 11"), "{error}");
 }
 
 fn ends(cache: &Path) {
-    let error = run_job(&host(cache), "exit").0.unwrap_err();
+    let error = run_job(&host(cache), &Job::new("exit")).0.unwrap_err();
     assert!(error.to_string().contains("without an outcome"), "{error}");
 }
 
@@ -446,6 +453,9 @@ fn after_first(_: &Path) {
         counts.push((machines("firsts"), machines("guests")));
     }
     assert_eq!(counts, [(0, 0), (1, 0), (1, 1), (1, 1)], "machines kept");
+    // A job with drives goes on from the same one.
+    assert_eq!(takes_drives(host, Some("part".into())), "after part: flushed\n");
+    assert_eq!(machines("firsts"), 1);
 }
 
 fn dies(cache: &Path) {
@@ -471,7 +481,7 @@ fn dies(cache: &Path) {
 
 fn exact(cache: &Path) {
     takes_inputs(in_exact(cache));
-    takes_drives(in_exact(cache));
+    takes_drives(in_exact(cache), None);
     let control = Control {
         stop: Arc::default(),
         deadline: Some(Instant::now() + Duration::from_secs(1)),

@@ -2,14 +2,19 @@
 
 use serde_json::Value;
 
+use crate::images::create;
 use crate::repeat::with_cache;
 use crate::restarts::{figures, COMMAND};
 use crate::support::Bench;
 
-/// Runs `experiment` with kept boots of its own in `cache`; its output, I/Os, and summary.
+/// Runs `experiment` on new files, with kept boots of its own in `cache`; its output, I/Os, and summary.
 fn run(bench: &Bench, cache: &str, name: &str, experiment: &str) -> (String, String, Value) {
     std::fs::write(bench.path("first.toml"), format!("virtual-limit = '60s'\n{experiment}"))
         .unwrap();
+    for name in ["disk.img", "disk.img.state", "disk.qcow2", "disk.qcow2.state"] {
+        let _ = std::fs::remove_file(bench.path(name));
+    }
+    create(bench, "disk.qcow2", "64MiB");
     let results = format!("--results={name}");
     let words = ["run", "--engine=exact", "--quiet", "--ios=csv", &results, "first.toml"];
     let run = bench.finish(with_cache(bench, bench.command(&words), cache));
@@ -34,8 +39,8 @@ fn a_first_boot_serves_all_drives_and_machines() {
         run(&bench, "kept", name, &experiment);
     }
     let several = "drive = [{ model = 'samsung-980-pro', medium = 'ram:64MiB' }, \
-         { model = 'flash-tlc', medium = 'ram:128MiB' }, \
-         { model = 'dcpmm', medium = 'ram:64MiB', interface = 'virtio-blk' }]\n\
+         { model = 'flash-tlc', medium = { file = 'disk.img', size = '128MiB' } }, \
+         { model = 'dcpmm', medium = 'qcow2:disk.qcow2', interface = 'virtio-blk' }]\n\
          fault = [{ kind = 'power-cut', at = '200ms', restart = '33us' }, \
          { kind = 'reset', at = '1900ms', restart = '1ms' }]\n";
     let machine = |name: &str, drive: &str| {

@@ -117,8 +117,7 @@ impl Inside {
         if stasis_bare::is_here() {
             buffer()?;
             let mut items = FwCfg::open()?;
-            let drives = (0..drives(&mut items)?).map(|index| stasis_bare::disk_path(index).into());
-            let drives = drives.collect();
+            let drives = disks(&mut items)?;
             let is_first = items.length(FIRST_ITEM).is_some();
             let job = items.whole(if is_first { FIRST_ITEM } else { JOB_ITEM })?;
             let stop = stop::Listener::polled();
@@ -161,6 +160,7 @@ impl Inside {
         stasis_bare::pausing(port::pause);
         self.is_first = false;
         self.items = FwCfg::open()?;
+        self.drives = disks(&mut self.items)?;
         self.items.whole(JOB_ITEM)
     }
 
@@ -292,6 +292,11 @@ pub fn snapshot(instant: &Instant) -> Result<Option<Later>, InsideError> {
         return Ok(None);
     }
     Ok(Some(Later { job: items.whole(LATER_ITEM)?, items }))
+}
+
+/// Returns the passed drives of a bare machine.
+fn disks(items: &mut FwCfg) -> Result<Vec<PathBuf>, InsideError> {
+    Ok((0..drives(items)?).map(|index| stasis_bare::disk_path(index).into()).collect())
 }
 
 /// Returns the number of drives that are passed.
