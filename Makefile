@@ -55,19 +55,18 @@ demo: ## Install what is missing, build, and run examples/demo.toml
 	@$(MAKE) --no-print-directory guest
 	$(STASIS) run examples/demo.toml --results $(RESULTS)
 
-# One failure does not hide the next: all parts run, and those that failed are named at the end. Python's tests, one
-# process for most of their time, run beside those of the crates, and are printed after them.
+# One failure does not hide the next: all parts run, and those that failed are named at the end. What is one process
+# for most of its time runs beside the rest, and is printed after it.
 test: ## Install what is missing and run every test
 	@$(MAKE) --no-print-directory setup
-	@failed=; python=$$(mktemp); \
+	@failed=; printed=$$(mktemp); \
 	part() { $(MAKE) --no-print-directory --keep-going $$1 || failed="$$failed $$1"; }; \
 	part lint; part build; \
-	$(MAKE) --no-print-directory python-test >$$python 2>&1 & beside=$$!; \
-	trap 'kill $$beside; rm -f $$python; exit 130' INT TERM; \
-	part unit-test; \
-	wait $$beside || failed="$$failed python-test"; \
-	trap - INT TERM; cat $$python; rm -f $$python; \
-	part system-test; part test-on; \
+	$(MAKE) --no-print-directory --keep-going guest python-test test-on >$$printed 2>&1 & beside=$$!; \
+	trap 'kill $$beside; rm -f $$printed; exit 130' INT TERM; \
+	part unit-test; part system-test; \
+	wait $$beside || failed="$$failed python-test|test-on"; \
+	trap - INT TERM; cat $$printed; rm -f $$printed; \
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 lint: ## Check format, lints, and where cargo-deny is installed, licences
@@ -76,7 +75,7 @@ lint: ## Check format, lints, and where cargo-deny is installed, licences
 	@scripts/check-licences
 
 unit-test: ## Tests that start no guest
-	$(TEST) --lib --bins --tests
+	scripts/run-tests $(TEST) --lib --bins --tests
 
 python-test: build ## Test the Python package: lints, types, tests; ARGUMENTS=--slow boots guests
 	@scripts/python-test $(ARGUMENTS)
@@ -93,7 +92,7 @@ system-test: build guest ## Tests that boot guests
 
 slow-test: build guest ## Tests that `test` leaves out: they build guests, measure, or change the host (root); STASIS_TEST_DEVICE= a block device to overwrite
 	scripts/fuzz --check
-	@seed=$$(shuf -i 2-4294967295 -n 1); echo "properties: PROPTEST_RNG_SEED=$$seed"; PROPTEST_RNG_SEED=$$seed $(TEST) --lib --bins --tests
+	@seed=$$(shuf -i 2-4294967295 -n 1); echo "properties: PROPTEST_RNG_SEED=$$seed"; PROPTEST_RNG_SEED=$$seed scripts/run-tests $(TEST) --lib --bins --tests
 	cargo clippy --locked --release -p stasis --no-default-features -- --deny warnings
 	CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true cargo test --locked --release -p stasis-nand -p stasis-flash -p stasis-nvme
 	$(TEST) --test boot -- --ignored --test-threads=1

@@ -5,7 +5,6 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::time::Duration;
 
 use nix::errno::Errno;
 use stasis_channel::NetworkInterface;
@@ -28,14 +27,14 @@ pub(crate) fn set_up(
     if interfaces.is_empty() {
         return Ok(());
     }
-    let control = Control::open()?;
+    let (control, links) = (Control::open()?, Links::open()?);
     for interface in interfaces {
         let name = name_of(interface.port)?;
         control.set_address(&name, libc::SIOCSIFADDR as _, interface.address)?;
         let mask = u32::MAX.checked_shl(32 - u32::from(interface.prefix)).unwrap_or(0);
         control.set_address(&name, libc::SIOCSIFNETMASK as _, Ipv4Addr::from(mask))?;
         control.up(&name)?;
-        wait_until_up(&name)?;
+        links.wait_until_up(&name)?;
     }
     let mut file = OpenOptions::new().append(true).create(true).open(HOSTS);
     let error = |error: io::Error| AgentError::new("write", HOSTS, error);
@@ -43,20 +42,63 @@ pub(crate) fn set_up(
     file.write_all(lines(hosts).as_bytes()).map_err(error)
 }
 
-/// Waits until the kernel has seen that the link is up, which it does within a second: programs
-/// look at the state of their interfaces.
-fn wait_until_up(name: &str) -> Result<(), AgentError> {
-    const LOOKS: u32 = 5_000;
-    let state = format!("/sys/class/net/{name}/operstate");
-    for _ in 0..LOOKS {
-        let text = fs::read_to_string(&state).map_err(|e| AgentError::new("read", &state, e))?;
-        if text.trim() == "up" {
-            return Ok(());
-        }
-        // Meanwhile the guest has nothing to do: its time is skipped.
-        std::thread::sleep(Duration::from_millis(1));
+/// Changes of links, as the kernel reports them (rtnetlink(7)).
+struct Links(OwnedFd);
+
+impl Links {
+    /// Longest wait for a change (s): the kernel looks at a link within a second.
+    const SECONDS: i64 = 5;
+
+    /// Subscribes to the changes from now on.
+    fn open() -> Result<Self, AgentError> {
+        let links = Self(socket(libc::AF_NETLINK, libc::SOCK_RAW)?);
+        let failed = |e: Errno| AgentError::new("watch", "the links of network interfaces", e);
+        // SAFETY: all zeroes is a valid `sockaddr_nl`.
+        let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+        address.nl_family = libc::AF_NETLINK as _;
+        address.nl_groups = libc::RTMGRP_LINK as _;
+        let limit = libc::timeval { tv_sec: Self::SECONDS, tv_usec: 0 };
+        let (fd, of_address) = (links.0.as_raw_fd(), size_of_val(&address) as _);
+        // SAFETY: both calls read a value of the length that they are given.
+        let (bound, limited) = unsafe {
+            let length = size_of_val(&limit) as _;
+            let value = (&raw const limit).cast();
+            (
+                libc::bind(fd, (&raw const address).cast(), of_address),
+                libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, value, length),
+            )
+        };
+        Errno::result(bound).and(Errno::result(limited)).map_err(failed)?;
+        Ok(links)
     }
-    Err(AgentError::NoDevice { name: format!("the link of {name}"), seconds: 5 })
+
+    /// Waits until the kernel has seen that the link is up: programs look at the state of their
+    /// interfaces. Meanwhile the guest does nothing, so that its time is skipped.
+    fn wait_until_up(&self, name: &str) -> Result<(), AgentError> {
+        let state = format!("/sys/class/net/{name}/operstate");
+        let is_up = || match fs::read_to_string(&state) {
+            Ok(text) => Ok(text.trim() == "up"),
+            Err(e) => Err(AgentError::new("read", &state, e)),
+        };
+        while !is_up()? {
+            if self.wait() == Err(Errno::EAGAIN) {
+                let seconds = Self::SECONDS as _;
+                return Err(AgentError::NoDevice { name: format!("the link of {name}"), seconds });
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a change; EAGAIN: there was none.
+    fn wait(&self) -> Result<(), Errno> {
+        // The state is read where programs read it, so the message itself is dropped.
+        let mut message = [0u8; 8192];
+        // SAFETY: the kernel writes at most the buffer's length.
+        let length = unsafe {
+            libc::recv(self.0.as_raw_fd(), message.as_mut_ptr().cast(), message.len(), 0)
+        };
+        Errno::result(length).map(drop)
+    }
 }
 
 /// Lines of `/etc/hosts`; the first does not continue a line that has no end.
@@ -82,13 +124,7 @@ struct Control(OwnedFd);
 
 impl Control {
     fn open() -> Result<Self, AgentError> {
-        // SAFETY: creates a descriptor and touches nothing.
-        let socket =
-            unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-        let socket = Errno::result(socket)
-            .map_err(|e| AgentError::new("open", "a socket for network interfaces", e))?;
-        // SAFETY: the descriptor is new and nobody else's.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(socket) }))
+        socket(libc::AF_INET, libc::SOCK_DGRAM).map(Self)
     }
 
     fn up(&self, name: &str) -> Result<(), AgentError> {
@@ -128,6 +164,15 @@ impl Control {
         let on = || format!("the network interface {name}");
         Errno::result(result).map(drop).map_err(|e| AgentError::new(action, on(), e))
     }
+}
+
+fn socket(family: libc::c_int, kind: libc::c_int) -> Result<OwnedFd, AgentError> {
+    // SAFETY: creates a descriptor and touches nothing.
+    let socket = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, 0) };
+    let socket = Errno::result(socket)
+        .map_err(|e| AgentError::new("open", "a socket for network interfaces", e))?;
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
 fn request(name: &str) -> libc::ifreq {
