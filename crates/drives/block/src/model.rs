@@ -177,8 +177,8 @@ pub trait Model: Send {
         None
     }
 
-    /// The contents of the write cache or buffer at `now` (ns), in words for a person who looks. None of
-    /// a model that has neither.
+    /// Returns a human-readable list of the contents of the write cache or buffer at `now` (ns).
+    /// None for a model that has neither.
     fn waiting(&self, _now: Nanos) -> Option<String> {
         None
     }

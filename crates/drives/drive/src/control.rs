@@ -65,8 +65,8 @@ pub trait Control {
         self.lower().map(Control::commands).unwrap_or_default()
     }
 
-    /// The part `at` of the drive at `now` (ns), in words for a person who looks. None where nothing
-    /// is known of it.
+    /// Returns a human-readable description of the part `at` of the drive at `now` (ns). None where
+    /// nothing is known of the part.
     fn look(&mut self, now: Nanos, at: Look) -> Option<String> {
         self.lower()?.look(now, at)
     }

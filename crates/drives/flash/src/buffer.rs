@@ -311,7 +311,8 @@ impl Buffer {
         }
     }
 
-    /// Its contents, in words for a person who looks: units by their first byte, `unit` bytes each.
+    /// Returns a human-readable list of the buffer's contents: units of `unit` bytes, by their
+    /// first byte.
     pub fn told(&self, offset: impl Fn(u32) -> u64, unit: u32) -> String {
         /// Limit on the units that are named.
         const NAMED: usize = 64;

@@ -569,9 +569,9 @@ impl Namespaces {
 
 /// Sizes.
 impl Namespaces {
-    /// A namespace has `bytes` bytes from now on, or as many as it was made with: what it holds stays,
-    /// as far as it has room. Whether it can be: it has blocks alone, no zones, chunks or pairs, and no
-    /// other namespace lies there.
+    /// Resizes a namespace to `bytes` (`None`: its original size). Data within the new size stays.
+    /// Returns whether the namespace can have that size: a namespace with zones, chunks or pairs
+    /// cannot be resized, nor can one grow over another namespace.
     pub fn resize(&mut self, nsid: u32, bytes: Option<u64>) -> bool {
         let Some(state) = self.state(nsid) else { return false };
         let is_plain = state.namespace.is_plain();
@@ -596,8 +596,8 @@ impl Namespaces {
 
 /// Creation and deletion (NVMe 2.0 section 8.12).
 impl Namespaces {
-    /// A host creates a namespace of `blocks` blocks, where the drive has room for it in one piece, in
-    /// an endurance group and an NVM set, of which 0 is any; returns its NSID.
+    /// Creates a namespace of `blocks` blocks, where the drive has room for it in one piece, in an
+    /// endurance group and an NVM set (0: any). Returns its NSID.
     ///
     /// # Errors
     /// There is no such room, or no NSID.

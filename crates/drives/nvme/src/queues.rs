@@ -27,7 +27,7 @@ pub struct Queues {
     stale: [u128; 2],
 }
 
-/// A submission queue and the completion queue that it completes to, for a person who looks.
+/// Human-readable state of a submission queue and its completion queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuePair {
     /// The submission queue's identifier; 0 is the admin queue.

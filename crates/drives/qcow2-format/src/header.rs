@@ -80,7 +80,8 @@ pub enum Compression {
 
 /// Bytes that an image is read from.
 pub trait ReadAt: std::fmt::Debug {
-    /// Fills the begin of `into` from `offset` on, and tells how much of it; nothing at the end.
+    /// Reads bytes from `offset` on into `into`. Returns the number of bytes, 0 at the end of the
+    /// image.
     ///
     /// # Errors
     /// If they cannot be read.

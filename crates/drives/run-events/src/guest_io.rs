@@ -16,10 +16,10 @@ pub struct KernelPlaces {
     pub wake_up: u64,
     /// `__switch_to_asm`, whose second argument is the next thread.
     pub switch: u64,
-    /// From a processor's GS base to the pointer to its thread: `current_task`, or the first field of
-    /// `pcpu_hot`.
+    /// Offset from a processor's GS base to the pointer to its thread: `current_task`, or the first
+    /// field of `pcpu_hot`.
     pub current: u64,
-    /// The same for its `__preempt_count`.
+    /// Offset from a processor's GS base to its `__preempt_count`.
     pub preempt_count: u64,
     /// Offset of `comm` in `struct task_struct`, where the kernel tells it.
     pub comm: Option<u64>,
@@ -27,16 +27,16 @@ pub struct KernelPlaces {
     pub bios: Option<BioPlaces>,
 }
 
-/// Places at which a kernel gives I/Os to its block layer, and of the fields of each.
+/// The place at which a kernel gives I/Os to its block layer, and offsets of fields of each I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BioPlaces {
     /// `blk_mq_submit_bio`, whose first argument is the `struct bio`.
     pub submit: u64,
-    /// Offsets (bytes): of `bi_bdev` in that, and of `bd_disk` in `struct block_device`.
+    /// Offset of `bi_bdev` in `struct bio` (bytes).
     pub device: u64,
     /// See there.
     pub disk: u64,
-    /// Offsets of `bi_iter.bi_sector` and of `bi_iter.bi_size` in `struct bio`.
+    /// Offset of `bi_iter.bi_sector` in `struct bio` (bytes).
     pub sector: u64,
     /// See there.
     pub size: u64,

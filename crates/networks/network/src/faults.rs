@@ -75,7 +75,7 @@ impl Faults {
         self.waiting = waiting;
     }
 
-    /// The trigger of fault `number` has come at `since` after the commands' start (ns).
+    /// Starts fault `number` at `since` after the commands' start (ns) if it is one of these.
     pub(crate) fn trigger(&mut self, number: u16, since: Nanos) {
         let its = self.waiting.iter().find(|fault| fault.number == number).cloned();
         let Some(mut fault) = its else { return };

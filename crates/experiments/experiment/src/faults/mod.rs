@@ -286,7 +286,8 @@ impl Experiment {
         Ok(())
     }
 
-    /// Refuses a namespace that there is not, and another size of one that cannot have it.
+    /// Refuses a namespace that the drive does not have, and a resize of a namespace that has one
+    /// size only.
     fn check_namespace_of(&self, name: &str, fault: &DriveFault) -> Result<(), String> {
         let Some(drive) = self.faulty_drive(name) else { return Ok(()) };
         let (nsid, count) = (fault.namespace, drive.namespace_count());

@@ -213,7 +213,7 @@ impl ChannelDevice {
         self.answer(&[1]);
     }
 
-    /// Answers that there is nothing of the kind.
+    /// Answers that there is no branch.
     pub fn no_branch(&mut self) {
         Host::respond(&mut MailboxMemory(&self.mailbox), Response::Done);
     }

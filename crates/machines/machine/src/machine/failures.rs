@@ -81,13 +81,13 @@ impl Failures {
         late.into_iter().find(|failure| !known.contains(&failure.number))
     }
 
-    /// The trigger of fault `number` has come at `now` (ns): the fault does, if it is one of these.
+    /// Starts fault `number` at `now` (ns) if it is one of these.
     pub(super) fn trigger(&mut self, number: u16, now: Nanos) {
         let Some(begun) = self.begun else { return };
         let its = self.waiting.iter_mut().find(|failure| failure.number == number);
         if let Some(its) = its {
             let failure = *its;
-            // Each draws anew what it leaves, and how much later it comes.
+            // Each failure draws a new seed for the state that it leaves, and a new delay.
             its.seed = splitmix::nth(its.seed, 1);
             if its.within > 0 {
                 its.at = Random::new(its.seed).up_to(its.within);

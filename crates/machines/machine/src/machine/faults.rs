@@ -42,8 +42,8 @@ impl Faults {
         self.orders.begin(now);
     }
 
-    /// The trigger of fault `number` has come at `now` (ns). Returns whether the agent is to be called
-    /// for it.
+    /// Starts fault `number` at `now` (ns) if it is one of these. Returns whether the agent must be
+    /// called.
     pub(super) fn trigger(&mut self, number: u16, now: Nanos) -> bool {
         self.failures.trigger(number, now);
         self.pauses.trigger(number, now);

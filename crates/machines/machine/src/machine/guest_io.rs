@@ -53,7 +53,7 @@ struct Bio {
     disk: u64,
 }
 
-/// The sector under which flushes are, which have none.
+/// Map key for flushes, which have no sector.
 const FLUSH: u64 = u64::MAX;
 
 #[derive(Debug, Clone)]

@@ -86,13 +86,13 @@ impl Orders {
         self.begun.get_or_insert(now);
     }
 
-    /// From now on the agent is called, or asks by itself.
+    /// Sets whether the agent can be called; if not, the agent asks by itself.
     pub(super) fn be_callable(&mut self, callable: bool) {
         self.callable = callable;
     }
 
-    /// The trigger of fault `number` has come at `now` (ns): the fault does, if it is one of these.
-    /// Whether the agent is to be called for it.
+    /// Starts fault `number` at `now` (ns) if it is one of these. Returns whether the agent must be
+    /// called.
     pub(super) fn trigger(&mut self, number: u16, now: Nanos) -> bool {
         let Some(begun) = self.begun else { return false };
         let its = self.waiting.iter().find(|fault| fault.number == number).cloned();
@@ -102,7 +102,7 @@ impl Orders {
         elsewhere && self.callable
     }
 
-    /// The orders of `now` (ns).
+    /// Takes the orders that are due at `now` (ns).
     pub(super) fn take(&mut self, now: Nanos) -> stasis_channel::Orders {
         let mut orders = stasis_channel::Orders::default();
         let since = now.saturating_sub(self.begun.unwrap_or(now));

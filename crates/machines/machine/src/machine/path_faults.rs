@@ -124,7 +124,7 @@ impl PathFaults {
         self.0.iter().filter(holds).map(|(path, fault, _)| (*path, *fault)).collect()
     }
 
-    /// The trigger of fault `number` has come at `now` (ns).
+    /// Starts fault `number` at `now` (ns) if it is one of these.
     pub(super) fn trigger(&mut self, number: u16, now: Nanos) {
         self.0.iter_mut().for_each(|(.., pauses)| pauses.trigger(number, now));
     }

@@ -64,7 +64,7 @@ impl Pauses {
         late.into_iter().find(|pause| !known.contains(&pause.number))
     }
 
-    /// The trigger of fault `number` has come at `now` (ns): the pause does, if it is one of these.
+    /// Starts pause `number` at `now` (ns) if it is one of these.
     pub(super) fn trigger(&mut self, number: u16, now: Nanos) {
         let Some(begun) = self.begun else { return };
         if let Some(&pause) = self.waiting.iter().find(|pause| pause.number == number) {

@@ -319,7 +319,7 @@ impl Function {
         }
     }
 
-    /// As after power was switched on, but for what is wired.
+    /// Resets the writable registers to their values after power-on.
     pub(super) fn reset(&mut self) {
         for (at, byte) in self.config.iter_mut().enumerate() {
             let mask = self.writable[at];

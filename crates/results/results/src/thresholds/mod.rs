@@ -285,7 +285,7 @@ fn owner_and_operation(before: &str) -> (&str, Option<Operation>) {
     }
 }
 
-/// The reason to refuse a figure that there is not.
+/// The error message for a figure that does not exist.
 fn unknown(figure: &str) -> String {
     let word = figure.rsplit('.').next().unwrap_or(figure);
     if crate::INCIDENTAL_FIELDS.contains(&word) {

@@ -37,7 +37,7 @@ pub(crate) enum BlockState {
 }
 
 impl BlockState {
-    /// Its name, for a person who looks.
+    /// Returns the state's human-readable name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Free => "free",

@@ -56,7 +56,7 @@ impl WriteCache {
         (self.in_flight, self.bytes) = (None, 0);
     }
 
-    /// Its contents, in words for a person who looks.
+    /// Returns a human-readable list of the cache's contents.
     pub(crate) fn told(&self) -> String {
         /// Limit on the extents that are named.
         const NAMED: usize = 64;
