@@ -1,4 +1,5 @@
-//! Choice of a medium, as configurations and command lines describe it.
+//! Choice of a medium, as configurations and command lines describe it. The whole drive is in
+//! `crates/experiments/experiment/src/drive.rs`.
 
 mod table;
 

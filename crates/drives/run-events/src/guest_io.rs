@@ -9,8 +9,7 @@ use stasis_layout::{layout, take, IntoBytes, U16, U64};
 pub struct KernelPlaces {
     /// `entry_SYSCALL_64`: the first instruction of each system call.
     pub system_call: u64,
-    /// End of the code whose first instruction that is: the outermost frame of a system call's stack
-    /// lies in it.
+    /// End of that code: the outermost frame of a system call's stack lies between the two.
     pub system_call_end: u64,
     /// `try_to_wake_up`, whose first argument is the thread.
     pub wake_up: u64,
@@ -34,11 +33,11 @@ pub struct BioPlaces {
     pub submit: u64,
     /// Offset of `bi_bdev` in `struct bio` (bytes).
     pub device: u64,
-    /// See there.
+    /// Offset of `bd_disk` in `struct block_device` (bytes).
     pub disk: u64,
     /// Offset of `bi_iter.bi_sector` in `struct bio` (bytes).
     pub sector: u64,
-    /// See there.
+    /// Offset of `bi_iter.bi_size` in `struct bio` (bytes).
     pub size: u64,
 }
 

@@ -540,7 +540,8 @@ pub fn check_drives(experiment: &Experiment, base: &Path) -> Result<()> {
     look_at_drives(experiment, base, false)
 }
 
-/// The same, where files are only `read` if so wished: to open them for writing changes their times.
+/// Like [`check_drives`], but with `read` the files are opened for reading only: opening them for
+/// writing changes their times.
 pub fn look_at_drives(experiment: &Experiment, base: &Path, read: bool) -> Result<()> {
     let machines = experiment.machine.several();
     let drives = experiment.drives.iter().chain(machines.iter().flat_map(|one| &one.drives));

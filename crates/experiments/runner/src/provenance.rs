@@ -55,7 +55,7 @@ impl Provenance {
         Self { started: SystemTime::now(), qemu, repeat }
     }
 
-    /// Adds files and folders that the run reads. Each is hashed now.
+    /// Sets the files and folders that the run reads. Each is hashed now.
     #[must_use]
     pub fn reading(mut self, inputs: &[PathBuf]) -> Self {
         self.repeat.inputs = hashed::hashed(inputs);

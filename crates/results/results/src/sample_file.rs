@@ -24,9 +24,9 @@ pub struct KeptSample {
     pub at: Nanos,
     /// The processor's name.
     pub processor: String,
-    /// Number of those that follow each other, this far apart (ns).
+    /// Number of consecutive samples with the stack.
     pub count: u32,
-    /// See there.
+    /// Time between two samples (ns).
     pub interval: Nanos,
     /// The functions, the outermost first, by semicolons; empty where it was idle.
     pub stack: String,
