@@ -205,8 +205,8 @@ pub trait Vcpu: Send {
     /// By how much a slice can end late (ticks).
     fn lateness(&self) -> u64;
 
-    /// Its TSC is zero at `origin` (ticks), from the next entry on; whether the engine can do so. Where
-    /// it cannot, the TSC shows the time since the run's beginning.
+    /// Sets the TSC to zero at `origin` (ticks), from the next entry on. Returns whether the engine
+    /// can do so: if not, the TSC shows the time since the run's beginning.
     fn count_from(&mut self, _origin: u64) -> bool {
         false
     }

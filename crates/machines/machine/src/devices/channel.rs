@@ -200,7 +200,7 @@ impl ChannelDevice {
         Host::respond(&mut MailboxMemory(&self.mailbox), Response::Job(&job));
     }
 
-    /// The same job, whose command knows which boot it is in, where there can be several.
+    /// Adds the number of the boot to the environment of `job`, where there can be several boots.
     fn numbered(&self, mut job: Job) -> Job {
         if let Some(boot) = self.boot {
             job.environment.insert(BOOT.into(), boot.to_string());

@@ -42,7 +42,7 @@ impl NetworkDevice {
         Self { device: PciNetworkDevice::of(Device::new(config)), place }
     }
 
-    /// Its PCI function.
+    /// Returns the device's PCI function.
     pub fn function(&self) -> Function {
         function(&self.device, CLASS)
     }

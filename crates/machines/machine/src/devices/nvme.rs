@@ -95,7 +95,7 @@ impl NvmeController {
         }
     }
 
-    /// Its PCI function, for a configuration that the subsystem has.
+    /// Returns the PCI function of a controller of a subsystem with `config`.
     pub fn function(config: &stasis_nvme::Config) -> Function {
         // Class: mass storage, non-volatile memory, NVM Express I/O controller
         // (PCI Code and ID Assignment Specification 1.11, 1.9).

@@ -30,7 +30,7 @@ impl VirtioController {
         Self { device }
     }
 
-    /// Its PCI function.
+    /// Returns the device's PCI function.
     pub fn function(&self) -> Function {
         function(&self.device, CLASS)
     }

@@ -26,7 +26,8 @@ impl Chipset {
         Self { serial: Serial::default(), cmos: Cmos::default(), io_apic: IoApic::new(processors) }
     }
 
-    /// They are as after power-on, but for the line of the console that has begun.
+    /// Resets the devices to their state after power-on, except for an unfinished line of the
+    /// console.
     pub(super) fn reset(&mut self, processors: u32) {
         self.io_apic = IoApic::new(processors);
         self.cmos = Cmos::default();

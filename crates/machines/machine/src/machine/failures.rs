@@ -9,11 +9,11 @@ use stasis_block::{splitmix, Random};
 /// A machine's failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
-    /// Its power is cut, and that of its drives.
+    /// The power of the machine and of its drives is cut.
     PowerCut,
-    /// It is reset: its drives keep their power, and what they have acknowledged.
+    /// A reset: drives keep their power, and all acknowledged data.
     Reset,
-    /// Its processors stop for good, while its devices go on until it is reset.
+    /// The processors stop for good, while devices go on until the machine is reset.
     Hang,
     /// A non-maskable interrupt makes its kernel panic.
     Panic,
@@ -41,9 +41,9 @@ pub struct Failure {
 /// The failures of a machine.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
-    /// Those to come, in the order of time.
+    /// Failures to come, in the order of time.
     coming: VecDeque<Failure>,
-    /// Those that wait for their trigger.
+    /// Failures that wait for their trigger.
     waiting: Vec<Failure>,
     /// Time at which the commands began (ns).
     begun: Option<Nanos>,
@@ -156,7 +156,7 @@ impl Failures {
         Some((failure, at))
     }
 
-    /// Its kernel has panicked at `now` (ns).
+    /// Notes that the kernel has panicked at `now` (ns).
     pub(super) fn panicked(&mut self, now: Nanos) {
         if let Some((failure, back)) = &mut self.present {
             let after = failure.restart;
@@ -174,7 +174,7 @@ impl Failures {
     }
 }
 
-/// It does not come back.
+/// Time of the return of a machine that does not come back.
 const NEVER: Nanos = Nanos::MAX;
 /// The time at which it comes back follows from that at which its kernel has panicked.
 const PANICKING: Nanos = Nanos::MAX - 1;

@@ -23,7 +23,7 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// These, and those of the paths to its drives.
+    /// Creates the faults of a machine and of the paths to its drives.
     pub(super) fn new(faults: MachineFaults, paths: PathFaults) -> Self {
         let MachineFaults { failures, pauses, orders } = faults;
         Self {

@@ -85,7 +85,7 @@ pub(super) struct GuestIos {
     delivered: HashMap<Interrupt, Vec<Flight>>,
     /// Signalled, by processor and vector.
     signalled: HashMap<(Processor, u8), Vec<Flight>>,
-    /// Those whose thread was off its processor as the interrupt came.
+    /// I/Os whose thread was off its processor as the interrupt came.
     waiting: BTreeMap<Thread, Vec<Flight>>,
     open: usize,
     done: Vec<GuestIo>,

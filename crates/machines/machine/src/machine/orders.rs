@@ -23,7 +23,7 @@ enum Change {
 pub(super) struct Orders {
     /// Changes to come, with when they do after the commands' start (ns) and the fault's number.
     coming: VecDeque<(Nanos, u16, Change)>,
-    /// Those that wait for their trigger.
+    /// Faults that wait for their trigger.
     waiting: Vec<ScheduledGuestFault>,
     /// Time at which the commands began (ns).
     begun: Option<Nanos>,

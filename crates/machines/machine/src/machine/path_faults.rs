@@ -23,9 +23,9 @@ pub(super) const NATIVE_HOT_PLUG: &str = " pcie_ports=native";
 /// A fault of a path to a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathFault {
-    /// It is not on its bus.
+    /// The path's function is not on its bus.
     Gone,
-    /// It has this access to the namespaces.
+    /// The path has this access to the namespaces.
     Access(AnaState),
     /// The namespace of this NSID is not attached to it.
     Detached(u32),

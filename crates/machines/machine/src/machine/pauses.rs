@@ -25,9 +25,9 @@ pub struct Pause {
 /// The pauses of a machine.
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
-    /// Those to come, in the order of time.
+    /// Pauses to come, in the order of time.
     coming: VecDeque<Pause>,
-    /// Those that wait for their trigger.
+    /// Pauses that wait for their trigger.
     waiting: Vec<Pause>,
     /// Time at which the commands began (ns).
     begun: Option<Nanos>,

@@ -22,7 +22,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// These; none of them has been asked.
+    /// Creates the sources; none has been asked yet.
     pub(super) fn new(
         begin: Option<BeginSource>,
         debug: Option<DebugSource>,

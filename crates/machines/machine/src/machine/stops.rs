@@ -136,7 +136,7 @@ impl Run<'_> {
         self.stop_at(place, cause, (part, self.time_of(place)))
     }
 
-    /// The same, where the time is `now` (ticks).
+    /// Like `stop`, but at `now` (ticks).
     fn stop_at(
         &mut self,
         place: usize,

@@ -31,7 +31,7 @@ const POWER: u8 = 1;
 const POWER_CAPABILITIES: u16 = 3;
 /// Its control and status register: going back to D0 keeps what was set.
 const NO_SOFT_RESET: u8 = 1 << 3;
-/// The same: the power state.
+/// Power state, in the same register.
 const POWER_STATE: u8 = 3;
 const D3_HOT: u8 = 3;
 

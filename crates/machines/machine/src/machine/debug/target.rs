@@ -514,7 +514,7 @@ impl SwBreakpoint for Debuggee {
     }
 }
 
-/// The same as the others: none is in the guest's memory.
+/// Hardware breakpoints are like the others: none is written to the guest's memory.
 impl HwBreakpoint for Debuggee {
     fn add_hw_breakpoint(&mut self, address: u64, _: usize) -> TargetResult<bool, Self> {
         Ok(self.add(address))

@@ -18,7 +18,7 @@ struct Page {
 
 #[derive(Debug)]
 enum Content {
-    /// The same word everywhere.
+    /// One word, repeated.
     Word(u64),
     /// At this place (bytes) of the copies.
     Copy(usize),
