@@ -168,7 +168,7 @@ impl Owners {
         put(&mut self.pages, page, Owner::default());
     }
 
-    /// It gets data of a request.
+    /// Notes that a page in a zoned drive's memory gets data of the request `id`.
     pub(crate) fn fill_page(&mut self, page: u32, id: u32) {
         let one = self.request(id);
         if let Some(owner) = self.pages.get_mut(page as usize) {

@@ -32,11 +32,11 @@ struct Entry {
 /// The state of a unit in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lookup {
-    /// It is there.
+    /// The unit is in the cache.
     Hit,
     /// This request fetches it.
     Coming(RequestId),
-    /// It is not there.
+    /// The unit is not in the cache.
     Miss,
 }
 

@@ -92,7 +92,7 @@ impl Namespace {
         BlockFormat { size: self.block_size, metadata: self.metadata }
     }
 
-    /// Its size on the drive in bytes.
+    /// Returns the namespace's size on the drive in bytes.
     pub fn bytes(&self) -> u64 {
         self.blocks.saturating_mul(self.stride().into())
     }
@@ -497,7 +497,7 @@ impl Namespace {
         self.command_set() == NVM_COMMAND_SET && self.ocssd.is_none()
     }
 
-    /// Its Command Set Identifier.
+    /// Returns the namespace's Command Set Identifier.
     pub(crate) fn command_set(&self) -> u8 {
         match (&self.zoned, &self.key_value, self.computing) {
             (Some(_), ..) => zoned::CSI,

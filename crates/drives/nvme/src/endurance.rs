@@ -46,7 +46,7 @@ pub struct MediaPart {
 }
 
 impl MediaPart {
-    /// Its size in bytes.
+    /// Returns the part's size in bytes.
     pub fn bytes(&self) -> u64 {
         self.end - self.start
     }
@@ -215,7 +215,7 @@ impl Endurance {
         }
     }
 
-    /// Their identifiers, in order.
+    /// Returns the identifiers of the groups, in order.
     pub fn ids(&self) -> impl Iterator<Item = u16> + '_ {
         self.groups.iter().map(|group| group.id)
     }
@@ -237,7 +237,7 @@ impl Endurance {
         self.groups.iter().find(|group| group.id == id)
     }
 
-    /// The same, to change it.
+    /// Like [`Self::group`], but mutable.
     pub fn group_mut(&mut self, id: u16) -> Option<&mut GroupState> {
         self.groups.iter_mut().find(|group| group.id == id)
     }
@@ -264,7 +264,7 @@ impl Endurance {
         self.group(id).map_or(0, |group| group.condition.warnings() & GROUP_WARNINGS)
     }
 
-    /// Those of any group.
+    /// Returns the critical warnings that hold for any group.
     pub fn all_warnings(&self) -> u8 {
         self.ids().fold(0, |all, id| all | self.warnings(id))
     }

@@ -283,7 +283,7 @@ impl Io {
     /// Checks that a controller has a namespace. An unknown one is left to the command to refuse.
     ///
     /// # Errors
-    /// It is not attached to the controller: an inactive one (NVMe 2.0 section 3.2.1.4).
+    /// The namespace is not attached to the controller: an inactive one (NVMe 2.0 section 3.2.1.4).
     pub fn check_attached(&self, controller: ControllerId, nsid: u32) -> Result<(), Failure> {
         let inactive =
             self.namespaces.get(nsid).is_some() && !self.access.attachments.has(controller, nsid);

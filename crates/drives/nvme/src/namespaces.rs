@@ -108,7 +108,7 @@ impl NamespaceState {
         zones + chunks + self.marks.changes()
     }
 
-    /// Its bytes on the drive.
+    /// Returns the range of the namespace's bytes on the drive.
     fn place(&self) -> Range<u64> {
         self.namespace.start..self.namespace.start + self.capacity
     }
@@ -224,7 +224,7 @@ impl Namespaces {
         self.existing(nsid)
     }
 
-    /// Its identifiers.
+    /// Returns a namespace's identifiers.
     pub fn identity(&self, nsid: u32) -> Option<&NamespaceIdentity> {
         Some(&self.state(nsid)?.identity)
     }
@@ -265,7 +265,7 @@ impl Namespaces {
         BlockLayout::new(self.largest_block(), parts.collect()).with_zones(zones)
     }
 
-    /// Its size in bytes; 0 if there is no such namespace.
+    /// Returns a namespace's size in bytes, or 0 if it does not exist.
     pub fn capacity(&self, nsid: u32) -> u64 {
         self.state(nsid).map_or(0, |state| state.capacity)
     }
@@ -314,7 +314,7 @@ impl Namespaces {
         self.state(nsid)?.zones.as_ref()
     }
 
-    /// The same, to change them.
+    /// Like [`Self::zones`], but mutable.
     pub fn zones_mut(&mut self, nsid: u32) -> Option<&mut ZonedNamespace> {
         self.state_mut(nsid)?.zones.as_mut()
     }
@@ -338,7 +338,7 @@ impl Namespaces {
         self.state(nsid)?.pairs.as_ref()
     }
 
-    /// The same, to change them.
+    /// Like [`Self::key_value`], but mutable.
     pub fn key_value_mut(&mut self, nsid: u32) -> Option<&mut KeyValueNamespace> {
         self.state_mut(nsid)?.pairs.as_mut()
     }
@@ -356,7 +356,7 @@ impl Namespaces {
         self.chunks(nsid).ok_or(StatusCode::InvalidOpcode.at(location::OPCODE))
     }
 
-    /// The same, to change them.
+    /// Returns the chunks of a namespace that has some, to change them.
     pub fn chunks_mut(&mut self, nsid: u32) -> Option<&mut ChunkSet> {
         self.state_mut(nsid)?.chunks.as_mut()
     }
@@ -400,7 +400,7 @@ impl Namespaces {
     /// Marks blocks that can be written: they cannot be read until they are.
     ///
     /// # Errors
-    /// Their zones do not allow it, or there is no room for another mark.
+    /// Zones do not allow the write, or there is no room for another mark.
     pub fn mark_uncorrectable(&mut self, nsid: u32, extent: &Extent) -> Result<(), Failure> {
         let Some(state) = self.state_mut(nsid) else {
             return Err(StatusCode::InternalError.into());
@@ -512,7 +512,7 @@ impl Namespaces {
 }
 
 impl NamespaceState {
-    /// Its state, of one that was made so.
+    /// Returns the state to keep of a namespace that was made as `made`.
     fn kept(&self, made: &Namespace) -> KeptNamespace {
         // Another size than its own is not kept, nor is what lies beyond that.
         let own = |(start, end): (u64, u64)| (start, end.min(self.made_capacity));

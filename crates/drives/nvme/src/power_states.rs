@@ -101,7 +101,7 @@ impl Default for PowerStates {
 }
 
 impl PowerStates {
-    /// These states.
+    /// Checks `states` and makes a table of them.
     ///
     /// # Errors
     /// There are none, or more than 32; the first is not operational; or a state cannot be told.

@@ -126,7 +126,7 @@ impl Queues {
         self.submission.get(usize::from(id))?.as_ref()
     }
 
-    /// The same, to change it.
+    /// Like [`Self::submission`], but mutable.
     pub fn submission_mut(&mut self, id: u16) -> Option<&mut SubmissionQueue> {
         self.submission.get_mut(usize::from(id))?.as_mut()
     }
@@ -136,7 +136,7 @@ impl Queues {
         self.completion.get(usize::from(id))?.as_ref()
     }
 
-    /// The same, to change it.
+    /// Like [`Self::completion`], but mutable.
     pub fn completion_mut(&mut self, id: u16) -> Option<&mut CompletionQueue> {
         self.completion.get_mut(usize::from(id))?.as_mut()
     }
@@ -219,10 +219,10 @@ impl Queues {
         self.shadow.filter(|_| id != 0)
     }
 
-    /// From now on I/O queues have shadow doorbells.
+    /// Gives all I/O queues shadow doorbells.
     ///
     /// # Errors
-    /// They are not in guest memory.
+    /// The doorbells are not in guest memory.
     pub fn set_shadow(
         &mut self,
         memory: &dyn Memory,

@@ -138,7 +138,7 @@ impl Subsystem {
         self.io.namespaces.layout()
     }
 
-    /// Its configuration.
+    /// Returns the subsystem's configuration.
     pub fn config(&self) -> &Config {
         &self.io.config
     }

@@ -311,7 +311,7 @@ impl<'a> RunSetup<'a> {
         Ok(base.prepare()?.plan)
     }
 
-    /// The same drive, on a copy of its medium where it is traced.
+    /// Returns `drive`, on a copy of its medium where it is traced.
     fn traced_drive(
         &self,
         index: usize,

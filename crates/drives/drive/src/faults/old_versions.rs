@@ -37,7 +37,7 @@ impl OldVersions {
         self.sectors.range(sectors(command)).next().is_some()
     }
 
-    /// Those of the sectors that a read touches.
+    /// Returns the old versions of the sectors that a read touches.
     pub fn of(&self, read: &Command) -> StaleSectors {
         let first = read.offset / SECTOR;
         let all = self.sectors.range(sectors(read));

@@ -21,7 +21,8 @@ pub struct ErrorsSpec {
 }
 
 impl Default for ErrorsSpec {
-    /// Those of a 72-layer TLC chip, as two public programs have them (`docs/reference/flash.md`).
+    /// Returns the parameters of a 72-layer TLC chip, as two public programs have them
+    /// (`docs/reference/flash.md`).
     fn default() -> Self {
         Self {
             base: 1.48e-3,

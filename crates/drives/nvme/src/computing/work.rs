@@ -186,7 +186,7 @@ impl Work {
         self.ended.iter().any(|done| done.command.controller == controller)
     }
 
-    /// The same, of any controller.
+    /// Returns whether a command of any controller has ended, and is to be completed.
     pub fn has_any_ended(&self) -> bool {
         !self.ended.is_empty()
     }

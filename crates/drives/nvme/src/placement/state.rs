@@ -34,7 +34,7 @@ impl FdpGroups {
         self.0.iter().find(|(id, _)| *id == group).map(|(_, fdp)| fdp)
     }
 
-    /// The same, to change it.
+    /// Like [`Self::of`], but mutable.
     pub fn of_mut(&mut self, group: u16) -> Option<&mut Fdp> {
         self.0.iter_mut().find(|(id, _)| *id == group).map(|(_, fdp)| fdp)
     }
@@ -47,7 +47,7 @@ impl FdpGroups {
         self.of(group).filter(|fdp| fdp.is_enabled()).ok_or(StatusCode::FdpDisabled)
     }
 
-    /// The same, to change it.
+    /// Like [`Self::enabled`], but mutable.
     ///
     /// # Errors
     /// FDP Disabled.

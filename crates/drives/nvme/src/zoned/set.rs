@@ -26,9 +26,9 @@ pub enum ZoneState {
     ExplicitlyOpen = 0x3,
     /// Written in part, and not open.
     Closed = 0x4,
-    /// It takes no writes any more.
+    /// The zone takes no writes any more.
     ReadOnly = 0xd,
-    /// It takes no writes until it is reset.
+    /// The zone takes no writes until it is reset.
     Full = 0xe,
     /// Its contents are lost, and it takes no writes any more.
     Offline = 0xf,

@@ -165,7 +165,7 @@ impl Blocks {
         }
     }
 
-    /// The same, of which so many of each plane are bad from the factory.
+    /// Marks `bad` blocks of each plane as bad from the factory.
     #[must_use]
     pub fn with_bad(mut self, bad: &[u32]) -> Self {
         for (number, (pool, &bad)) in (0..).zip(self.planes.iter_mut().zip(bad)) {
@@ -184,7 +184,7 @@ impl Blocks {
         self.planes.iter().map(|pool| u64::from(self.cache.regular - pool.good)).sum()
     }
 
-    /// Those of a plane.
+    /// Returns the number of a plane's blocks that are bad from the factory.
     pub fn bad_in(&self, plane: u32) -> u32 {
         self.cache.regular - self.planes[plane as usize].good
     }

@@ -66,13 +66,13 @@ impl Placement {
         self.map.unit(slot)
     }
 
-    /// It will soon be asked where a unit lies.
+    /// Prefetches the place of `unit`, which is soon read.
     #[inline]
     pub fn prefetch_unit(&self, unit: u32) {
         self.map.prefetch_unit(unit);
     }
 
-    /// It will soon be asked which unit a slot holds.
+    /// Prefetches the unit of `slot`, which is soon read.
     #[inline]
     pub fn prefetch_slot(&self, slot: u32) {
         self.map.prefetch_slot(slot);

@@ -24,7 +24,7 @@ pub(super) enum Why {
     Disturb,
     /// Because it was written long ago, or its errors are many.
     Age,
-    /// It is in SLC mode, and its data is folded into blocks that are not.
+    /// The block is in SLC mode, and its data is folded into blocks that are not.
     Fold,
     /// Because a program failed in it: it is not erased.
     Bad,
@@ -33,11 +33,11 @@ pub(super) enum Why {
 /// The need of a plane that was looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
-    /// It has free blocks enough.
+    /// The plane has enough free blocks.
     Nothing,
     /// This block is emptied.
     Empty(u32, Why),
-    /// It needs space, and no block would gain any.
+    /// The plane needs space, and no block would gain any.
     Starved,
 }
 
