@@ -38,7 +38,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its name.
+    /// Returns the kind's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Run => "a run",

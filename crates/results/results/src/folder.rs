@@ -95,7 +95,8 @@ impl ResultsFolder {
         }
     }
 
-    /// The same, if a run in a folder within, which [`Self::file`] has named, has left something.
+    /// Calls [`Self::begun`] if a run in a folder within, which [`Self::file`] has named, has left
+    /// a file.
     pub fn begun_within(&mut self) {
         if self.own.iter().any(|name| !listed(&self.path.join(name)).is_empty()) {
             self.begun();
@@ -137,10 +138,10 @@ impl ResultsFolder {
         Ok(())
     }
 
-    /// The same, but what is in it stays: for what a run's results are to be joined by.
+    /// Like [`Self::claim`], but the folder's contents stay: for files that join a run's results.
     ///
     /// # Errors
-    /// Likewise.
+    /// As there.
     pub fn join(path: &Path) -> Result<Self, ResultsError> {
         make_folder(path)?;
         let name = path.join(LIST_FILE);
@@ -283,8 +284,8 @@ pub fn names_of_run(path: &Path) -> Vec<String> {
     all
 }
 
-/// The same without results that are set aside. A listed folder that has a list of its own is
-/// followed by what its list names, and by the list.
+/// Like [`names_of_run`], but without results that are set aside. A folder with a list of its own
+/// is followed by that list, and by the names in it.
 fn names_in_place(path: &Path) -> Vec<String> {
     let names = listed(path);
     if names.is_empty() && has_older_results(path) {

@@ -44,7 +44,7 @@ impl ActiveTime {
         Self(Some((begins.fold(first, Nanos::min), ends.fold(last, Nanos::max))))
     }
 
-    /// Its length.
+    /// Returns the length of the period in seconds.
     pub fn seconds(self) -> f64 {
         self.0.map_or(0.0, |(first, last)| last.saturating_sub(first) as f64 / 1e9)
     }

@@ -28,7 +28,7 @@ impl TimeUnit {
         }
     }
 
-    /// Its length (ns).
+    /// Returns the unit's length (ns).
     pub fn ns(self) -> f64 {
         match self {
             Self::Nanosecond => 1.0,
@@ -38,7 +38,7 @@ impl TimeUnit {
         }
     }
 
-    /// Its symbol.
+    /// Returns the unit's symbol.
     pub fn symbol(self) -> &'static str {
         match self {
             Self::Nanosecond => "ns",

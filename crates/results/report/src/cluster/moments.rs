@@ -40,7 +40,7 @@ impl MomentKind {
     /// Every kind.
     pub const ALL: [Self; 4] = [Self::Output, Self::Error, Self::Fault, Self::Message];
 
-    /// Its name in results.
+    /// Returns the kind's name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Output => "output",

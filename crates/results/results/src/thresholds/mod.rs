@@ -47,7 +47,7 @@ impl Operator {
     pub const ALL: [Self; 6] =
         [Self::AtMost, Self::AtLeast, Self::Equal, Self::Unequal, Self::Less, Self::Greater];
 
-    /// Its sign.
+    /// Returns the relation's sign.
     pub fn sign(self) -> &'static str {
         match self {
             Self::Less => "<",
@@ -141,7 +141,7 @@ impl Threshold {
         })
     }
 
-    /// The same with a name for readers.
+    /// Gives the threshold a name for readers.
     #[must_use]
     pub fn named(self, name: Option<String>) -> Self {
         Self { name, ..self }
