@@ -225,7 +225,7 @@ impl Errors {
         [&self.written, &self.reads]
     }
 
-    /// The same, as they were before.
+    /// Restores the clocks that [`Self::clocks`] has returned.
     pub fn restore(&mut self, [written, reads]: [Vec<u32>; 2]) {
         if written.len() == self.written.len() && reads.len() == self.reads.len() {
             (self.written, self.reads) = (written, reads);

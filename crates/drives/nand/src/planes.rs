@@ -17,7 +17,7 @@ impl Array {
         }
     }
 
-    /// The same, if there is anything to decide on.
+    /// Like [`Self::touch`], but only if the unit has anything to decide on.
     pub(super) fn touch_if_waiting(&mut self, unit: u32) {
         let this = &self.units[unit as usize];
         let queued = this.queues.iter().any(|queue| !queue.is_empty());

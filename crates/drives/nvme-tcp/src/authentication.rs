@@ -40,7 +40,7 @@ pub struct PowerId(u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     Done,
-    /// It ends once a power is computed.
+    /// The command ends once a power is computed.
     Waits(PowerId),
 }
 

@@ -59,7 +59,7 @@ impl Submitter {
     /// All of them, by number.
     pub const ALL: [Self; 4] = [Self::SystemCall, Self::KernelThread, Self::Fault, Self::Interrupt];
 
-    /// Its word in files.
+    /// Returns the submitter's word in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SystemCall => "system-call",
@@ -157,7 +157,7 @@ impl GuestIo {
         frames.for_each(|frame| out.extend_from_slice(&frame.to_le_bytes()));
     }
 
-    /// Those of a whole stream; `None` if it is damaged.
+    /// Decodes a whole stream; `None` if the stream is damaged.
     pub(crate) fn decode(mut stream: &[u8]) -> Option<Vec<Self>> {
         let mut all = Vec::new();
         let optional = |time: U64| Some(time.get()).filter(|time| *time != NEVER);

@@ -137,7 +137,7 @@ impl<F> Request<F> {
     /// Parses the payload of a command.
     ///
     /// # Errors
-    /// It is too short or too long, or its fields contradict each other.
+    /// The payload is too short or too long, or its fields contradict each other.
     pub(crate) fn parse(
         command: u16,
         payload: &[u8],

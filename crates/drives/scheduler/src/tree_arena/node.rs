@@ -28,7 +28,7 @@ impl Node {
         Self { len: 0, below: [NIL; WIDTH], keys: [0; WIDTH] }
     }
 
-    /// Its own entry in the node above.
+    /// Returns the node's own entry in the node above.
     pub(super) fn above(&self, number: u32) -> Entry {
         Entry { key: self.keys[0], below: number }
     }

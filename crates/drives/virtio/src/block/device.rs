@@ -23,7 +23,7 @@ pub const MAX_REFUSED: usize = 1 << 16;
 pub struct Statistics {
     /// Requests taken from the queues.
     pub requests: u64,
-    /// Those that ended with an error.
+    /// Requests that ended with an error.
     pub failed: u64,
     /// Notifications by the driver.
     pub notifications: u64,
@@ -81,7 +81,7 @@ impl Device {
         })
     }
 
-    /// Its configuration.
+    /// Returns the device's configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }

@@ -10,7 +10,7 @@ type Extent = (u64, u64);
 #[derive(Debug, Clone)]
 pub struct History {
     order: Order,
-    /// Those in flight.
+    /// Writes in flight.
     flying: Vec<Extent>,
 }
 

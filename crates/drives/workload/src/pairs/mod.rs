@@ -97,7 +97,7 @@ pub struct PhaseCounts {
 /// Counts of a load.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PairCounts {
-    /// Those of each phase, by its name.
+    /// Counts of each phase, by its name.
     pub phases: Vec<(&'static str, PhaseCounts)>,
     /// Values that were not those stored.
     pub wrong: u64,
@@ -173,7 +173,7 @@ impl PairLoad {
         Ok(load)
     }
 
-    /// The same load on a drive that may have data of another one: that is discarded first.
+    /// Discards the data of the drive first, where another load may have left some.
     #[must_use]
     pub fn on_used_drive(mut self) -> Self {
         let Layout { segment, segments, .. } = *self.layout();

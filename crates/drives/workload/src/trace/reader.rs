@@ -64,7 +64,7 @@ enum State {
     Ios(Option<Box<Heading>>, BinaryHeap<Reverse<Waiting>>, u64),
     /// The first line's timestamp.
     Alibaba(Option<u64>),
-    /// The same, and the I/Os that wait for their second to be over.
+    /// As `Alibaba`, with the I/Os that wait for their second to be over.
     Tencent(Option<u64>, Spread),
     Blktrace(Binary),
 }
