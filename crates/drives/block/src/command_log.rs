@@ -159,7 +159,7 @@ impl CommandTimes {
         slowest.sorted()
     }
 
-    /// Returns the log of the commands after `before`. The slowest ones are those since
+    /// Returns the times of the commands after `before`. The slowest ones are those since
     /// [`Self::begin`].
     #[must_use]
     pub fn since(self, before: &Self) -> Self {

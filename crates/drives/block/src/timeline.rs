@@ -316,7 +316,7 @@ impl Cause {
     /// All of them, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::None, Self::HostRead, Self::HostWrite, Self::Housekeeping];
 
-    /// Returns the priority's name in results.
+    /// Returns the cause's name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "",

@@ -49,7 +49,7 @@ impl Lower {
         crate::file_of(&self.source, self.start, path, most)
     }
 
-    /// Its size in bytes, a multiple of 512.
+    /// Returns the drive's size in bytes, a multiple of 512.
     pub fn length(&self) -> u64 {
         self.length
     }

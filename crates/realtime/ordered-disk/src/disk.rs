@@ -43,7 +43,7 @@ impl<L: HostFile + 'static, D: HostFile + 'static> OrderedDisk<L, D> {
         Ok(())
     }
 
-    /// Its size (bytes).
+    /// Returns the disk's size (bytes).
     pub fn capacity(&self) -> u64 {
         self.shared.capacity
     }

@@ -70,7 +70,7 @@ impl Experiment {
         self.faults_up_to(name, MAX_FAULTS)
     }
 
-    /// The same, of faults up to `last`.
+    /// Like [`Self::faults_of`], but of the faults up to `last`.
     fn faults_up_to(&self, name: &str, last: usize) -> Result<Vec<DriveFault>, Mistake> {
         let mut faults = Vec::new();
         for (number, fault) in self.numbered().filter(|(number, _)| usize::from(*number) <= last) {

@@ -6,7 +6,7 @@ use crate::console;
 use stasis_layout::{layout, U16, U64};
 use std::arch::{asm, global_asm};
 
-/// Those up to the timer's.
+/// Number of vectors with a handler: up to the timer's.
 const VECTORS: usize = timer::VECTOR + 1;
 
 const DEBUG_VECTOR: usize = 1;

@@ -699,7 +699,7 @@ impl Drop for Vcpu {
 pub(super) enum Served {
     /// The guest continues at once.
     Inside,
-    /// It does the same once more.
+    /// The guest repeats the instruction.
     Again,
     /// Someone else serves it, before the instruction that has left is executed.
     Before(Exit),
