@@ -306,7 +306,7 @@ impl Store {
         }
     }
 
-    /// Deletes a key; whether it was there.
+    /// Deletes a key. Returns whether the key was there.
     pub fn delete(&mut self, key: &Key) -> bool {
         let was_there = self.remove(key);
         if was_there {

@@ -187,8 +187,8 @@ impl Firmware {
         Ok(slot)
     }
 
-    /// A controller is reset: its image on the way is dropped, and the slot that waits for it becomes
-    /// active. Whether another one was active before.
+    /// Resets a controller: its image on the way is dropped, and the slot that waits for a reset
+    /// becomes active. Returns whether another slot was active before.
     pub fn reset(&mut self, controller: ControllerId) -> bool {
         self.downloads.remove(&controller);
         let before = self.active;

@@ -208,7 +208,7 @@ impl Namespaces {
         self.there().map(|(nsid, _)| nsid)
     }
 
-    /// All of them, with their identifiers.
+    /// Returns all namespaces, with their identifiers.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Namespace)> {
         self.there().map(|(nsid, state)| (nsid, &state.namespace))
     }
@@ -444,8 +444,8 @@ impl Namespaces {
         ocssd::leave(state.chunks.as_mut()?, block, slot, status, data)
     }
 
-    /// The medium could not read the block of byte `offset`: it is known until it is read or written.
-    /// Whether there was room to note it.
+    /// Notes that the medium could not read the block of byte `offset`: it is known until it is
+    /// read or written. Returns whether there was room for the note.
     pub fn note_unreadable(&mut self, nsid: u32, offset: u64) -> bool {
         // Addresses of chunks have holes, and pairs have none.
         let has_blocks =
@@ -536,18 +536,18 @@ impl NamespaceState {
 
 /// Formatting.
 impl Namespaces {
-    /// From now on these are being formatted.
+    /// Begins to format the namespaces `nsids`.
     pub fn begin_format(&mut self, nsids: Vec<u32>) {
         self.formatting = nsids;
     }
 
-    /// None is any more.
+    /// Ends the formatting of all namespaces.
     pub fn end_format(&mut self) {
         self.formatting.clear();
     }
 
-    /// One gets such blocks: it is empty, and nothing is marked. Whether that is another format than
-    /// before.
+    /// Formats a namespace with these blocks: it is empty, and nothing is marked. Returns whether
+    /// the format is another one than before.
     pub fn format(&mut self, nsid: u32, format: BlockFormat) -> bool {
         let transfer = self.transfer;
         let Some(state) = self.state_mut(nsid) else { return false };
@@ -705,7 +705,7 @@ impl Namespaces {
         self.there().filter_map(kept).collect()
     }
 
-    /// So many have been created before.
+    /// Restores the number of namespaces ever created.
     pub fn restore_creations(&mut self, creations: u32) {
         self.creations = self.creations.max(creations);
     }

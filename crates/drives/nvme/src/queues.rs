@@ -116,7 +116,7 @@ impl Queues {
         })
     }
 
-    /// Identifiers of queues, whether they are there or not.
+    /// Returns the identifiers of all queues, present or not.
     pub fn identifiers(&self) -> std::ops::Range<u16> {
         0..self.submission.len() as u16
     }

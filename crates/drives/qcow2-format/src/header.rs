@@ -84,7 +84,7 @@ pub trait ReadAt: std::fmt::Debug {
     /// image.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// The bytes cannot be read.
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
 }
 
@@ -163,7 +163,7 @@ pub fn be64(bytes: &[u8], at: usize) -> u64 {
 /// Returns whether a file begins as a qcow2 image does.
 ///
 /// # Errors
-/// If it cannot be read.
+/// The file cannot be read.
 pub fn is_qcow2(source: &Source) -> io::Result<bool> {
     Ok(be32(&source.bytes(0, 4)?, 0) == MAGIC)
 }

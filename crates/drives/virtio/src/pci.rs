@@ -399,7 +399,7 @@ impl PciDevice {
     /// See [`Device::resize`].
     ///
     /// # Errors
-    /// If it cannot be so large.
+    /// The disk cannot be so large.
     pub fn resize(&mut self, capacity: u64) -> Result<(), ConfigError> {
         self.device.resize(capacity)?;
         self.generation = self.generation.wrapping_add(1);

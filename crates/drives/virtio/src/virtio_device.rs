@@ -66,7 +66,7 @@ pub trait VirtioDevice {
     /// The features it offers, one bit each.
     fn features(&self) -> u64;
 
-    /// The driver accepts `features`; whether that can be.
+    /// Accepts `features` for the driver. Returns whether they are valid.
     fn accept(&mut self, features: u64) -> bool;
 
     /// The driver reads its configuration space. Beyond its end it is 0.

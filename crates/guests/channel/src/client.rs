@@ -100,7 +100,7 @@ impl<T: Transport> Client<T> {
         InputReader { client: self, at: 0, length: 0, ended: false }
     }
 
-    /// Everything is prepared for the command; whether it may begin.
+    /// Reports that everything is prepared for the command. Returns whether the command may begin.
     ///
     /// # Errors
     /// The machine refuses, or its answer makes no sense.
@@ -219,7 +219,8 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// The command has ended with `status`. Whether something else is to run ([`Client::branch`]).
+    /// Reports that the command has ended with `status`. Returns whether another command is to run
+    /// ([`Client::branch`]).
     ///
     /// # Errors
     /// The machine refuses.

@@ -97,7 +97,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Writes one extent, or several that lie side by side; how many.
+    /// Writes one extent, or several that lie side by side. Returns their number.
     fn write<L: HostFile, D: HostFile>(
         &mut self,
         from: usize,

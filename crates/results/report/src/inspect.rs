@@ -95,7 +95,7 @@ impl Inspection {
     /// Looks at the results in `folder`.
     ///
     /// # Errors
-    /// If it has no results.
+    /// The folder has no results.
     pub fn of(folder: &Path) -> Result<Self, ResultsError> {
         let entries = fs::read_dir(folder).map_err(ResultsError::read(folder))?;
         let mut names: Vec<String> = names_of_run(folder);

@@ -68,7 +68,7 @@ impl ResultsFolder {
     /// of `inputs`: all that the run reads.
     ///
     /// # Errors
-    /// Where that would destroy an input, another run has the folder, or it cannot be made or
+    /// An input would be destroyed, another run has the folder, or the folder cannot be made or
     /// written.
     pub fn claim(path: &Path, inputs: &[PathBuf]) -> Result<Self, ResultsError> {
         Self::check(path, inputs)?;
@@ -106,7 +106,7 @@ impl ResultsFolder {
     /// The results are whole; those of an earlier run are removed.
     ///
     /// # Errors
-    /// Where they cannot be removed.
+    /// The earlier results cannot be removed.
     pub fn finished(&mut self) -> Result<(), ResultsError> {
         self.progress = Progress::Finished;
         earlier::remove(&self.path)
@@ -189,7 +189,7 @@ impl ResultsFolder {
     /// has put there.
     ///
     /// # Errors
-    /// Where it is, or the list cannot be written.
+    /// The file is somebody else's, or the list cannot be written.
     pub fn file(&mut self, name: &str) -> Result<PathBuf, ResultsError> {
         let path = self.path.join(name);
         if self.own.contains(name) {

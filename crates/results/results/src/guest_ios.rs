@@ -168,7 +168,7 @@ impl GuestIoFile {
         ])
     }
 
-    /// Ends the file; how many rows it has.
+    /// Ends the file. Returns the number of its rows.
     pub fn finish(self, footer: &Footer) -> Result<u64, ResultsError> {
         self.file.finish(footer)?;
         Ok(self.rows)

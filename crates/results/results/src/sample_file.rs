@@ -86,7 +86,7 @@ impl KeptSamples {
     /// Opens the [`SAMPLES_FILE`] of a folder of results; `None` where there is none.
     ///
     /// # Errors
-    /// If it is no such file.
+    /// The file is not of this kind.
     pub fn open(folder: &Path) -> Result<Option<Self>, ResultsError> {
         let rows = KeptRows::open(folder, SAMPLES_FILE, COLUMNS)?;
         Ok(rows.map(|rows| Self { rows }))

@@ -414,8 +414,8 @@ impl ZoneSet {
         self.extension_size
     }
 
-    /// The medium failed: the zone can no longer be written, or not be used
-    /// at all. Whether that changed anything.
+    /// Notes a failure of the medium: the zone can no longer be written, or not be used at all.
+    /// Returns whether the zone's state has changed.
     pub fn fail(&mut self, index: usize, state: ZoneState) -> bool {
         let before = self.zones[index].state;
         if before == state || before == ZoneState::Offline {

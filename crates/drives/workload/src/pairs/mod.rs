@@ -282,7 +282,7 @@ impl PairLoad {
         }
     }
 
-    /// Begins the host's next command, if there is one that can begin; whether there was.
+    /// Begins the host's next command, if one can begin. Returns whether one has begun.
     fn begin_one(&mut self) -> bool {
         if let Some((number, version)) = self.waiting {
             return self.place(number, version);
@@ -343,7 +343,7 @@ impl PairLoad {
         self.submit(Job::Page { read, retrieves }, command);
     }
 
-    /// The value of a store goes to the log, if there is room; whether there was.
+    /// Sends the value of a store to the log, if there is room. Returns whether there was.
     fn place(&mut self, number: u64, version: u32) -> bool {
         let length = self.value_length(number, version);
         let Some(place) = self.store.place(length) else { return false };

@@ -37,8 +37,8 @@ impl Experiment {
         (0u16..).zip(&self.faults).filter(|(_, fault)| !fault.left_out)
     }
 
-    /// Numbers the faults as those of `base` go on, of whose run this is a branch: its faults keep their
-    /// numbers, whether they are faults of this as well or left out, and the others follow.
+    /// Numbers the faults after those of `base`, of whose run this is a branch: the faults of
+    /// `base` keep their numbers, also those that are left out here, and the others follow.
     ///
     /// # Errors
     /// If there are too many.

@@ -279,7 +279,7 @@ impl Later {
 /// one that was paused.
 ///
 /// # Errors
-/// If that cannot be read.
+/// The input cannot be read.
 pub fn snapshot(instant: &Instant) -> Result<Option<Later>, InsideError> {
     port::write_events(&snapshot_packet(instant));
     stasis_bare::pausing(port::pause);

@@ -185,8 +185,8 @@ impl ChannelDevice {
         Host::respond(&mut MailboxMemory(&self.mailbox), Response::Bytes(text));
     }
 
-    /// The guest has `job`'s command from now on, where it has been given none since its boot, and
-    /// at later boots. Whether it has been given one.
+    /// Sets `job` as the command that the guest is given at its next request, and at later boots.
+    /// Returns whether the guest has been given a command since its boot.
     pub fn begin_with(&mut self, job: &Job) -> bool {
         self.other = Some(job.clone());
         self.commanded

@@ -33,7 +33,8 @@ pub trait DriveController {
         data: &[u8],
     );
 
-    /// Looks for commands that the guest has not rung for; whether it could look.
+    /// Looks for commands that the guest has not rung for. Returns whether the controller could
+    /// look.
     fn poll(&mut self, memory: &GuestMemory, now: Nanos) -> bool;
 
     /// The next command for the drive.

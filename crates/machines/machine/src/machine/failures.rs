@@ -164,7 +164,7 @@ impl Failures {
         }
     }
 
-    /// Comes back if it is time at `now` (ns); whether it does.
+    /// Comes back if it is time at `now` (ns). Returns whether the machine comes back.
     pub(super) fn come_back(&mut self, now: Nanos) -> bool {
         let back = self.next_event().is_some_and(|back| self.present.is_some() && back <= now);
         if back {

@@ -165,7 +165,7 @@ impl Networks {
         });
     }
 
-    /// Gives a device the frames that have arrived for it; whether there were any.
+    /// Gives a device the frames that have arrived for it. Returns whether there were any.
     pub(super) fn receive(
         &mut self,
         device: &mut NetworkDevice,

@@ -126,7 +126,8 @@ impl Orders {
         orders
     }
 
-    /// The agent says that the fault of this number has come about; whether it was told to.
+    /// Notes the agent's word that fault `number` has come about. Returns whether the agent was
+    /// told to bring it about.
     pub(super) fn come(&mut self, number: u16) -> bool {
         self.given.remove(&number)
     }

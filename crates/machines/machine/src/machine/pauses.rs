@@ -104,7 +104,7 @@ impl Pauses {
         Some(self.begun?.saturating_add(self.coming.front()?.begin))
     }
 
-    /// Ends the present pause if it is over at `now` (ns); whether it is.
+    /// Ends the present pause if it is over at `now` (ns). Returns whether the pause is over.
     pub(super) fn end(&mut self, now: Nanos) -> bool {
         let over = self.until.is_some_and(|until| until <= now);
         if over {

@@ -300,8 +300,8 @@ impl Blocks {
         }
     }
 
-    /// An open block has so many programmed pages from the beginning of the run on; whether it is
-    /// full.
+    /// Sets the number of programmed pages of an open block at the beginning of the run. Returns
+    /// whether the block is full.
     pub fn begin(&mut self, block: u32, pages: u32) -> bool {
         let entry = &mut self.blocks[block as usize];
         (entry.next, entry.ended) = (pages, pages);
@@ -452,7 +452,7 @@ impl Blocks {
         (self.cache.blocks, self.cache.valid)
     }
 
-    /// A block leaves SLC mode; whether it was in it.
+    /// Takes a block out of SLC mode. Returns whether the block was in it.
     fn leave_cache(&mut self, block: u32) -> bool {
         if !self.is_slc(block) {
             return false;

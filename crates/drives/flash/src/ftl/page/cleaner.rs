@@ -530,7 +530,8 @@ impl Cleaner {
         true
     }
 
-    /// Reads a page of the job's filler, if the last units do not fill a page; whether it did.
+    /// Reads a page of the job's filler, if the last units do not fill a page. Returns whether a
+    /// page is read.
     fn fill_up(&mut self, plane: u32, moment: &mut Moment) -> bool {
         let Collector { job: Some(Job { filler: Some((block, page)), .. }), gathered, .. } =
             &mut self.collectors[plane as usize]

@@ -93,8 +93,8 @@ impl Victims {
         self.policy = gc::build(&self.gc, self.seed);
     }
 
-    /// The host has a command in flight, or has none since `now`. When background collection
-    /// begins, if it does.
+    /// Notes that the host has a command in flight, or has none since `now`. Returns the time at
+    /// which background collection begins, if it does.
     pub fn host_active(&mut self, now: Nanos, active: bool) -> Option<Nanos> {
         self.idle_since = (!active).then_some(now);
         let waits = !active && (self.gc.background > 0 || self.folds);

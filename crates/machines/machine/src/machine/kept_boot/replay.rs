@@ -70,7 +70,8 @@ impl Machine {
         reasons.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
     }
 
-    /// Makes the accesses of the first boot again. Whether all reads gave what they did then.
+    /// Makes the accesses of the first boot again. Returns whether all reads gave the values of the
+    /// first boot.
     fn access_again(&mut self, common: &mut Common, accesses: &Accesses) -> Result<bool, Error> {
         for access in accesses.iter() {
             match access {
