@@ -101,7 +101,7 @@ impl Tracks {
         self.0.len() as u32 - 1
     }
 
-    /// All of them.
+    /// Returns all tracks.
     pub fn into_vec(self) -> Vec<Track> {
         self.0
     }
@@ -422,7 +422,8 @@ pub struct Numbers {
 const MAX_JUMPS: usize = 1 << 16;
 
 impl Numbers {
-    /// So many have been passed on, with the same numbers on both sides.
+    /// Creates the numbers after `passed` commands were passed on, with the same numbers on both
+    /// sides.
     pub fn after(passed: u64) -> Self {
         Self { passed, jumps: VecDeque::from([(0, 0)]) }
     }

@@ -181,7 +181,7 @@ impl Scheduled {
         self.fill(now);
     }
 
-    /// Another scheduler follows the present one ([`Dispatcher::replace`]).
+    /// Replaces the scheduler ([`Dispatcher::replace`]).
     pub fn reschedule(&mut self, now: Nanos, spec: &SchedulerSpec) {
         self.catch_up(now);
         let mut scheduler = spec.build();

@@ -132,7 +132,7 @@ impl Buffer {
         }
     }
 
-    /// So many bytes more of a unit have come, which may wait for them.
+    /// Takes `bytes` more bytes of a unit, which may wait for them.
     pub fn complete(&mut self, unit: u32, bytes: u32) {
         let Some(index) = self.table.get(unit).filter(|_| self.held > 0) else { return };
         let entry = &mut self.entries[index as usize];

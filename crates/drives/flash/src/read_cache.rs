@@ -210,7 +210,7 @@ impl ReadCache {
         }
     }
 
-    /// Nothing is there, and nothing on its way.
+    /// Empties the cache, and forgets the units on their way.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.free.clear();

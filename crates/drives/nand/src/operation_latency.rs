@@ -87,7 +87,7 @@ impl Medium {
         &self.config.timing
     }
 
-    /// Other times, for steps that begin later.
+    /// Sets the times of steps that begin later.
     pub fn set_timing(&mut self, timing: Timing) {
         self.config.timing = timing;
     }

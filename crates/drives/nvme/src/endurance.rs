@@ -199,7 +199,7 @@ pub struct Endurance {
 }
 
 impl Endurance {
-    /// As the drive is made.
+    /// Creates the groups of a drive with `config`.
     pub fn new(config: &Config) -> Self {
         let mut ids: Vec<u16> = config.groups().iter().map(|group| group.id).collect();
         ids.sort_unstable();

@@ -104,7 +104,7 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// All of a file, or of a block device.
+    /// Returns the source of a whole file, or of a block device.
     ///
     /// # Errors
     /// If its length cannot be found.

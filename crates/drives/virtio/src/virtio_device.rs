@@ -26,7 +26,7 @@ impl Interrupts {
         self.queues |= 1 << queue;
     }
 
-    /// None about a queue that is no longer served.
+    /// Forgets the interrupt of a queue that is no longer served.
     pub fn not_of_queue(&mut self, queue: u16) {
         self.queues &= !(1 << queue);
     }

@@ -323,7 +323,7 @@ fn schedule(plan: &RunPlan, number: usize) -> Option<Schedule> {
     })
 }
 
-/// All of the file `name`.
+/// Reads the whole input `name`.
 pub fn whole(inputs: &mut dyn Inputs, name: &str) -> Result<Vec<u8>> {
     let length = inputs.length(name).ok_or_else(|| anyhow!("the input {name} is missing"))?;
     let mut bytes = vec![0; usize::try_from(length)?];

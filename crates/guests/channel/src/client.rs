@@ -112,7 +112,7 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// From now on the page at this address shows when the guest needs help.
+    /// Sets the page that shows when the guest needs help.
     ///
     /// # Errors
     /// The machine refuses: it has no such memory.
@@ -253,8 +253,8 @@ impl<T: Transport> Client<T> {
         self.call(kind::LOG, length).map(drop)
     }
 
-    /// Nothing more to do. A machine does not come back from this; if it does,
-    /// the guest is to power itself off.
+    /// Reports that there is nothing more to do. A machine does not come back from this; if it
+    /// does, the guest is to power itself off.
     ///
     /// # Errors
     /// The machine refuses.

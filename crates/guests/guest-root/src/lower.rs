@@ -67,7 +67,7 @@ impl Lower {
     }
 }
 
-/// All of a file.
+/// Opens a whole file.
 pub(crate) fn open(path: &Path) -> Result<Span, RootError> {
     File::open(path).and_then(Span::whole).map_err(RootError::file("read", path))
 }

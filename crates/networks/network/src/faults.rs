@@ -63,7 +63,7 @@ impl Faults {
         Self { coming, waiting, befallen: Vec::new() }
     }
 
-    /// Others befall it from now on. Of those that stay, what a trigger has brought about goes on.
+    /// Replaces the faults. Effects that triggers have brought about go on, if their faults stay.
     pub(crate) fn change(&mut self, faults: Vec<NetworkFault>) {
         let (waiting, mut coming): (Vec<_>, Vec<_>) =
             faults.into_iter().partition(|fault: &NetworkFault| fault.triggered);

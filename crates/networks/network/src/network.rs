@@ -182,7 +182,7 @@ impl Network {
         self.faults = Faults::new(faults);
     }
 
-    /// Other faults befall the network from now on.
+    /// Replaces the faults of the network.
     pub fn change_faults(&mut self, faults: Vec<NetworkFault>) {
         self.faults.change(faults);
     }

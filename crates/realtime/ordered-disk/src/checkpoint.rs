@@ -40,7 +40,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Nothing of `plan` is done.
+    /// Creates the checkpoint of `plan`, of which nothing is done.
     pub fn new(plan: CheckpointPlan) -> Self {
         Self { plan, stage: Stage::Write(0), buffer: Vec::new() }
     }

@@ -81,7 +81,7 @@ impl Latencies {
         self.delivered.record(delivered);
     }
 
-    /// As the model asked for them.
+    /// Returns the latencies that the model asked for.
     pub fn target(&self) -> &Distribution {
         self.target.as_ref().unwrap_or(&self.delivered)
     }

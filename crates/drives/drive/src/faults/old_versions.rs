@@ -27,7 +27,7 @@ impl OldVersions {
         }
     }
 
-    /// There is no old version of these sectors any more.
+    /// Forgets the old versions of these sectors.
     pub fn forget(&mut self, sectors: Range<u64>) {
         self.sectors.retain(|sector, _| !sectors.contains(sector));
     }

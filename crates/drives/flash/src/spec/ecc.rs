@@ -93,7 +93,7 @@ impl Default for EccSpec {
 }
 
 impl EccSpec {
-    /// As the array wants it.
+    /// Returns the error correction as the array takes it.
     pub fn ecc(&self) -> Ecc {
         let ErrorsSpec { base, wear, retention, disturb } = self.errors;
         let step = |step: &EccStepSpec| {

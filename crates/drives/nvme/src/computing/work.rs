@@ -157,8 +157,7 @@ impl Work {
         waiting.chain(running).chain(ended)
     }
 
-    /// Nobody waits any more for the commands that `which` selects: programs that run go on to their
-    /// end.
+    /// Abandons the commands that `which` selects: programs that run go on to their end.
     pub fn abandon(&mut self, which: impl Fn(CommandId) -> bool, mut each: impl FnMut(CommandId)) {
         self.waiting.retain(|(command, ..)| {
             let goes = which(*command);

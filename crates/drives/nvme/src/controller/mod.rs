@@ -75,8 +75,8 @@ impl ControllerMut<'_> {
         self.resume_if_waiting(memory);
     }
 
-    /// From now on completions wait for [`ControllerMut::release`], so that the carrier can keep the
-    /// state that they depend on before the host sees them.
+    /// Holds completions until [`ControllerMut::release`], so that the carrier can keep the state
+    /// that they depend on before the host sees them.
     pub fn hold_completions(&mut self) {
         self.host.holds = true;
     }

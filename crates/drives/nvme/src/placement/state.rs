@@ -55,7 +55,7 @@ impl FdpGroups {
         self.of_mut(group).filter(|fdp| fdp.is_enabled()).ok_or(StatusCode::FdpDisabled)
     }
 
-    /// All of them, with their groups.
+    /// Returns the placement of all groups.
     pub fn iter(&self) -> impl Iterator<Item = (u16, &Fdp)> {
         self.0.iter().map(|(id, fdp)| (*id, fdp))
     }

@@ -48,7 +48,7 @@ impl Node {
         up_to.saturating_sub(1)
     }
 
-    /// There is room.
+    /// Inserts an entry; the caller knows that there is room.
     pub(super) fn put(&mut self, at: usize, entry: Entry) {
         self.keys.copy_within(at..self.len, at + 1);
         self.below.copy_within(at..self.len, at + 1);

@@ -241,7 +241,7 @@ impl Thread {
         self.loops = self.loops.saturating_sub(1);
     }
 
-    /// Nothing more is submitted.
+    /// Stops submitting.
     pub(super) fn terminate(&mut self) {
         self.terminated = true;
     }

@@ -20,7 +20,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// None without values.
+    /// Returns the statistics of `values`; None without values.
     pub fn of(values: &[f64]) -> Option<Self> {
         let min = values.iter().copied().reduce(f64::min)?;
         let max = values.iter().copied().reduce(f64::max)?;

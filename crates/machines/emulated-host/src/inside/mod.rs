@@ -264,7 +264,7 @@ impl Later {
         Ok(Self { job: items.whole(LATER_ITEM)?, items })
     }
 
-    /// All of the input `name`, `None` if there is none of that name.
+    /// Reads the whole input `name`; `None` if there is none of that name.
     pub fn input(&mut self, name: &str) -> Result<Option<Vec<u8>>, InsideError> {
         let name = format!("{INPUT_PREFIX}{name}");
         match self.items.length(&name) {

@@ -133,7 +133,7 @@ impl ChannelDevice {
         })
     }
 
-    /// From now on the guest can boot again ([`Self::restart`]), and its job says which boot it is.
+    /// Lets the guest boot again ([`Self::restart`]): its job names the boot.
     pub fn make_restartable(&mut self) {
         self.boot.get_or_insert(1);
     }
@@ -170,7 +170,7 @@ impl ChannelDevice {
         self.refused
     }
 
-    /// From now on the command's output is kept for [`Self::take_heard`].
+    /// Keeps the command's output for [`Self::take_heard`] from now on.
     pub fn listen(&mut self) {
         self.heard.get_or_insert_default();
     }

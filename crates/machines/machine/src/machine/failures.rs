@@ -60,8 +60,8 @@ impl Failures {
         Self { coming: coming.into(), waiting, begun: None, present: None }
     }
 
-    /// Others come from `now` (ns) on; a machine that is off comes back as it was to. Of those that lie
-    /// before, returns the first whose fault is not one of `known`.
+    /// Replaces the failures that come from `now` (ns) on; a machine that is off comes back as
+    /// planned. Of those that lie before, returns the first whose fault is not one of `known`.
     pub(super) fn change(
         &mut self,
         failures: Vec<Failure>,
@@ -103,7 +103,7 @@ impl Failures {
         self.coming.iter().chain(&self.waiting).any(|failure| failure.kind == FailureKind::Panic)
     }
 
-    /// None is to come any more.
+    /// Forgets all failures to come.
     pub(super) fn forget(&mut self) {
         self.coming.clear();
         self.waiting.clear();

@@ -51,8 +51,9 @@ impl Faults {
         self.orders.trigger(number, now) && !self.failures.is_off()
     }
 
-    /// Others than of paths come from `now` (ns) on; see [`Failures::change`]. Of those that lie before,
-    /// returns the first whose fault is not one of `known`.
+    /// Replaces the faults that come from `now` (ns) on, except those of paths; see
+    /// [`Failures::change`]. Of those that lie before, returns the first whose fault is not one of
+    /// `known`.
     pub(super) fn change(
         &mut self,
         faults: MachineFaults,

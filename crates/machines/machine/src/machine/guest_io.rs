@@ -315,7 +315,7 @@ impl GuestIos {
         self.done.len()
     }
 
-    /// Nothing more comes: those that have been delivered end as they are.
+    /// Ends the record: delivered I/Os end as they are.
     pub(super) fn finish(mut self) -> Vec<GuestIo> {
         let waiting = std::mem::take(&mut self.waiting);
         let mut rest: Vec<GuestIo> = waiting.into_values().flatten().map(|one| one.io).collect();

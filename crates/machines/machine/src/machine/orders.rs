@@ -42,8 +42,8 @@ impl Orders {
         orders
     }
 
-    /// Others come from `now` (ns) on; those that have begun end as they were to. Of those that lie
-    /// before, returns the first whose fault is not one of `known`.
+    /// Replaces the faults that come from `now` (ns) on; those that have begun end as planned. Of
+    /// those that lie before, returns the first whose fault is not one of `known`.
     pub(super) fn change(
         &mut self,
         faults: Vec<ScheduledGuestFault>,

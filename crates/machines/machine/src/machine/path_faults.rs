@@ -68,8 +68,8 @@ impl PathFaults {
         self.0.extend(kinds.into_iter().map(|(kind, pauses)| (path, kind, Pauses::new(pauses))));
     }
 
-    /// Others of a path come from `now` (ns) on, where the commands began at `begun`; see
-    /// [`Pauses::change`].
+    /// Replaces the faults of a path that come from `now` (ns) on, where the commands began at
+    /// `begun`; see [`Pauses::change`].
     pub(super) fn change(
         &mut self,
         path: Path,

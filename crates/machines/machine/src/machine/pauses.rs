@@ -43,8 +43,8 @@ impl Pauses {
         Self { coming: coming.into(), waiting, begun: None, until: None }
     }
 
-    /// Others come from `now` (ns) on; a present one goes on. Of those that lie before, returns the
-    /// first whose fault is not one of `known`.
+    /// Replaces the pauses that come from `now` (ns) on; a present one goes on. Of those that lie
+    /// before, returns the first whose fault is not one of `known`.
     pub(super) fn change(
         &mut self,
         pauses: Vec<Pause>,

@@ -121,7 +121,7 @@ impl Bus {
         &mut self.functions[slot]
     }
 
-    /// From now on the slots from `slot` on are empty for the guest.
+    /// Makes the slots from `slot` on empty for the guest.
     pub fn hide(&mut self, slot: usize) {
         self.hidden = Some(slot);
     }

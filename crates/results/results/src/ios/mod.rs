@@ -85,6 +85,6 @@ pub trait Rows: Send {
     /// Hands the rows to the system, where the format allows that.
     fn flush(&mut self) -> Result<(), ResultsError>;
 
-    /// Nothing more comes.
+    /// Ends the file.
     fn finish(self: Box<Self>, footer: &Footer) -> Result<(), ResultsError>;
 }

@@ -29,7 +29,7 @@ fn known(number: u32) -> Option<u32> {
 }
 
 impl Mapping {
-    /// Nothing lies anywhere. `order`: the planes in the order of writing.
+    /// Creates an empty mapping. `order`: the planes in the order of writing.
     pub fn new(shape: Shape, order: Vec<u32>) -> Self {
         let blocks = shape.units.div_ceil(shape.geometry.pages);
         let (slots, data) = (vec![NONE; shape.units as usize], vec![NONE; blocks as usize]);

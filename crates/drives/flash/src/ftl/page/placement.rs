@@ -25,8 +25,8 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// Nothing lies anywhere. `units` may be more than the host's; `records`: changes are kept for
-    /// a layer above.
+    /// Creates an empty placement. `units` may be more than the host's; `records`: changes are kept
+    /// for a layer above.
     pub fn new(shape: Shape, units: u32, blocks: Blocks, records: bool) -> Self {
         Self {
             shape,

@@ -49,7 +49,7 @@ impl WriteCache {
         }
     }
 
-    /// Nothing is in it any more.
+    /// Empties the cache.
     pub(crate) fn empty(&mut self) {
         self.order.clear();
         self.free = (0..self.slots.len() as u16).collect();

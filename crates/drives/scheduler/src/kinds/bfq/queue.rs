@@ -164,7 +164,7 @@ impl Queue {
         (0..LANES).filter(|&lane| self.waits(lane)).map(|lane| &self.lanes[lane])
     }
 
-    /// Nothing of it waits or is in flight.
+    /// Returns whether no request of the queue waits or is in flight.
     pub(super) fn is_done(&self) -> bool {
         self.waiting == 0 && self.in_flight == 0
     }

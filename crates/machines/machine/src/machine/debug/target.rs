@@ -128,7 +128,7 @@ impl Debuggee {
         *machines = std::mem::take(&mut self.machines);
     }
 
-    /// Nothing is to stop the run any more.
+    /// Removes everything that can stop the run.
     pub(in super::super) fn release(&mut self) {
         self.breakpoints.clear();
         (self.watches, self.step, self.stepped) = ([None; WATCHES], None, None);
