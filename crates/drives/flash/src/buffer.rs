@@ -120,7 +120,7 @@ impl Buffer {
         merges.then_some(entry.sequence)
     }
 
-    /// A unit that was just admitted lacks so many bytes: it waits for them, unless it is forced.
+    /// Holds a unit that was just admitted: it waits for `lacks` bytes, unless it is forced.
     pub fn hold(&mut self, unit: u32, lacks: u32) {
         let Some(index) = self.table.get(unit) else { return };
         let entry = &mut self.entries[index as usize];

@@ -388,7 +388,7 @@ impl Config {
         self.namespaces.iter().any(|namespace| namespace.key_value.is_some())
     }
 
-    /// Returns whether there is the command set of an identifier.
+    /// Returns whether the drive has the command set `set`.
     pub(crate) fn has_command_set(&self, set: u8) -> bool {
         match set {
             NVM_COMMAND_SET => true,

@@ -242,8 +242,8 @@ impl Endurance {
         self.groups.iter_mut().find(|group| group.id == id)
     }
 
-    /// The drive's health was reported: that of the group, if there is one for the whole drive.
-    /// Returns the group that has new warnings, and those.
+    /// Sets the drive's health: that of the group, if there is one for the whole drive. Returns the
+    /// group and its new warnings, if it has any.
     pub fn set_drive_health(&mut self, health: Health) -> Option<(u16, u8)> {
         let id = self.of_drive.then(|| self.groups.first().map(|group| group.id)).flatten()?;
         self.set_health(id, health)

@@ -338,7 +338,7 @@ impl Io {
         self.transfer_extent(memory, command, transfer, (&extent, passage), owner)
     }
 
-    /// Returns whether a command may move so many bytes.
+    /// Checks that a command may move `bytes` bytes.
     pub fn check_length(&self, bytes: u64) -> Result<(), Failure> {
         if bytes > self.config.max_transfer.into() {
             return Err(StatusCode::InvalidField.at(location::CDW12));

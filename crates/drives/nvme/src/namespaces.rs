@@ -181,7 +181,7 @@ impl Namespaces {
         self.get(nsid).ok_or(status.at(location::NSID))
     }
 
-    /// The namespace of an NSID, if there is one.
+    /// Returns the namespace of an NSID, if there is one.
     pub fn get(&self, nsid: u32) -> Option<&Namespace> {
         Some(&self.state(nsid)?.namespace)
     }
@@ -237,7 +237,8 @@ impl Namespaces {
         state.chunks.as_ref().map_or(block, |chunks| chunks.lba_of(block))
     }
 
-    /// From one of its blocks to the next on the drive, in bytes; 1 if there is no such namespace.
+    /// Returns the distance from one block of a namespace to the next on the drive, in bytes; 1 if
+    /// there is no such namespace.
     pub fn stride(&self, nsid: u32) -> u64 {
         self.state(nsid).map_or(1, |state| state.namespace.stride().into())
     }

@@ -121,7 +121,7 @@ impl PowerStates {
         &self.0
     }
 
-    /// Returns whether there is more than one.
+    /// Returns whether there is more than one state.
     pub fn is_choice(&self) -> bool {
         self.0.len() > 1
     }

@@ -98,7 +98,7 @@ impl Queues {
         self.waiting = false;
     }
 
-    /// The pairs of queues that are there.
+    /// Returns the present pairs of queues.
     pub fn pairs(&self) -> impl Iterator<Item = QueuePair> + '_ {
         self.identifiers().filter_map(|number| {
             let submission = self.submission(number)?;

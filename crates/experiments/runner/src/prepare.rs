@@ -624,7 +624,7 @@ impl Prepared<'_> {
         keeps
     }
 
-    /// The names of several machines; none where there is only one.
+    /// Returns the names of several machines; empty where there is only one.
     pub fn machines(&self) -> Vec<String> {
         let several = self.plan.machines.iter().filter(|machine| machine.spec.name.is_some());
         several.map(|machine| machine.name.clone()).collect()

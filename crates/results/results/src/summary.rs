@@ -295,7 +295,8 @@ fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Summary {
-    /// The summary in a folder of results, or beside a file of one; none where there is none.
+    /// Reads the summary in a folder of results, or beside a file of results; None where there is
+    /// none.
     pub fn beside(path: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(folder_of(path).join(SUMMARY_FILE)).ok()?).ok()
     }

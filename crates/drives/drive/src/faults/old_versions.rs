@@ -32,7 +32,7 @@ impl OldVersions {
         self.sectors.retain(|sector, _| !sectors.contains(sector));
     }
 
-    /// Returns whether there is one of any sector that a command touches.
+    /// Returns whether there is an old version of any sector that a command touches.
     pub fn has(&self, command: &Command) -> bool {
         self.sectors.range(sectors(command)).next().is_some()
     }

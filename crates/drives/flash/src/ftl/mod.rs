@@ -173,7 +173,7 @@ pub trait Ftl: Debug + Send {
         None
     }
 
-    /// The SLC cache as it is now; none where there is none.
+    /// Returns the present state of the SLC cache; None without such a cache.
     fn slc_cache(&self) -> Option<SlcState> {
         None
     }

@@ -231,7 +231,7 @@ impl Run<'_> {
 }
 
 impl Debug {
-    /// Has another run go back from `here`; why there is none.
+    /// Has another run go back from `here`. Returns the reason if no run does.
     fn back(&mut self, back: debug::Back, here: Position) -> String {
         let (breakpoints, watchpoints) = self.debuggee.set_by_gdb();
         // The instruction before is known where it is of the same slice.

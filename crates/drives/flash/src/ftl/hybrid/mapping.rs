@@ -125,8 +125,8 @@ impl Mapping {
         self.damaged.insert(unit, None);
     }
 
-    /// All units of a logical block lie in `target` now, if there is one: its data block from now
-    /// on; `wrong` are those whose copies are wrong data. The data block before.
+    /// Moves all units of a logical block to `target`, if there is one, which is the data block
+    /// from now on; `wrong`: units whose copies are wrong data. Returns the data block before.
     pub fn merge(
         &mut self,
         logical: u32,

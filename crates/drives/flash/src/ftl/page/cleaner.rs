@@ -617,8 +617,8 @@ impl Cleaner {
         true
     }
 
-    /// Submits a page of moved units of the plane of `source`; false if there is no room and the
-    /// job was given up.
+    /// Submits a page of moved units of the plane of `source`. Returns false if there is no room
+    /// and the job was given up.
     fn move_to(
         &mut self,
         (kind, source): (OpKind, PageAddress),

@@ -119,7 +119,7 @@ impl Pages {
     }
 }
 
-/// The word that all of `page` consists of, if there is one.
+/// Returns the word that all of `page` consists of, if there is one.
 fn one_word(page: &[u8]) -> Option<u64> {
     let word = stasis_layout::u64_at(page, 0)?;
     // Each word is the one before.

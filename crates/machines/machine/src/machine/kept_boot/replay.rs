@@ -58,7 +58,7 @@ impl Machine {
         Ok(Ok(()))
     }
 
-    /// The reason for which the guest has to boot, if there is one.
+    /// Returns the reason for which the guest has to boot, if there is one.
     fn reason_to_boot(&self, common: &Common) -> Option<&'static str> {
         let reasons = [
             (!common.clock.scale().is_whole(), FREQUENCY),
