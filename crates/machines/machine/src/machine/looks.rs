@@ -1,5 +1,5 @@
-//! Looks of the loop at the world outside: the user, the wall clock, and the receiver of events. Owns
-//! the times of the last looks.
+//! Looks of the loop at the world outside: the user, the wall clock, and the receiver of events.
+//! Owns the times of the last looks.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 const LOOKED_AFTER: u64 = 10_000_000;
 /// Turns between two checks of the user and the limits, at most.
 const LOOKED_IN: u32 = 64;
-/// Interval at whose multiples all records are sent (ticks of virtual time): the order of events must
-/// not depend on the wall clock.
+/// Interval at whose multiples all records are sent (ticks of virtual time): the order of events
+/// must not depend on the wall clock.
 const SENT_AFTER: u64 = 100_000_000;
 /// Interval of progress events (wall clock).
 const PROGRESS: Duration = Duration::from_millis(200);
@@ -37,9 +37,9 @@ impl Looks {
         std::mem::replace(&mut self.sent, interval) != interval
     }
 
-    /// Counts a turn at `now` (ticks). Returns whether to check the user and the limits: not each turn,
-    /// as the wall clock costs a call. Turns alone do not suffice, as one of a guest that only computes
-    /// takes long.
+    /// Counts a turn at `now` (ticks). Returns whether to check the user and the limits: not each
+    /// turn, as the wall clock costs a call. Turns alone do not suffice, as one of a guest that only
+    /// computes takes long.
     pub(super) fn turn(&mut self, now: u64) -> bool {
         self.turns = self.turns.wrapping_add(1);
         let is_long = now.saturating_sub(self.looked) >= LOOKED_AFTER;
