@@ -524,7 +524,7 @@ impl Spans {
         }
     }
 
-    /// Keeps all of these, which are so many, or counts them where there is no room for all.
+    /// Keeps all of `spans`, or counts them where there is no room for all; `count`: their number.
     pub fn push_all(&mut self, spans: impl Iterator<Item = Span>, count: usize) {
         if self.kept.len() + count <= MAX_SPANS {
             self.kept.extend(spans);

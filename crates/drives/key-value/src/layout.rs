@@ -20,7 +20,7 @@ pub struct Layout {
     pub segment: u64,
     /// Segments.
     pub segments: u32,
-    /// Values begin and end at multiples of so many bytes.
+    /// Unit of the places of values (bytes).
     pub unit: u64,
     /// Maximum length of a value in bytes.
     pub max_value: u32,

@@ -20,8 +20,8 @@ use crate::slots::Slot;
 use crate::status::{Failure, StatusCode};
 use crate::zoned::ZonedNamespace;
 
-/// A namespace that a host creates begins at a multiple of so many bytes, the size of the largest
-/// logical block, and of the drive's atomic unit.
+/// Unit of the places of namespaces that hosts create (bytes): the size of the largest logical
+/// block, and of the drive's atomic unit.
 const STEP: u64 = 4096;
 
 /// The namespaces, by identifiers from 1 on.

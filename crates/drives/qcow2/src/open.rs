@@ -409,7 +409,7 @@ impl Opening {
         ImageError::Format { path: self.path(), source: std::io::Error::other(reason) }
     }
 
-    /// Takes over the clusters of a file that a table of so many bytes lies in.
+    /// Takes over the clusters of a file that hold a table of `bytes` bytes from `start` on.
     fn load(
         &self,
         lower: &mut dyn Layer,

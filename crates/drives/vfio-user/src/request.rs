@@ -73,7 +73,7 @@ pub enum Request<F> {
     Unmap(DmaUnmap, Vec<u8>),
     /// Facts about the device.
     DeviceInfo,
-    /// Facts about a region, in so many bytes at most.
+    /// Facts about a region, in `room` bytes at most.
     RegionInfo {
         /// The region.
         index: u32,

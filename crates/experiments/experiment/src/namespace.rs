@@ -37,7 +37,7 @@ pub struct NamespaceSpec {
     pub placement: Option<Placement>,
 }
 
-/// Namespaces begin at multiples of so many bytes, and have as many or a multiple.
+/// Unit of the places and sizes of namespaces (bytes).
 pub(crate) const STEP: u64 = 4096;
 
 impl NamespaceSpec {

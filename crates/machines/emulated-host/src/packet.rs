@@ -124,29 +124,29 @@ pub(crate) const ANSWER: usize = 1 << 20;
 pub(crate) enum Packet {
     /// These bytes belong to the event stream.
     Short(Vec<u8>),
-    /// So do so many at the start of the buffer; the inner side waits.
+    /// Bytes of the event stream at the start of the buffer; the inner side waits.
     Bulk { length: usize },
     /// The buffer's place.
     Place { address: u64, length: usize },
     /// The machine pauses.
     Pause,
-    /// The inner side waits for what is typed, at most so long (ns).
+    /// The inner side waits for the terminal's input, at most `limit` (ns).
     Wait { limit: u64 },
-    /// The inner side waits for so many bytes of the source from there on.
+    /// The inner side waits for `length` bytes of the source from `offset` on.
     Read { offset: u64, length: usize },
-    /// So many bytes of the buffer are the debugger's; the inner side takes what has come from it,
-    /// and waits for that.
+    /// Bytes at the start of the buffer for the debugger; the inner side takes those that have come
+    /// from it. `wait`: and waits for some.
     Debug { length: usize, wait: bool },
-    /// So many bytes of the buffer are the plan of a repetition, which may begin at a snapshot before
-    /// this turn.
+    /// The plan of a repetition at the start of the buffer; the job may begin at a snapshot before
+    /// `turn`.
     Again { turn: u64, length: usize },
-    /// So many bytes of the buffer are frames for outside; the inner side takes those that have
-    /// come, and waits for some at most so long (ns).
+    /// Frames for outside at the start of the buffer; the inner side takes frames that have come,
+    /// and waits for some at most `limit` (ns).
     Cross { length: usize, limit: u64 },
     /// The machine pauses for a snapshot.
     Snapshot(Instant),
-    /// So many bytes of the buffer are a program's path in a guest; the inner side takes what is known of
-    /// it, from there on.
+    /// A program's path in a guest at the start of the buffer; the inner side takes what is known
+    /// of the program, from `offset` on.
     Program { offset: u64, length: usize },
 }
 

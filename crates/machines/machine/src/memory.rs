@@ -18,7 +18,7 @@ pub const HOLE_END: u64 = 0x1_0000_0000;
 const PMEM_FLOOR: u64 = 0x10_0000_0000;
 /// Big pages keep nested page faults, which take guest time unseen, rare.
 const HUGE: u64 = 2 << 20;
-/// Memory is known to be written, or not, by pieces of so many bytes.
+/// Size of the pieces (bytes) by which memory is known to be written or not.
 pub const PIECE: usize = HUGE as usize;
 
 /// The use of a range of guest memory.

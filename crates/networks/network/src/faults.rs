@@ -102,8 +102,9 @@ impl Faults {
         self.coming.iter().filter(its)
     }
 
-    /// A frame of so many bytes that leaves port `from` for `to` at `since` after the commands'
-    /// start, and at `at` in the run's time (ns), is `lost`, or late.
+    /// Records the faults of a frame of `length` bytes that is `lost` or late. The frame leaves
+    /// port `from` for `to` at `since` after the commands' start, and at `at` in the run's time
+    /// (ns).
     pub(crate) fn befall(
         &mut self,
         (from, to): (usize, usize),

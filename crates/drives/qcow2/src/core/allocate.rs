@@ -86,7 +86,7 @@ impl Core {
         outcome.map(|()| run.length)
     }
 
-    /// Finds clusters for a write of so many bytes, with the content that it leaves there.
+    /// Finds clusters for a write of `length` bytes, with the content that the write leaves there.
     async fn fill_run(&self, run: &mut Run, offset: u64, length: u64) -> io::Result<()> {
         let size = self.cluster_size();
         while run.length < length {

@@ -59,7 +59,7 @@ pub(super) struct Victims {
 }
 
 impl Victims {
-    /// For planes of so many blocks each.
+    /// Creates the choice of victims for `planes` planes of `blocks` blocks each.
     pub fn new(spec: &Spec, planes: u32, blocks: u32, seed: u64) -> Self {
         Self {
             policy: gc::build(&spec.gc, seed),
