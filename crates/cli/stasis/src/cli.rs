@@ -202,7 +202,7 @@ fn made(words: &[String]) -> Result<Made> {
 /// The command of some words, of which the first is the program.
 ///
 /// # Errors
-/// If they are none.
+/// The words are no command.
 pub fn parse<'a>(words: impl Iterator<Item = &'a str>) -> Result<Command, clap::Error> {
     Cli::try_parse_from(words).map(|cli| cli.command)
 }

@@ -44,7 +44,7 @@ impl BlockLayout {
         Self { largest, parts, zones: ZoneLayout::default() }
     }
 
-    /// The same, of a drive with such zones.
+    /// Adds the zones of the drive.
     #[must_use]
     pub fn with_zones(self, zones: ZoneLayout) -> Self {
         Self { zones, ..self }
@@ -112,8 +112,9 @@ pub struct AtomicUnits {
 }
 
 impl AtomicUnits {
-    /// Those of a drive whose model describes a power cut so, whatever its blocks are. A block and
-    /// its metadata are in one unit, and as many blocks are as would be without.
+    /// Returns the atomic units of a drive whose model describes a power cut by `power_loss`,
+    /// whatever its blocks are. A block and its metadata are in one unit, and a unit has as many
+    /// blocks as without metadata.
     pub fn new(power_loss: PowerLoss, layout: &BlockLayout) -> Self {
         let parts = layout.parts.iter().map(|part| {
             let blocks = power_loss.for_blocks(part.block).atomic_unit / part.block;

@@ -122,7 +122,7 @@ impl CommandTimes {
         }
     }
 
-    /// The same, behind a command that takes longer.
+    /// Like [`Self::settle`], but also for commands behind one that takes longer.
     #[cold]
     fn settle_all(&mut self, now: Nanos) {
         let Self { slowest, under_way, .. } = self;
@@ -159,7 +159,8 @@ impl CommandTimes {
         slowest.sorted()
     }
 
-    /// Those of the commands after `before`; the slowest are those since [`Self::begin`].
+    /// Returns the times of the commands after `before`. The slowest ones are those since
+    /// [`Self::begin`].
     #[must_use]
     pub fn since(self, before: &Self) -> Self {
         Self { sums: self.sums.since(&before.sums), ..self }

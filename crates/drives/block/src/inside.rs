@@ -313,7 +313,7 @@ impl<T: Copy> Parts<T> {
         })
     }
 
-    /// The same with each part changed.
+    /// Returns the parts, each of them changed by `change`.
     pub fn map<U>(&self, mut change: impl FnMut(T) -> U) -> Parts<U> {
         Parts {
             controller: change(self.controller),
@@ -412,7 +412,7 @@ impl SumsByOperation {
         self.0[operation as usize].remove(latency, parts);
     }
 
-    /// Those of the commands after `before`.
+    /// Returns the sums of the commands after `before`.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         for (sums, before) in self.0.iter_mut().zip(&before.0) {
@@ -487,7 +487,7 @@ pub struct FlashCourse {
     /// Erases since the start, the mean of all blocks, at the end of each step.
     #[serde(default)]
     pub mean_erases: Vec<f64>,
-    /// Those of the block that was erased most often.
+    /// Erases of the block that was erased most often.
     #[serde(default)]
     pub most_erases: Vec<u32>,
 }
@@ -570,7 +570,7 @@ pub struct FlashInside {
     /// Units that the host read.
     #[serde(default)]
     pub read_units: u64,
-    /// Those of them that were never written, so that no cell was read.
+    /// Units of `read_units` that were never written, so that no cell was read.
     #[serde(default)]
     pub unwritten_units: u64,
     /// Units that the host wrote, whole or in part.
@@ -581,11 +581,12 @@ pub struct FlashInside {
     pub moved_units: u64,
     /// Blocks that were emptied.
     pub collections: u64,
-    /// Those of them, and of folds, whose block had been read too often; 0 where that does not
+    /// Blocks of `collections`, and of folds, that had been read too often; 0 where reads do not
     /// count.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub read_reclaims: u64,
-    /// Those of them that scrubbing found old, or with many errors; 0 where it does not look.
+    /// Blocks of `collections`, and of folds, that scrubbing found old, or with many errors; 0
+    /// without scrubbing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub refreshes: u64,
     /// Pages that scrubbing read.
@@ -632,7 +633,7 @@ pub struct FlashInside {
 pub struct EccInside {
     /// Reads of pages, whoever they were for, by the step that ended them.
     pub decoded: Vec<u64>,
-    /// Those that gave no data.
+    /// Reads that gave no data.
     pub uncorrectable: u64,
 }
 

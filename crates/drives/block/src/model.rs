@@ -161,12 +161,13 @@ pub trait Model: Send {
         None
     }
 
-    /// Draws by `seed` from now on. What it is (a flash drive's weak blocks, a disk's tracks) and what
-    /// it has drawn stay. A model that draws nothing has nothing to do.
+    /// Draws by `seed` from now on. Properties of the drive (weak blocks of flash, tracks of a
+    /// disk) and earlier draws stay. A model that draws nothing has nothing to do.
     fn reseed(&mut self, _seed: u64) {}
 
-    /// Takes over what can change while it works from `parameters` (of the type that it was made of,
-    /// with other values), for what begins later. Whether it can; if not, nothing has changed.
+    /// Takes over the values that can change while the model works from `parameters` (of the type
+    /// that the model was made of), for commands that begin later. Returns whether the model can do
+    /// so; if not, nothing has changed.
     fn adapt(&mut self, _parameters: &dyn Any) -> bool {
         false
     }
@@ -177,8 +178,8 @@ pub trait Model: Send {
         None
     }
 
-    /// The contents of the write cache or buffer at `now` (ns), in words for a person who looks. None of
-    /// a model that has neither.
+    /// Returns a human-readable list of the contents of the write cache or buffer at `now` (ns).
+    /// None for a model that has neither.
     fn waiting(&self, _now: Nanos) -> Option<String> {
         None
     }

@@ -49,9 +49,9 @@ impl PowerLoss {
         Self { cache, atomic_unit: (atomic_unit / SECTOR).max(1) * SECTOR }
     }
 
-    /// The same of a drive whose logical blocks have this many bytes: a block is never torn. With
-    /// the field AWUPF of Identify at 0, as here, one block is written as a whole or not at all
-    /// (NVM Command Set 1.0, 2.1.4.1); of a virtio drive its users expect the same.
+    /// Adapts the atomic unit to a drive with logical blocks of `block` bytes: a block is never
+    /// torn. With the field AWUPF of Identify at 0, as here, one block is written as a whole or not
+    /// at all (NVM Command Set 1.0, 2.1.4.1); users of a virtio drive expect the same.
     #[must_use]
     pub fn for_blocks(self, block: u64) -> Self {
         // A multiple of both, so that what lies within a unit of smaller blocks does so still.

@@ -46,7 +46,7 @@ impl<T: Clone> Slowest<T> {
         }
     }
 
-    /// All of them, the slowest first.
+    /// Returns all kept entries, the slowest first.
     pub fn sorted(&self) -> Vec<T> {
         self.ordered().into_iter().map(|kept| kept.2.clone()).collect()
     }
@@ -81,7 +81,8 @@ impl<T: Clone> SlowestByOperation<T> {
         self.0[operation as usize].record(time, command);
     }
 
-    /// All of them, the slowest first; of those that took as long, by operation.
+    /// Returns all kept entries, the slowest first; entries of one latency are in the order of
+    /// operations.
     pub fn sorted(&self) -> Vec<T> {
         let mut all: Vec<_> = self.0.iter().flat_map(Slowest::ordered).collect();
         all.sort_by_key(|kept| Reverse(kept.0));

@@ -47,7 +47,7 @@ impl TrackKind {
         Self::Freeze,
     ];
 
-    /// Its name in results.
+    /// Returns the kind's name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Channel => "channel",
@@ -101,7 +101,7 @@ impl Tracks {
         self.0.len() as u32 - 1
     }
 
-    /// All of them.
+    /// Returns all tracks.
     pub fn into_vec(self) -> Vec<Track> {
         self.0
     }
@@ -169,7 +169,7 @@ impl What {
         Self::Fold,
     ];
 
-    /// Its name in results.
+    /// Returns the activity's name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -224,11 +224,11 @@ pub enum Step {
     Controller,
     /// A command waits for the write buffer.
     Buffer,
-    /// The same, while housekeeping holds up the programs that empty it.
+    /// A command waits for the write buffer while housekeeping holds up the programs that empty it.
     BufferGc,
     /// A command waits for its turn.
     Queue,
-    /// The same, while housekeeping has it.
+    /// A command waits for its turn while housekeeping has it.
     Gc,
     /// Of a command, its channel is at work.
     Channel,
@@ -242,7 +242,7 @@ pub enum Step {
     Other,
     /// A command waits for a plane or channel that reads of the host's have.
     BehindReads,
-    /// The same of its writes.
+    /// A command waits for a plane or channel that writes of the host's have.
     BehindWrites,
 }
 
@@ -271,7 +271,7 @@ impl Step {
         Self::BehindWrites,
     ];
 
-    /// Its name in results.
+    /// Returns the step's name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "",
@@ -316,7 +316,7 @@ impl Cause {
     /// All of them, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::None, Self::HostRead, Self::HostWrite, Self::Housekeeping];
 
-    /// Its name in results.
+    /// Returns the cause's name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "",
@@ -331,7 +331,7 @@ impl Cause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(u8)]
 pub enum Purpose {
-    /// It is not known, or the span is no such operation.
+    /// The purpose is not known, or the span is no such operation.
     #[default]
     None,
     /// The data of the host's commands.
@@ -360,7 +360,7 @@ impl Purpose {
         Self::Recovery,
     ];
 
-    /// Its name in results.
+    /// Returns the purpose's name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "",
@@ -402,7 +402,7 @@ impl Whom {
         (self.commands > 0).then_some(self.number)
     }
 
-    /// Its collection, if it is for one.
+    /// Returns the collection's number, if the operation is for one.
     pub fn its_collection(&self) -> Option<u64> {
         (self.purpose == Purpose::Collection).then_some(self.number)
     }
@@ -422,7 +422,8 @@ pub struct Numbers {
 const MAX_JUMPS: usize = 1 << 16;
 
 impl Numbers {
-    /// So many have been passed on, with the same numbers on both sides.
+    /// Creates the numbers after `passed` commands were passed on, with the same numbers on both
+    /// sides.
     pub fn after(passed: u64) -> Self {
         Self { passed, jumps: VecDeque::from([(0, 0)]) }
     }
@@ -523,7 +524,7 @@ impl Spans {
         }
     }
 
-    /// Keeps all of these, which are so many, or counts them where there is no room for all.
+    /// Keeps all of `spans`, or counts them where there is no room for all; `count`: their number.
     pub fn push_all(&mut self, spans: impl Iterator<Item = Span>, count: usize) {
         if self.kept.len() + count <= MAX_SPANS {
             self.kept.extend(spans);
@@ -543,7 +544,7 @@ impl Spans {
         self.lost += count;
     }
 
-    /// Those that wait, in the order in which they were kept.
+    /// Returns the spans that wait, in the order in which they were kept.
     pub fn kept(&self) -> &[Span] {
         &self.kept
     }

@@ -14,7 +14,7 @@ pub trait AnyParameters: Any + Debug + Send + Sync {
     /// The parameters, to be asked for their type.
     fn as_any(&self) -> &dyn Any;
 
-    /// The same, to be kept.
+    /// Returns the parameters as a shared value of any type.
     fn shared(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 
     /// Returns whether `other` is of the same type and value.

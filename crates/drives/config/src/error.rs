@@ -91,13 +91,13 @@ impl ReadError {
         self.span.as_ref()
     }
 
-    /// The same error, seen from the table or list around.
+    /// Puts a table or list around the place of the error.
     pub(crate) fn inside(mut self, step: Step) -> Self {
         self.path.push(step);
         self
     }
 
-    /// The same error at these bytes, if it has no place yet.
+    /// Adds these bytes to the error, if it has no place yet.
     pub(crate) fn at(mut self, span: Option<&Range<usize>>) -> Self {
         self.span = self.span.or_else(|| span.cloned());
         self

@@ -26,27 +26,27 @@ impl Mistake {
         Self { path: vec![step.into()], message: message.into() }
     }
 
-    /// The same mistake, seen from the table or list around.
+    /// Puts a table or list around the place of the mistake.
     #[must_use]
     pub fn inside(mut self, step: impl Into<Step>) -> Self {
         self.path.push(step.into());
         self
     }
 
-    /// The same mistake, seen from outside of this place: steps from the outermost on.
+    /// Puts `place` around the place of the mistake: steps from the outermost on.
     #[must_use]
     pub fn within(mut self, place: Vec<Step>) -> Self {
         self.path.extend(place.into_iter().rev());
         self
     }
 
-    /// The same mistake with these words and a colon before its own.
+    /// Puts `words` and a colon before the message.
     #[must_use]
     pub fn said_of(self, words: impl fmt::Display) -> Self {
         self.reworded(|message| format!("{words}: {message}"))
     }
 
-    /// The same mistake in other words.
+    /// Changes the message.
     #[must_use]
     pub fn reworded(mut self, reword: impl FnOnce(String) -> String) -> Self {
         self.message = reword(self.message);
@@ -58,8 +58,7 @@ impl Mistake {
         self.path.iter().rev()
     }
 
-    /// The same mistake with another number of the element at this step of its place, counted from
-    /// the outermost one.
+    /// Changes the number of the element at this step of the place, counted from the outermost one.
     #[must_use]
     pub fn renumbered(mut self, step: usize, change: impl FnOnce(usize) -> usize) -> Self {
         if let Some(Step::Index(index)) = self.path.iter_mut().rev().nth(step) {

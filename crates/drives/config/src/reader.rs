@@ -18,7 +18,7 @@ pub fn read<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, ReadErro
     read_tree(&value.into())
 }
 
-/// The same for a value with its place.
+/// Like [`read`], but for a value with its place.
 pub(crate) fn read_tree<T: DeserializeOwned>(tree: &Tree) -> Result<T, ReadError> {
     T::deserialize(Reader(tree)).map_err(|error| error.at(tree.span.as_ref()))
 }

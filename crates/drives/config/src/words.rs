@@ -300,7 +300,7 @@ fn collect(root: &Json, table: &Json, place: &TablePath, keys: &mut Vec<Key>) {
 }
 
 impl Key {
-    /// Its keys in the schema, from the outermost table on.
+    /// Returns the path of keys in the schema, from the outermost table on.
     pub fn path(&self) -> impl Iterator<Item = &str> {
         self.path.iter().map(String::as_str)
     }

@@ -65,8 +65,8 @@ pub trait Control {
         self.lower().map(Control::commands).unwrap_or_default()
     }
 
-    /// The part `at` of the drive at `now` (ns), in words for a person who looks. None where nothing
-    /// is known of it.
+    /// Returns a human-readable description of the part `at` of the drive at `now` (ns). None where
+    /// nothing is known of the part.
     fn look(&mut self, now: Nanos, at: Look) -> Option<String> {
         self.lower()?.look(now, at)
     }
@@ -101,19 +101,19 @@ pub trait Control {
         }
     }
 
-    /// The drive's model takes over what can change from `parameters` at `now` (ns); whether it can
-    /// ([`Model::adapt`]).
+    /// Has the drive's model take over the values that can change from `parameters` at `now` (ns).
+    /// Returns whether the model can do so ([`Model::adapt`]).
     fn adapt(&mut self, now: Nanos, parameters: &dyn Any) -> bool {
         self.lower().is_some_and(|lower| lower.adapt(now, parameters))
     }
 
-    /// `model` takes the place of the drive's for what is submitted from `now` (ns) on; commands in
-    /// flight end as they would have. Whether there is a drive.
+    /// Replaces the drive's model by `model` for commands submitted from `now` (ns) on; commands in
+    /// flight end as they would have. Returns whether there is a drive.
     fn set_model(&mut self, now: Nanos, model: Box<dyn Model>) -> bool {
         self.lower().is_some_and(|lower| lower.set_model(now, model))
     }
 
-    /// Other faults befall the drive from now on.
+    /// Replaces the faults of the drive.
     ///
     /// # Errors
     /// Gives them back where no layer brings faults about.

@@ -51,7 +51,7 @@ impl Done {
         self.at = at;
     }
 
-    /// Its record, for a guest that sees the completion at once.
+    /// Returns the I/O's record, for a guest that sees the completion at once.
     pub fn record(&self) -> IoRecord {
         let failed = self.status != Status::Ok;
         let LayerTimes { image, limited, scheduled, fault } = self.layers;

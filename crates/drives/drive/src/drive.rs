@@ -60,7 +60,7 @@ impl Drive {
         }
     }
 
-    /// The same drive, which counts by `clock` for how long the guest stands still for the medium
+    /// Measures by `clock` the time that the guest stands still for the medium
     /// ([`Control::frozen`]). A medium that takes no time is not measured: reading a clock costs
     /// more than an I/O in memory does.
     #[must_use]
@@ -69,8 +69,7 @@ impl Drive {
         self
     }
 
-    /// The same drive, with a barrier that costs `cost` (ns), whatever its
-    /// model offers.
+    /// Sets the cost of a barrier to `cost` (ns), whatever the model offers.
     #[must_use]
     pub fn with_barrier(mut self, cost: Nanos) -> Self {
         self.properties.barrier = Some(cost);

@@ -15,7 +15,7 @@ pub trait TraceSink {
     /// The command `place` has ended at `at` (ns).
     fn completion(&mut self, place: u64, at: Nanos, status: Status);
 
-    /// The largest logical block has so many bytes from now on.
+    /// Sets the size of the largest logical block.
     fn set_block_size(&mut self, _bytes: u32) {}
 }
 

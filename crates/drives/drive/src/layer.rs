@@ -52,7 +52,7 @@ pub trait Layer {
     /// the command comes after everything that was submitted.
     fn instant(&mut self, command: Command, data: Vec<u8>) -> (Status, Vec<u8>);
 
-    /// Its management, beside the way of the data.
+    /// Returns the layer's management, beside the way of the data.
     fn control(&mut self) -> &mut dyn Control;
 }
 

@@ -103,7 +103,7 @@ impl Scheduled {
         (!spec.is_none()).then(|| self.dispatcher.create_limit(spec))
     }
 
-    /// One more tenant, of a group if there is one, below `limit` in place of the limits of `spec`.
+    /// Adds a tenant, of a group if there is one, below `limit` in place of the limits of `spec`.
     pub fn add_limited_tenant(
         &mut self,
         now: Nanos,
@@ -181,7 +181,7 @@ impl Scheduled {
         self.fill(now);
     }
 
-    /// Another scheduler follows the present one ([`Dispatcher::replace`]).
+    /// Replaces the scheduler ([`Dispatcher::replace`]).
     pub fn reschedule(&mut self, now: Nanos, spec: &SchedulerSpec) {
         self.catch_up(now);
         let mut scheduler = spec.build();

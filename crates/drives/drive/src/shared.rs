@@ -238,9 +238,9 @@ impl SharedDrive {
         change(inner.scheduled.control())
     }
 
-    /// The scheduling is `to` from `now` (ns) on, where `was` is the present one. A scheduler, or other
-    /// weights and priorities, follow when the requests that are there have come to their end; a limit
-    /// is another one at once, as after a time without I/Os.
+    /// Changes the scheduling from `was` to `to` at `now` (ns). A scheduler, or other weights and
+    /// priorities, follow when the present requests have ended; a limit changes at once, as after a
+    /// time without I/Os.
     pub fn reschedule(&self, now: Nanos, was: &Schedule, to: &Schedule) {
         let mut inner = self.0.borrow_mut();
         inner.catch_up(now);

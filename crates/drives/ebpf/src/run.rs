@@ -25,7 +25,7 @@ pub trait Memory {
 /// Why a program did not come to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// It has had as many instructions as it was given.
+    /// The program has used up its instructions.
     #[error("it has not ended after all the instructions that it was given")]
     Budget,
     /// An access to memory that it must not make.

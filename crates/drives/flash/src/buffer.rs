@@ -120,7 +120,7 @@ impl Buffer {
         merges.then_some(entry.sequence)
     }
 
-    /// A unit that was just admitted lacks so many bytes: it waits for them, unless it is forced.
+    /// Holds a unit that was just admitted: it waits for `lacks` bytes, unless it is forced.
     pub fn hold(&mut self, unit: u32, lacks: u32) {
         let Some(index) = self.table.get(unit) else { return };
         let entry = &mut self.entries[index as usize];
@@ -132,7 +132,7 @@ impl Buffer {
         }
     }
 
-    /// So many bytes more of a unit have come, which may wait for them.
+    /// Takes `bytes` more bytes of a unit, which may wait for them.
     pub fn complete(&mut self, unit: u32, bytes: u32) {
         let Some(index) = self.table.get(unit).filter(|_| self.held > 0) else { return };
         let entry = &mut self.entries[index as usize];
@@ -311,7 +311,8 @@ impl Buffer {
         }
     }
 
-    /// Its contents, in words for a person who looks: units by their first byte, `unit` bytes each.
+    /// Returns a human-readable list of the buffer's contents: units of `unit` bytes, by their
+    /// first byte.
     pub fn told(&self, offset: impl Fn(u32) -> u64, unit: u32) -> String {
         /// Limit on the units that are named.
         const NAMED: usize = 64;

@@ -15,8 +15,8 @@ use crate::spec::CachedWrites;
 use crate::Ssd;
 
 impl Ssd {
-    /// The host reads: units that are there come from memory, those on their way are waited for,
-    /// and the translation layer reads the others.
+    /// Reads for the host: units in the cache come from memory, the request waits for those on
+    /// their way, and the translation layer reads the others.
     #[inline(never)]
     pub(crate) fn read_through(&mut self, now: Nanos, request: &Request) {
         let Some(mut cache) = self.cache.take() else {

@@ -84,7 +84,7 @@ impl Front {
         self.trims.as_mut().map_or(now, |trims| trims.take(now, bytes))
     }
 
-    /// Nothing is under way any more.
+    /// Forgets the work under way.
     pub fn reset(&mut self) {
         if let Some(processors) = &mut self.processors {
             processors.free.fill(0);

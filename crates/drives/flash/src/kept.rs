@@ -19,13 +19,13 @@ const HEAD: &str = "stasis flash state";
 /// Why a drive cannot resume from a state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeptError {
-    /// It is no state, or of another version of the program.
+    /// The file is no state, or of another version of the program.
     #[error("it is no state of a flash drive that this program knows")]
     Form,
-    /// It was changed, or cut off.
+    /// The state was changed, or cut off.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
-    /// It is of another drive.
+    /// The state is of another drive.
     #[error("it is of a drive with {kept}, and this one has {now}")]
     Other {
         /// The drive of the state.

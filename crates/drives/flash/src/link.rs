@@ -27,7 +27,7 @@ impl Link {
         Self { out, into, to_host: 0, to_drive: 0 }
     }
 
-    /// Other rates, for what is sent later.
+    /// Sets the rates of later transfers.
     pub fn set_rates(&mut self, rates: [Option<Rate>; 2]) {
         let Self { out, into, .. } = Self::of(rates);
         (self.out, self.into) = (out, into);
@@ -47,7 +47,7 @@ impl Link {
         end
     }
 
-    /// Nothing is on its way any more.
+    /// Forgets the transfers under way.
     pub fn reset(&mut self) {
         (self.to_host, self.to_drive) = (0, 0);
     }

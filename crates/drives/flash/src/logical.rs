@@ -24,9 +24,9 @@ struct Rule {
 pub(crate) enum Fortune {
     /// No fault.
     Well,
-    /// It never completes.
+    /// The command never completes.
     Stuck,
-    /// It ends with this fate.
+    /// The command ends with this fate.
     Fate(Fate),
 }
 

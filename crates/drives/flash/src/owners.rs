@@ -25,7 +25,7 @@ impl Owner {
         Whom { purpose, ..Whom::default() }.into()
     }
 
-    /// Likewise, while a command waits for it.
+    /// Makes the owner of a purpose that has no number, while the commands of `by` wait for it.
     pub(crate) fn awaited(purpose: Purpose, by: &Self) -> Self {
         Whom { purpose, ..by.whom }.into()
     }
@@ -168,7 +168,7 @@ impl Owners {
         put(&mut self.pages, page, Owner::default());
     }
 
-    /// It gets data of a request.
+    /// Notes that a page in a zoned drive's memory gets data of the request `id`.
     pub(crate) fn fill_page(&mut self, page: u32, id: u32) {
         let one = self.request(id);
         if let Some(owner) = self.pages.get_mut(page as usize) {
@@ -260,7 +260,7 @@ impl Owners {
         self.owner(number).map(|owner| owner.whom).unwrap_or_default()
     }
 
-    /// Nobody asks for the first operations that have ended any more.
+    /// Removes the first operations that have ended.
     pub(crate) fn forget_ended(&mut self) {
         while self.operations.front().is_some_and(|(_, ended)| *ended) {
             self.operations.pop_front();

@@ -32,11 +32,11 @@ struct Entry {
 /// The state of a unit in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lookup {
-    /// It is there.
+    /// The unit is in the cache.
     Hit,
     /// This request fetches it.
     Coming(RequestId),
-    /// It is not there.
+    /// The unit is not in the cache.
     Miss,
 }
 
@@ -126,7 +126,7 @@ impl ReadCache {
         self.room
     }
 
-    /// Units that are there, or on their way.
+    /// Returns the number of units in the cache or on their way.
     pub fn used(&self) -> u32 {
         self.used
     }
@@ -149,8 +149,8 @@ impl ReadCache {
         self.table.get(unit).is_some()
     }
 
-    /// A unit that has no entry gets one: `filler` fetches it, or it is there ([`NONE`]). Another
-    /// one leaves if there is no room.
+    /// Adds an entry for a unit without one: `filler` fetches the unit, or the unit is there
+    /// ([`NONE`]). Another entry leaves if there is no room.
     pub fn insert(&mut self, unit: u32, filler: RequestId) {
         debug_assert!(!self.has(unit), "a unit has one entry");
         if self.used == self.room {
@@ -175,8 +175,8 @@ impl ReadCache {
         }
     }
 
-    /// A request that fetches units has ended: they are there, or are not, as far as the request
-    /// still fetches them.
+    /// Notes the end of a request that fetches units: `there` says whether the units that the
+    /// request still fetches are in the cache.
     pub fn arrived(&mut self, units: Range<u32>, filler: RequestId, there: bool) {
         for unit in units {
             let Some(index) = self.table.get(unit) else { continue };
@@ -210,7 +210,7 @@ impl ReadCache {
         }
     }
 
-    /// Nothing is there, and nothing on its way.
+    /// Empties the cache, and forgets the units on their way.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.free.clear();

@@ -79,7 +79,7 @@ impl Ssd {
         Self::with_ftl(spec, capacity, seed, ftl::build)
     }
 
-    /// The same with a translation layer that is not of [`ftl::FTLS`].
+    /// Like [`Self::new`], but with a translation layer that is not of [`ftl::FTLS`].
     ///
     /// # Errors
     /// [`SpecError`] if such a drive cannot work.
@@ -161,7 +161,7 @@ impl Ssd {
         &self.context
     }
 
-    /// Its translation layer.
+    /// Returns the translation layer.
     pub fn ftl(&self) -> &dyn Ftl {
         self.ftl.as_ref()
     }

@@ -26,7 +26,7 @@ pub struct Statistics {
     pub(crate) commands: CommandTimes,
     /// Units that the host read.
     pub read_units: u64,
-    /// Those of them that were never written, so that no cell was read.
+    /// Units of `read_units` that were never written, so that no cell was read.
     pub unwritten_units: u64,
     /// Pages whose program has ended, copybacks included.
     pub pages: u64,
@@ -40,9 +40,9 @@ pub struct Statistics {
     pub map_units: u64,
     /// Units that housekeeping moved.
     pub moved_units: u64,
-    /// Those of `programmed_units` that were programmed in SLC mode.
+    /// Units of `programmed_units` that were programmed in SLC mode.
     pub cached_units: u64,
-    /// Those of `moved_units` that were moved out of blocks in SLC mode.
+    /// Units of `moved_units` that were moved out of blocks in SLC mode.
     pub folded_units: u64,
     /// Blocks in SLC mode that were emptied.
     pub folds: u64,
@@ -52,9 +52,9 @@ pub struct Statistics {
     pub collections: u64,
     /// The time (ns) that this took, from the choice of each block on.
     pub collecting: Nanos,
-    /// Those of `collections` and `folds` whose block had been read too often.
+    /// Blocks of `collections` and `folds` that had been read too often.
     pub reclaims: u64,
-    /// Those of them that a visit found old, or with many errors.
+    /// Blocks of `collections` and `folds` that a visit found old, or with many errors.
     pub refreshes: u64,
     /// Pages that visits read.
     pub scrub_reads: u64,
@@ -62,7 +62,7 @@ pub struct Statistics {
     pub line_padding: u64,
     /// Reads of pages, copybacks included, by the step of the correction that ended them.
     pub decoded: [u64; MAX_ECC_STEPS],
-    /// Those that gave no data.
+    /// Reads that gave no data.
     pub uncorrectable: u64,
     /// Erases of the block that was erased most often.
     pub most_erased: u32,
@@ -110,7 +110,7 @@ impl Statistics {
         self.pages += u64::from(matches!(op.kind, OpKind::Program | OpKind::Copyback));
     }
 
-    /// The same, where bit errors are corrected in steps.
+    /// Counts an operation that has ended, where bit errors are corrected in steps.
     pub(crate) fn decoded(&mut self, done: &OpDone) {
         if matches!(done.op.kind, OpKind::Read | OpKind::Copyback) {
             if done.status == OpStatus::Uncorrectable {

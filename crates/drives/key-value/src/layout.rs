@@ -20,7 +20,7 @@ pub struct Layout {
     pub segment: u64,
     /// Segments.
     pub segments: u32,
-    /// Values begin and end at multiples of so many bytes.
+    /// Unit of the places of values (bytes).
     pub unit: u64,
     /// Maximum length of a value in bytes.
     pub max_value: u32,
@@ -126,8 +126,8 @@ impl Layout {
         Ok(Self { segment, segments, unit, max_value, max_keys, capacity, page: None, index: None })
     }
 
-    /// The same with memory of `cache` bytes for pages of its index, which are in the log then, beside
-    /// values: as many as have three quarters of their room taken by [`Layout::max_keys`].
+    /// Adds memory of `cache` bytes for pages of the index, which are in the log then, beside
+    /// values: as many pages as have three quarters of their room taken by [`Layout::max_keys`].
     ///
     /// # Errors
     /// The value that cannot be.
@@ -155,8 +155,8 @@ impl Layout {
         })
     }
 
-    /// The same on a drive that programs `page` bytes at once, or fewer before a flush: the log's ends
-    /// are filled up to pages then. Where segments have few pages, they are not.
+    /// Adapts the layout to a drive that programs `page` bytes at once, or fewer before a flush:
+    /// the log's ends are filled up to pages then, except where segments have few pages.
     #[must_use]
     pub fn with_page(self, page: u64) -> Self {
         if page == 0 || page.saturating_mul(PAGES) > self.segment {

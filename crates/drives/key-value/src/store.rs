@@ -276,10 +276,10 @@ impl Store {
         Some(Place { offset, length })
     }
 
-    /// A value is written: its key has it from now on.
+    /// Gives `key` the value that was written to `place`.
     ///
     /// # Errors
-    /// It cannot be stored any more: as if it had never been written.
+    /// The value cannot be stored any more; the store is as if the value had never been written.
     pub fn store(&mut self, key: Key, place: Place, condition: Condition) -> Result<(), Refusal> {
         if place.is_written() {
             self.statistics.stored += self.layout.rounded(place.length);
@@ -306,7 +306,7 @@ impl Store {
         }
     }
 
-    /// Deletes a key; whether it was there.
+    /// Deletes a key. Returns whether the key was there.
     pub fn delete(&mut self, key: &Key) -> bool {
         let was_there = self.remove(key);
         if was_there {

@@ -28,12 +28,12 @@ impl Aligned {
         Self { memory, start, number }
     }
 
-    /// Its first `length` bytes.
+    /// Returns the first `length` bytes.
     pub(crate) fn memory(&mut self, length: usize) -> &mut [u8] {
         &mut self.memory[self.start..self.start + length]
     }
 
-    /// Its number among the registered buffers, if it is one.
+    /// Returns the number among the registered buffers, if the buffer is one.
     pub(crate) fn registered(&self) -> Option<u16> {
         self.number
     }

@@ -17,12 +17,12 @@ const STEP: u64 = 1 << 20;
 /// The use that is made of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// It is read, and others may read it at the same time.
+    /// The file is read, and others may read it at the same time.
     Read,
-    /// It is read and written, by nobody else.
+    /// The file is read and written, by nobody else.
     Write,
-    /// It is read, beside others; what is written stays in memory, at most [`MAX_OVERLAY`], and is
-    /// gone with the medium.
+    /// The file is read, beside others; written data stays in memory, at most [`MAX_OVERLAY`], and
+    /// is gone with the medium.
     Keep,
 }
 

@@ -31,7 +31,7 @@ impl Durability {
         Self::ALL.into_iter().find(|way| way.name() == name)
     }
 
-    /// Its name in configurations and results.
+    /// Returns the name in configurations and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Flush => "flush",

@@ -1,4 +1,5 @@
-//! Choice of a medium, as configurations and command lines describe it.
+//! Choice of a medium, as configurations and command lines describe it. The whole drive is in
+//! `crates/experiments/experiment/src/drive.rs`.
 
 mod table;
 
@@ -123,7 +124,7 @@ impl MediumSpec {
         }
     }
 
-    /// Its file or device, where it has one.
+    /// Returns the medium's file or device, where it has one.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Ram { .. } => None,
@@ -145,8 +146,8 @@ impl MediumSpec {
         }
     }
 
-    /// The same, but a raw image that is not there yet and has no size of its
-    /// own is made with `size` bytes; `base` is where relative paths start.
+    /// Returns the medium with `new` bytes as the size of a raw image that does not exist yet and
+    /// has no size of its own. `base` is where relative paths start.
     #[must_use]
     pub fn or_size(&self, new: Option<u64>, base: &Path) -> Self {
         let mut spec = self.clone();

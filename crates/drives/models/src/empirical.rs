@@ -135,7 +135,7 @@ impl Empirical {
         Self { operations, curves, limits, pipeline, ends: BinaryHeap::new(), path, random }
     }
 
-    /// The same for a drive whose commands do not share a pipeline.
+    /// Removes the pipeline that a drive's commands share.
     pub(crate) fn without_limits(mut self) -> Self {
         self.limits = None;
         self

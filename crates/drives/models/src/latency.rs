@@ -95,14 +95,14 @@ impl<L: Latency> Independent<L> {
         }
     }
 
-    /// The same with a barrier that costs `cost` (ns), or none.
+    /// Sets the cost of a barrier (ns); None: the drive has no barrier.
     #[must_use]
     pub fn with_barrier(mut self, cost: Option<Nanos>) -> Self {
         self.barrier = cost;
         self
     }
 
-    /// The same for a drive of which a power cut takes `power_loss`.
+    /// Sets what a power cut takes of the drive.
     #[must_use]
     pub fn with_power_loss(mut self, power_loss: PowerLoss) -> Self {
         self.power_loss = power_loss;

@@ -23,7 +23,7 @@ impl Pipeline {
         start - now
     }
 
-    /// The same of a command that waits for nobody.
+    /// Like [`Self::enter`], but for a command that does not wait.
     pub fn pass(&mut self, now: Nanos, slot: Nanos) {
         self.free_at = self.free_at.max(now.saturating_add(slot));
     }

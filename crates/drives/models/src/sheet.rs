@@ -26,7 +26,7 @@ const FLASH_SIZE: u64 = 16 << 30;
 pub struct Figures {
     /// The median latency of 4 KiB at a random place at queue depth 1 (ns).
     pub latency: Nanos,
-    /// The same at queue depth 128, in commands a second; `None` without a limit.
+    /// Commands a second of 4 KiB at random places at queue depth 128; `None` without a limit.
     pub iops: Option<u64>,
     /// 128 KiB after 128 KiB, 128 in flight (bytes a second); `None` without a limit.
     pub bandwidth: Option<u64>,

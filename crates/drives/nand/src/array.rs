@@ -290,7 +290,7 @@ impl Array {
         self.medium.timing()
     }
 
-    /// Other times, for steps that begin later.
+    /// Sets the times of steps that begin later.
     pub fn set_timing(&mut self, timing: Timing) {
         self.medium.set_timing(timing);
     }
@@ -378,7 +378,7 @@ impl Array {
         usage
     }
 
-    /// From now on its activities are kept for [`Array::take_activities`].
+    /// Keeps the activities for [`Array::take_activities`] from now on.
     pub fn watch(&mut self) {
         let log = || Box::new(Log::new(self.units.len(), self.now));
         self.log.get_or_insert_with(log);

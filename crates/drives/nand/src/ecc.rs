@@ -201,7 +201,7 @@ impl Errors {
         self.ecc.rate.of(erases, self.age(block, now) / SECOND, reads)
     }
 
-    /// Decodes a read of so many bytes; `draw`: the seed and the number of its draw.
+    /// Decodes a read of `bytes` bytes; `draw`: the seed and the number of its draw.
     pub fn decode(&self, bytes: u32, rate: f64, (seed, number): (u64, u64)) -> Decoded {
         let codewords = bytes.div_ceil(self.ecc.codeword.max(1)).max(1);
         // The same errors meet every step: one draw.
@@ -225,7 +225,7 @@ impl Errors {
         [&self.written, &self.reads]
     }
 
-    /// The same, as they were before.
+    /// Restores the clocks that [`Self::clocks`] has returned.
     pub fn restore(&mut self, [written, reads]: [Vec<u32>; 2]) {
         if written.len() == self.written.len() && reads.len() == self.reads.len() {
             (self.written, self.reads) = (written, reads);
@@ -248,7 +248,7 @@ pub struct EccError {
 }
 
 impl Ecc {
-    /// Checks that pages of so many bytes can be corrected so.
+    /// Checks that the correction works for pages of `page` bytes.
     ///
     /// # Errors
     /// [`EccError`] names the first value that cannot work, and the nearest that does.

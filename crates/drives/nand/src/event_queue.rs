@@ -65,7 +65,7 @@ impl EventQueue {
         }
     }
 
-    /// Nothing is under way any more.
+    /// Removes all events.
     pub fn clear(&mut self) {
         self.nodes.clear();
         (self.free, self.occupied, self.summary) = (NONE, [0; BUCKETS / 64], 0);

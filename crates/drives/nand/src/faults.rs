@@ -114,7 +114,7 @@ pub enum FaultError {
         /// The last valid value.
         nearest: u32,
     },
-    /// It ends before it begins.
+    /// The range ends before it begins.
     #[error(
         "a fault's `{key}` = {start}..{end} is empty; the nearest that works ends at {nearest}"
     )]
@@ -189,7 +189,7 @@ impl Where {
 }
 
 impl Faults {
-    /// These faults; the first that concerns an operation happens to it.
+    /// Makes a list of faults; the first that concerns an operation happens to it.
     pub fn new(rules: Vec<FaultRule>) -> Self {
         Self { rules }
     }

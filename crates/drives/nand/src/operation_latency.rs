@@ -87,7 +87,7 @@ impl Medium {
         &self.config.timing
     }
 
-    /// Other times, for steps that begin later.
+    /// Sets the times of steps that begin later.
     pub fn set_timing(&mut self, timing: Timing) {
         self.config.timing = timing;
     }
@@ -131,7 +131,7 @@ impl Medium {
         self.errors.as_ref().map(|errors| errors.clocks())
     }
 
-    /// The same, as they were before.
+    /// Restores the clocks that [`Self::clocks`] has returned.
     pub fn restore_clocks(&mut self, clocks: [Vec<u32>; 2]) {
         if let Some(errors) = &mut self.errors {
             errors.restore(clocks);
@@ -192,8 +192,8 @@ impl Medium {
         }
     }
 
-    /// The same of an array whose cells are not all as good as every other, where they take `time` by
-    /// their kind.
+    /// Returns the time of an access in an array whose cells differ; `time`: that of the cells'
+    /// kind.
     #[inline(never)]
     fn access_of_its_own(
         &mut self,

@@ -17,7 +17,7 @@ impl Array {
         }
     }
 
-    /// The same, if there is anything to decide on.
+    /// Like [`Self::touch`], but only if the unit has anything to decide on.
     pub(super) fn touch_if_waiting(&mut self, unit: u32) {
         let this = &self.units[unit as usize];
         let queued = this.queues.iter().any(|queue| !queue.is_empty());
@@ -127,8 +127,8 @@ impl Array {
             && self.slots[head].op.kind == OpKind::Read
     }
 
-    /// Takes the first of a class out of the queue, with those of its
-    /// multi-plane operation; how many they are.
+    /// Takes the first operation of a class out of the queue, with the others of its multi-plane
+    /// operation. Returns the first and their number.
     fn take(&mut self, unit: u32, class: usize) -> (u32, u8) {
         let this = &mut self.units[unit as usize];
         let queue = &mut this.queues[class];
@@ -167,7 +167,8 @@ impl Array {
         (leader, count)
     }
 
-    /// Asks for the channel for each of a multi-plane operation; how many need it.
+    /// Asks for the channel for each part of a multi-plane operation. Returns the number of parts
+    /// that need it.
     fn request_all(&mut self, unit: u32, leader: u32, phase: Phase) -> u8 {
         let (mut index, mut pending) = (leader, 0);
         let channel = self.units[unit as usize].channel;

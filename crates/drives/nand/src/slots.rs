@@ -38,7 +38,7 @@ pub(super) struct Slot {
     pub status: OpStatus,
     pub retries: u8,
     pub phase: Phase,
-    /// It is the fine pass of a word line.
+    /// The operation is the fine pass of a word line.
     pub fine: bool,
     /// There is nothing to transfer: the cells did not answer.
     pub silent: bool,

@@ -40,7 +40,7 @@ impl BusRate {
         self.time_long(u64::from(bytes))
     }
 
-    /// The same for more bytes than a page has.
+    /// Like [`Self::time`], but for more bytes than a page has.
     pub fn time_long(self, bytes: u64) -> Nanos {
         let scaled = u128::from(self.per_byte) * u128::from(bytes) + (1 << (PLACES - 1));
         u64::try_from(scaled >> PLACES).unwrap_or(u64::MAX)
@@ -70,7 +70,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// The same times for every page, and nothing else takes any.
+    /// Returns parameters with the same times for every page, and no time for anything else.
     pub fn uniform(read: Nanos, program: Nanos, erase: Nanos, bus: BusRate) -> Self {
         Self {
             read: [read; MAX_TYPES],

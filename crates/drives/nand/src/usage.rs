@@ -18,7 +18,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Nothing was busy yet.
+    /// Creates the record of `resources` resources that were never busy.
     pub(crate) fn new(resources: u32) -> Self {
         let resources = resources as usize;
         Self { resources, shift: SHIFT, busy: vec![0; 2 * BUCKETS * resources] }

@@ -38,7 +38,7 @@ impl Wear {
         &self.0
     }
 
-    /// The same, as they were before.
+    /// Restores the numbers that [`Self::packed`] has returned.
     pub fn restore(&mut self, packed: Vec<u32>) {
         if packed.len() == self.0.len() {
             self.0 = packed;

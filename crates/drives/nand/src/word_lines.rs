@@ -54,7 +54,7 @@ pub(super) struct WordLines {
 }
 
 impl WordLines {
-    /// None is under way.
+    /// Creates the state without a word line under way.
     pub fn new(two_pass: TwoPass) -> Self {
         let (open, fine, failed, spare) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Self { two_pass, open, fine, failed, spare, passes: 0 }

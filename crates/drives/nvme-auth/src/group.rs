@@ -42,12 +42,12 @@ impl Group {
         Self::Null,
     ];
 
-    /// Its identifier.
+    /// Returns the group's identifier.
     pub fn id(self) -> u8 {
         self as u8
     }
 
-    /// Its name.
+    /// Returns the group's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Null => "null",

@@ -20,7 +20,7 @@ impl Hash {
     /// All, the strongest first.
     pub const ALL: [Self; 3] = [Self::Sha512, Self::Sha384, Self::Sha256];
 
-    /// Its identifier.
+    /// Returns the hash function's identifier.
     pub fn id(self) -> u8 {
         match self {
             Self::Sha256 => 1,

@@ -24,7 +24,7 @@ impl std::fmt::Debug for Secret {
 /// Fault of a secret's text, which it does not repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
-    /// It is not of the form.
+    /// The text is not of the form.
     #[error("a secret is of the form DHHC-1:HH:BASE64: as `nvme gen-dhchap-key` prints it")]
     Form,
     /// There is no such hash.

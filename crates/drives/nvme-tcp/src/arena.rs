@@ -24,7 +24,7 @@ const KEPT: usize = 256;
 pub struct BufferId(usize);
 
 impl BufferId {
-    /// Its address.
+    /// Returns the buffer's address.
     pub fn address(self) -> u64 {
         // Address 0 is none's.
         (self.0 as u64 + 1) << OFFSET_BITS
@@ -50,7 +50,7 @@ impl Arena {
         }
     }
 
-    /// Its bytes.
+    /// Returns the buffer's bytes.
     pub fn bytes(&mut self, id: BufferId) -> &mut [u8] {
         self.buffers.get_mut(id.0).map_or(&mut [], |buffer| buffer.get_mut())
     }

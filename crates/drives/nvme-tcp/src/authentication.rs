@@ -40,7 +40,7 @@ pub struct PowerId(u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     Done,
-    /// It ends once a power is computed.
+    /// The command ends once a power is computed.
     Waits(PowerId),
 }
 
@@ -105,7 +105,7 @@ impl Authentication {
         self.powers.pop_front()
     }
 
-    /// Nobody waits for a power any more.
+    /// Forgets a power that no connection waits for any more.
     pub fn forget(&mut self, id: PowerId) {
         self.powers.retain(|(other, _)| *other != id);
     }

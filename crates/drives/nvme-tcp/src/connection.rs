@@ -49,9 +49,9 @@ enum State {
     New,
     /// The Connect command has not come.
     Initialized,
-    /// It carries a queue.
+    /// The connection carries a queue.
     Connected(Connected),
-    /// It is to be closed once its output is sent.
+    /// The connection is to be closed once its output is sent.
     Ended,
 }
 

@@ -13,6 +13,7 @@ pub mod kind {
     pub const RESPONSE: u8 = 0x05;
     pub const HOST_DATA: u8 = 0x06;
     pub const CONTROLLER_DATA: u8 = 0x07;
+    /// R2T (Ready to Transfer): the controller asks for a part of a write's data.
     pub const READY_TO_TRANSFER: u8 = 0x09;
 }
 

@@ -24,8 +24,8 @@ pub struct Atomicity {
 }
 
 impl Atomicity {
-    /// Returns the atomicity of a namespace of a drive with units of so many bytes; `None` if it
-    /// promises single blocks only.
+    /// Returns the atomicity of a namespace of a drive with units of `unit` bytes; `None` if the
+    /// drive promises single blocks only.
     pub fn of(namespace: &Namespace, unit: u64) -> Option<Self> {
         // Addresses of chunks have holes.
         if namespace.ocssd.is_some() {

@@ -58,11 +58,11 @@ pub struct Attachments {
     count: u32,
     /// The namespaces of hosts without a grant of their own.
     common: NamespaceSet,
-    /// Those that one controller at a time can have.
+    /// Namespaces that one controller at a time can have.
     private: NamespaceSet,
-    /// Those that the host on PCIe has detached, or not attached since it created them.
+    /// Namespaces that the host on PCIe has detached, or not attached since it created them.
     detached: NamespaceSet,
-    /// Those of the others, by their NQNs.
+    /// Namespaces of the other hosts, by their NQNs.
     by_host: BTreeMap<String, NamespaceSet>,
     /// By controller; `None` where there is none for I/O.
     controllers: [Option<Attached>; MAX_CONTROLLERS],

@@ -147,7 +147,8 @@ impl Buffers {
         result
     }
 
-    /// The same with the host's data and metadata, at these places.
+    /// Like `with_room`, but copies the host's data and metadata from these segments before `work`
+    /// runs.
     ///
     /// # Errors
     /// A place is not in guest memory.
@@ -166,7 +167,7 @@ impl Buffers {
         })
     }
 
-    /// Those bytes' places, while `use_them` works on them.
+    /// Runs `use_them` with the places of a command's `length` bytes in guest memory.
     ///
     /// # Errors
     /// The fault in the PRPs or SGLs, or the error of `use_them`.

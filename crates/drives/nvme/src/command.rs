@@ -132,7 +132,7 @@ impl SubmissionEntry {
         }
     }
 
-    /// Its name, by which its completion is posted.
+    /// Returns the command's identifier, with which its completion is posted.
     pub fn id(&self) -> CommandId {
         CommandId { controller: self.controller, sq: self.sq, cid: self.cid }
     }

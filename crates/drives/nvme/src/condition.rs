@@ -62,7 +62,7 @@ impl Condition {
         self.health.media_bytes_erased.saturating_sub(before)
     }
 
-    /// Its temperature in kelvin.
+    /// Returns the temperature in kelvin.
     pub fn temperature(&self) -> u16 {
         self.temperature
     }

@@ -92,7 +92,7 @@ impl Namespace {
         BlockFormat { size: self.block_size, metadata: self.metadata }
     }
 
-    /// Its size on the drive in bytes.
+    /// Returns the namespace's size on the drive in bytes.
     pub fn bytes(&self) -> u64 {
         self.blocks.saturating_mul(self.stride().into())
     }
@@ -388,7 +388,7 @@ impl Config {
         self.namespaces.iter().any(|namespace| namespace.key_value.is_some())
     }
 
-    /// Returns whether there is the command set of an identifier.
+    /// Returns whether the drive has the command set `set`.
     pub(crate) fn has_command_set(&self, set: u8) -> bool {
         match set {
             NVM_COMMAND_SET => true,
@@ -497,7 +497,7 @@ impl Namespace {
         self.command_set() == NVM_COMMAND_SET && self.ocssd.is_none()
     }
 
-    /// Its Command Set Identifier.
+    /// Returns the namespace's Command Set Identifier.
     pub(crate) fn command_set(&self) -> u8 {
         match (&self.zoned, &self.key_value, self.computing) {
             (Some(_), ..) => zoned::CSI,

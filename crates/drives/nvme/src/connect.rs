@@ -77,7 +77,7 @@ impl ConnectError {
         Self { status: StatusCode::ConnectInvalidParameters, result: IN_DATA | u32::from(at) }
     }
 
-    /// There is no subsystem of that name.
+    /// Refuses an unknown name of a subsystem.
     pub fn subsystem() -> Self {
         Self::data(field::SUBSYSTEM)
     }

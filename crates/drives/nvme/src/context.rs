@@ -27,13 +27,13 @@ pub type AdminCommand = Registered<AdminExecute>;
 #[derive(Debug)]
 pub struct Commands {
     pub io: &'static Table<IoExecute>,
-    /// Those of Open-Channel namespaces.
+    /// I/O commands of Open-Channel namespaces.
     pub open_channel: &'static Table<IoExecute>,
-    /// Those of key-value namespaces.
+    /// I/O commands of key-value namespaces.
     pub key_value: &'static Table<IoExecute>,
-    /// Those of memory namespaces.
+    /// I/O commands of memory namespaces.
     pub memory: &'static Table<IoExecute>,
-    /// Those of compute namespaces.
+    /// I/O commands of compute namespaces.
     pub compute: &'static Table<IoExecute>,
     pub admin: &'static Table<AdminExecute>,
 }
@@ -87,7 +87,7 @@ impl ControllerMut<'_> {
         self.io.features(self.host.id)
     }
 
-    /// The same, to change them.
+    /// Returns the features that the host has set, to change them.
     pub(crate) fn features_mut(&mut self) -> &mut Features {
         self.io.features.of_mut(self.host.id)
     }

@@ -46,7 +46,7 @@ pub struct MediaPart {
 }
 
 impl MediaPart {
-    /// Its size in bytes.
+    /// Returns the part's size in bytes.
     pub fn bytes(&self) -> u64 {
         self.end - self.start
     }
@@ -199,7 +199,7 @@ pub struct Endurance {
 }
 
 impl Endurance {
-    /// As the drive is made.
+    /// Creates the groups of a drive with `config`.
     pub fn new(config: &Config) -> Self {
         let mut ids: Vec<u16> = config.groups().iter().map(|group| group.id).collect();
         ids.sort_unstable();
@@ -215,7 +215,7 @@ impl Endurance {
         }
     }
 
-    /// Their identifiers, in order.
+    /// Returns the identifiers of the groups, in order.
     pub fn ids(&self) -> impl Iterator<Item = u16> + '_ {
         self.groups.iter().map(|group| group.id)
     }
@@ -237,13 +237,13 @@ impl Endurance {
         self.groups.iter().find(|group| group.id == id)
     }
 
-    /// The same, to change it.
+    /// Like [`Self::group`], but mutable.
     pub fn group_mut(&mut self, id: u16) -> Option<&mut GroupState> {
         self.groups.iter_mut().find(|group| group.id == id)
     }
 
-    /// The drive's health was reported: that of the group, if there is one for the whole drive.
-    /// Returns the group that has new warnings, and those.
+    /// Sets the drive's health: that of the group, if there is one for the whole drive. Returns the
+    /// group and its new warnings, if it has any.
     pub fn set_drive_health(&mut self, health: Health) -> Option<(u16, u8)> {
         let id = self.of_drive.then(|| self.groups.first().map(|group| group.id)).flatten()?;
         self.set_health(id, health)
@@ -264,7 +264,7 @@ impl Endurance {
         self.group(id).map_or(0, |group| group.condition.warnings() & GROUP_WARNINGS)
     }
 
-    /// Those of any group.
+    /// Returns the critical warnings that hold for any group.
     pub fn all_warnings(&self) -> u8 {
         self.ids().fold(0, |all, id| all | self.warnings(id))
     }

@@ -99,11 +99,11 @@ pub enum Occurrence<'a> {
     Namespace { action: u32, nsid: u32, blocks: u64, capacity: u64, format: u8, shared: bool },
     /// Format NVM begins: Dword 10, and FNA of Identify.
     FormatStart { nsid: u32, abilities: u8, dword10: u32 },
-    /// It has ended, with the status of its completion.
+    /// Format NVM has ended, with the status of its completion.
     FormatCompletion { nsid: u32, status: u16 },
     /// Sanitize begins: SANICAP, and Dwords 10 and 11.
     SanitizeStart { capabilities: u32, dwords: [u32; 2] },
-    /// It has ended: progress and status of the log.
+    /// Sanitize has ended: progress and status of the log.
     SanitizeCompletion { progress: u16, status: u16 },
     /// Telemetry was captured: the first 512 bytes of its log.
     Telemetry(&'a [u8]),
@@ -130,7 +130,8 @@ impl Occurrence<'_> {
         }
     }
 
-    /// Its data (section 5.16.1.14.1). `controller` and `timestamp`: of the event.
+    /// Appends the data of the event (section 5.16.1.14.1) to `out`. `controller` and `timestamp`:
+    /// of the event.
     fn put(&self, out: &mut Vec<u8>, controller: ControllerId, timestamp: u64) {
         match *self {
             Self::Smart(bytes) | Self::Telemetry(bytes) => out.extend(bytes),

@@ -136,8 +136,8 @@ pub struct Events {
 }
 
 impl Events {
-    /// Takes the request `cid`, which completes when something happens; whether there was
-    /// room for it.
+    /// Takes the request `cid`, which completes at the next event. Returns whether there was room
+    /// for it.
     pub fn request(&mut self, cid: u16) -> bool {
         let has_room = self.requests.len() < MAX_EVENT_REQUESTS;
         if has_room {
@@ -146,7 +146,7 @@ impl Events {
         has_room
     }
 
-    /// Takes back the waiting request `cid`; whether there was one.
+    /// Takes back the waiting request `cid`. Returns whether there was one.
     pub fn withdraw(&mut self, cid: u16) -> bool {
         let place = self.requests.iter().position(|&waiting| waiting == cid);
         place.and_then(|place| self.requests.remove(place)).is_some()
@@ -199,7 +199,7 @@ impl Events {
         self.masked[kind as usize] = false;
     }
 
-    /// An endurance group has an event; whether it had none that was not read.
+    /// Notes an event of an endurance group. Returns whether the group had no unread event before.
     pub fn group_event(&mut self, group: u16) -> bool {
         self.groups.insert(group)
     }

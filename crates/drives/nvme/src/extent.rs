@@ -43,7 +43,7 @@ impl Extent {
         Self::new(namespace, command.starting_lba(), blocks, location::CDW10)
     }
 
-    /// Its bytes.
+    /// Returns the range of the extent's bytes.
     pub fn range(&self) -> std::ops::Range<u64> {
         self.offset..self.offset + self.length
     }

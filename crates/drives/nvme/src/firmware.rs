@@ -45,7 +45,7 @@ pub fn revision(text: &[u8]) -> Option<Revision> {
 pub enum Action {
     /// The image goes to the slot.
     Replace,
-    /// The same, and the next reset activates it.
+    /// The image goes to the slot, and the next reset activates it.
     ReplaceAndActivate,
     /// The next reset activates what the slot has.
     Activate,
@@ -114,10 +114,10 @@ impl Firmware {
         self.slot(self.active).unwrap_or([b' '; 8])
     }
 
-    /// A piece of an image comes in.
+    /// Takes a piece of an image.
     ///
     /// # Errors
-    /// It overlaps another one, the image is too large, or of too many pieces.
+    /// The piece overlaps another one, or the image is too large or has too many pieces.
     pub fn download(
         &mut self,
         controller: ControllerId,
@@ -187,8 +187,8 @@ impl Firmware {
         Ok(slot)
     }
 
-    /// A controller is reset: its image on the way is dropped, and the slot that waits for it becomes
-    /// active. Whether another one was active before.
+    /// Resets a controller: its image on the way is dropped, and the slot that waits for a reset
+    /// becomes active. Returns whether another slot was active before.
     pub fn reset(&mut self, controller: ControllerId) -> bool {
         self.downloads.remove(&controller);
         let before = self.active;

@@ -22,11 +22,11 @@ pub struct Pair {
 /// Progress of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// It waits for what was begun before it.
+    /// The pair waits for the commands before it.
     Waiting,
     /// Its blocks are being compared.
     Comparing,
-    /// They were equal, and are being written.
+    /// The blocks were equal, and are being written.
     Writing,
 }
 

@@ -12,8 +12,9 @@ pub struct NamespaceIdentity {
 }
 
 impl NamespaceIdentity {
-    /// Those of the namespace `nsid`. `creation`: which one that a host has created, so that a
-    /// later one of the same NSID has others; 0 of one that the drive was made with.
+    /// Returns the identifiers of the namespace `nsid`. `creation`: number of the creation by a
+    /// host, so that a later namespace of the same NSID has other identifiers; 0 for one that the
+    /// drive was made with.
     pub fn new(serial: &str, nsid: u32, creation: u32) -> Self {
         let digest = digest(serial, nsid, creation);
         let mut eui64 = [0; 8];

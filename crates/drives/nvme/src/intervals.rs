@@ -69,7 +69,7 @@ impl Intervals {
         Some((start, end.min(range.end)))
     }
 
-    /// Puts `range` in; whether there was room.
+    /// Inserts `range`. Returns whether there was room.
     pub fn insert(&mut self, range: Range<u64>) -> bool {
         if self.is_full() {
             return false;

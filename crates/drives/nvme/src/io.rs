@@ -283,7 +283,7 @@ impl Io {
     /// Checks that a controller has a namespace. An unknown one is left to the command to refuse.
     ///
     /// # Errors
-    /// It is not attached to the controller: an inactive one (NVMe 2.0 section 3.2.1.4).
+    /// The namespace is not attached to the controller: an inactive one (NVMe 2.0 section 3.2.1.4).
     pub fn check_attached(&self, controller: ControllerId, nsid: u32) -> Result<(), Failure> {
         let inactive =
             self.namespaces.get(nsid).is_some() && !self.access.attachments.has(controller, nsid);
@@ -338,7 +338,7 @@ impl Io {
         self.transfer_extent(memory, command, transfer, (&extent, passage), owner)
     }
 
-    /// Returns whether a command may move so many bytes.
+    /// Checks that a command may move `bytes` bytes.
     pub fn check_length(&self, bytes: u64) -> Result<(), Failure> {
         if bytes > self.config.max_transfer.into() {
             return Err(StatusCode::InvalidField.at(location::CDW12));

@@ -29,13 +29,13 @@ pub struct KeptState {
     pub version: u32,
     /// The namespaces that the drive was made with, numbered from 1.
     pub namespaces: Vec<KeptNamespace>,
-    /// Those that hosts have created.
+    /// The namespaces that hosts have created.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub created: Vec<KeptCreated>,
     /// Number of namespaces ever created.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub creations: u32,
-    /// Those that the host on PCIe has detached, or not attached.
+    /// NSIDs of namespaces that the host on PCIe has detached, or not attached.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub detached: Vec<u32>,
     /// Placement of data as the drive was made.
@@ -44,7 +44,8 @@ pub struct KeptState {
     /// Flexible Data Placement, where the drive was made with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fdp: Option<KeptFdp>,
-    /// The same of each endurance group that has it, where the drive was made with groups.
+    /// Flexible Data Placement of each endurance group that has it, where the drive was made with
+    /// groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<KeptGroup>,
     /// The last sanitize operation.
@@ -161,11 +162,11 @@ pub enum Standing {
     /// There was none.
     #[default]
     Never = 0,
-    /// It has ended well.
+    /// The operation has ended well.
     Done = 1,
-    /// It is under way.
+    /// The operation is under way.
     UnderWay = 2,
-    /// It has failed.
+    /// The operation has failed.
     Failed = 3,
 }
 

@@ -31,7 +31,7 @@ impl BlockList {
         Self { ranges: Vec::new(), room, is_cut_off: false }
     }
 
-    /// Adds blocks behind those that it has; whether there was room.
+    /// Appends blocks. Returns whether there was room.
     pub fn add(&mut self, lba: u64, blocks: u64) -> bool {
         if let Some((first, count)) = self.ranges.last_mut() {
             if *first + *count == lba {

@@ -68,7 +68,7 @@ impl MemoryBuffer {
         self.address = Some(address);
     }
 
-    /// As after a reset of the bus.
+    /// Resets the registers, as a reset of the bus does.
     pub fn reset(&mut self) {
         self.control = 0;
     }

@@ -194,7 +194,7 @@ impl BlockFormat {
         self.metadata.map_or(0, |metadata| metadata.size as u32)
     }
 
-    /// The number of its LBA format, if there is one.
+    /// Returns the number of the LBA format, if there is one.
     pub(crate) fn number(&self) -> Option<u8> {
         let guard = self.metadata.map_or(Guard::Crc16, |metadata| metadata.guard);
         let wanted = LbaFormat { size: self.size, metadata: self.metadata_size(), guard };

@@ -20,8 +20,8 @@ use crate::slots::Slot;
 use crate::status::{Failure, StatusCode};
 use crate::zoned::ZonedNamespace;
 
-/// A namespace that a host creates begins at a multiple of so many bytes, the size of the largest
-/// logical block, and of the drive's atomic unit.
+/// Unit of the places of namespaces that hosts create (bytes): the size of the largest logical
+/// block, and of the drive's atomic unit.
 const STEP: u64 = 4096;
 
 /// The namespaces, by identifiers from 1 on.
@@ -108,7 +108,7 @@ impl NamespaceState {
         zones + chunks + self.marks.changes()
     }
 
-    /// Its bytes on the drive.
+    /// Returns the range of the namespace's bytes on the drive.
     fn place(&self) -> Range<u64> {
         self.namespace.start..self.namespace.start + self.capacity
     }
@@ -181,7 +181,7 @@ impl Namespaces {
         self.get(nsid).ok_or(status.at(location::NSID))
     }
 
-    /// The namespace of an NSID, if there is one.
+    /// Returns the namespace of an NSID, if there is one.
     pub fn get(&self, nsid: u32) -> Option<&Namespace> {
         Some(&self.state(nsid)?.namespace)
     }
@@ -208,7 +208,7 @@ impl Namespaces {
         self.there().map(|(nsid, _)| nsid)
     }
 
-    /// All of them, with their identifiers.
+    /// Returns all namespaces, with their identifiers.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Namespace)> {
         self.there().map(|(nsid, state)| (nsid, &state.namespace))
     }
@@ -224,7 +224,7 @@ impl Namespaces {
         self.existing(nsid)
     }
 
-    /// Its identifiers.
+    /// Returns a namespace's identifiers.
     pub fn identity(&self, nsid: u32) -> Option<&NamespaceIdentity> {
         Some(&self.state(nsid)?.identity)
     }
@@ -237,7 +237,8 @@ impl Namespaces {
         state.chunks.as_ref().map_or(block, |chunks| chunks.lba_of(block))
     }
 
-    /// From one of its blocks to the next on the drive, in bytes; 1 if there is no such namespace.
+    /// Returns the distance from one block of a namespace to the next on the drive, in bytes; 1 if
+    /// there is no such namespace.
     pub fn stride(&self, nsid: u32) -> u64 {
         self.state(nsid).map_or(1, |state| state.namespace.stride().into())
     }
@@ -265,7 +266,7 @@ impl Namespaces {
         BlockLayout::new(self.largest_block(), parts.collect()).with_zones(zones)
     }
 
-    /// Its size in bytes; 0 if there is no such namespace.
+    /// Returns a namespace's size in bytes, or 0 if it does not exist.
     pub fn capacity(&self, nsid: u32) -> u64 {
         self.state(nsid).map_or(0, |state| state.capacity)
     }
@@ -314,7 +315,7 @@ impl Namespaces {
         self.state(nsid)?.zones.as_ref()
     }
 
-    /// The same, to change them.
+    /// Like [`Self::zones`], but mutable.
     pub fn zones_mut(&mut self, nsid: u32) -> Option<&mut ZonedNamespace> {
         self.state_mut(nsid)?.zones.as_mut()
     }
@@ -338,7 +339,7 @@ impl Namespaces {
         self.state(nsid)?.pairs.as_ref()
     }
 
-    /// The same, to change them.
+    /// Like [`Self::key_value`], but mutable.
     pub fn key_value_mut(&mut self, nsid: u32) -> Option<&mut KeyValueNamespace> {
         self.state_mut(nsid)?.pairs.as_mut()
     }
@@ -356,7 +357,7 @@ impl Namespaces {
         self.chunks(nsid).ok_or(StatusCode::InvalidOpcode.at(location::OPCODE))
     }
 
-    /// The same, to change them.
+    /// Returns the chunks of a namespace that has some, to change them.
     pub fn chunks_mut(&mut self, nsid: u32) -> Option<&mut ChunkSet> {
         self.state_mut(nsid)?.chunks.as_mut()
     }
@@ -400,7 +401,7 @@ impl Namespaces {
     /// Marks blocks that can be written: they cannot be read until they are.
     ///
     /// # Errors
-    /// Their zones do not allow it, or there is no room for another mark.
+    /// Zones do not allow the write, or there is no room for another mark.
     pub fn mark_uncorrectable(&mut self, nsid: u32, extent: &Extent) -> Result<(), Failure> {
         let Some(state) = self.state_mut(nsid) else {
             return Err(StatusCode::InternalError.into());
@@ -444,8 +445,8 @@ impl Namespaces {
         ocssd::leave(state.chunks.as_mut()?, block, slot, status, data)
     }
 
-    /// The medium could not read the block of byte `offset`: it is known until it is read or written.
-    /// Whether there was room to note it.
+    /// Notes that the medium could not read the block of byte `offset`: it is known until it is
+    /// read or written. Returns whether there was room for the note.
     pub fn note_unreadable(&mut self, nsid: u32, offset: u64) -> bool {
         // Addresses of chunks have holes, and pairs have none.
         let has_blocks =
@@ -512,7 +513,7 @@ impl Namespaces {
 }
 
 impl NamespaceState {
-    /// Its state, of one that was made so.
+    /// Returns the state to keep of a namespace that was made as `made`.
     fn kept(&self, made: &Namespace) -> KeptNamespace {
         // Another size than its own is not kept, nor is what lies beyond that.
         let own = |(start, end): (u64, u64)| (start, end.min(self.made_capacity));
@@ -536,18 +537,18 @@ impl NamespaceState {
 
 /// Formatting.
 impl Namespaces {
-    /// From now on these are being formatted.
+    /// Begins to format the namespaces `nsids`.
     pub fn begin_format(&mut self, nsids: Vec<u32>) {
         self.formatting = nsids;
     }
 
-    /// None is any more.
+    /// Ends the formatting of all namespaces.
     pub fn end_format(&mut self) {
         self.formatting.clear();
     }
 
-    /// One gets such blocks: it is empty, and nothing is marked. Whether that is another format than
-    /// before.
+    /// Formats a namespace with these blocks: it is empty, and nothing is marked. Returns whether
+    /// the format is another one than before.
     pub fn format(&mut self, nsid: u32, format: BlockFormat) -> bool {
         let transfer = self.transfer;
         let Some(state) = self.state_mut(nsid) else { return false };
@@ -569,9 +570,9 @@ impl Namespaces {
 
 /// Sizes.
 impl Namespaces {
-    /// A namespace has `bytes` bytes from now on, or as many as it was made with: what it holds stays,
-    /// as far as it has room. Whether it can be: it has blocks alone, no zones, chunks or pairs, and no
-    /// other namespace lies there.
+    /// Resizes a namespace to `bytes` (`None`: its original size). Data within the new size stays.
+    /// Returns whether the namespace can have that size: a namespace with zones, chunks or pairs
+    /// cannot be resized, nor can one grow over another namespace.
     pub fn resize(&mut self, nsid: u32, bytes: Option<u64>) -> bool {
         let Some(state) = self.state(nsid) else { return false };
         let is_plain = state.namespace.is_plain();
@@ -596,8 +597,8 @@ impl Namespaces {
 
 /// Creation and deletion (NVMe 2.0 section 8.12).
 impl Namespaces {
-    /// A host creates a namespace of `blocks` blocks, where the drive has room for it in one piece, in
-    /// an endurance group and an NVM set, of which 0 is any; returns its NSID.
+    /// Creates a namespace of `blocks` blocks, where the drive has room for it in one piece, in an
+    /// endurance group and an NVM set (0: any). Returns its NSID.
     ///
     /// # Errors
     /// There is no such room, or no NSID.
@@ -705,7 +706,7 @@ impl Namespaces {
         self.there().filter_map(kept).collect()
     }
 
-    /// So many have been created before.
+    /// Restores the number of namespaces ever created.
     pub fn restore_creations(&mut self, creations: u32) {
         self.creations = self.creations.max(creations);
     }

@@ -112,7 +112,8 @@ impl Power {
         u32::from(self.current) | u32::from(self.workload) << 5
     }
 
-    /// Power Management of Set Features; whether there is such a state.
+    /// Sets the power state, as Power Management of Set Features. Returns whether there is such a
+    /// state.
     pub fn set(&mut self, now: Nanos, busy: bool, value: u32) -> bool {
         let number = value.byte(0) & 0x1f;
         let known = usize::from(number) < self.states.len();
@@ -129,8 +130,9 @@ impl Power {
         known
     }
 
-    /// Sets the table of autonomous transitions, and whether they take place; whether it can be:
-    /// each is to lead to a state of a higher number that is not operational.
+    /// Sets the table of autonomous transitions, and whether they take place. Returns whether the
+    /// table is valid: each transition must lead to a state of a higher number that is not
+    /// operational.
     pub fn set_transitions(&mut self, now: Nanos, table: &[u8; TABLE], autonomous: bool) -> bool {
         let mut transitions = [Transition::default(); MAX_STATES];
         let table: &[TransitionEntry; MAX_STATES] = transmute_ref!(table);

@@ -101,7 +101,7 @@ impl Default for PowerStates {
 }
 
 impl PowerStates {
-    /// These states.
+    /// Checks `states` and makes a table of them.
     ///
     /// # Errors
     /// There are none, or more than 32; the first is not operational; or a state cannot be told.
@@ -121,7 +121,7 @@ impl PowerStates {
         &self.0
     }
 
-    /// Returns whether there is more than one.
+    /// Returns whether there is more than one state.
     pub fn is_choice(&self) -> bool {
         self.0.len() > 1
     }

@@ -50,7 +50,7 @@ impl SubmissionQueue {
         Self { place, size, head: 0, tail: 0, cq, fused: None, is_stopped: false }
     }
 
-    /// Takes a command that came in a capsule; whether there is room for it.
+    /// Takes a command that came in a capsule. Returns whether there was room for it.
     pub fn push(&mut self, raw: [u8; SQE_SIZE]) -> bool {
         match &mut self.place {
             Place::Capsules(entries) if entries.len() < self.size.into() => {

@@ -27,7 +27,7 @@ pub struct Queues {
     stale: [u128; 2],
 }
 
-/// A submission queue and the completion queue that it completes to, for a person who looks.
+/// Human-readable state of a submission queue and its completion queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuePair {
     /// The submission queue's identifier; 0 is the admin queue.
@@ -98,7 +98,7 @@ impl Queues {
         self.waiting = false;
     }
 
-    /// The pairs of queues that are there.
+    /// Returns the present pairs of queues.
     pub fn pairs(&self) -> impl Iterator<Item = QueuePair> + '_ {
         self.identifiers().filter_map(|number| {
             let submission = self.submission(number)?;
@@ -116,7 +116,7 @@ impl Queues {
         })
     }
 
-    /// Identifiers of queues, whether they are there or not.
+    /// Returns the identifiers of all queues, present or not.
     pub fn identifiers(&self) -> std::ops::Range<u16> {
         0..self.submission.len() as u16
     }
@@ -126,7 +126,7 @@ impl Queues {
         self.submission.get(usize::from(id))?.as_ref()
     }
 
-    /// The same, to change it.
+    /// Like [`Self::submission`], but mutable.
     pub fn submission_mut(&mut self, id: u16) -> Option<&mut SubmissionQueue> {
         self.submission.get_mut(usize::from(id))?.as_mut()
     }
@@ -136,7 +136,7 @@ impl Queues {
         self.completion.get(usize::from(id))?.as_ref()
     }
 
-    /// The same, to change it.
+    /// Like [`Self::completion`], but mutable.
     pub fn completion_mut(&mut self, id: u16) -> Option<&mut CompletionQueue> {
         self.completion.get_mut(usize::from(id))?.as_mut()
     }
@@ -219,10 +219,10 @@ impl Queues {
         self.shadow.filter(|_| id != 0)
     }
 
-    /// From now on I/O queues have shadow doorbells.
+    /// Gives all I/O queues shadow doorbells.
     ///
     /// # Errors
-    /// They are not in guest memory.
+    /// The doorbells are not in guest memory.
     pub fn set_shadow(
         &mut self,
         memory: &dyn Memory,

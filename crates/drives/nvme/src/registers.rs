@@ -97,7 +97,7 @@ impl Registers {
         }
     }
 
-    /// As after a reset of the function.
+    /// Resets the registers, as a reset of the function does.
     pub fn reset(&mut self) {
         *self = Self { memory_buffer: self.memory_buffer, ..Self::default() };
     }

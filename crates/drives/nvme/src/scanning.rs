@@ -14,7 +14,7 @@ const PIECE: u64 = 1 << 30;
 pub enum Step {
     /// The drive has the next request, or there is no room for it yet.
     GoesOn,
-    /// It has ended.
+    /// The scan has ended.
     Ended,
     /// Its namespace cannot be accessed any more.
     Gone,

@@ -45,7 +45,7 @@ const MEDIA_CHECK: u8 = 7;
 #[derive(Debug, Default)]
 pub struct SelfTest {
     running: Option<Running>,
-    /// Those of the log, the last one first.
+    /// The results of the log, the last one first.
     results: VecDeque<SelfTestResult>,
 }
 

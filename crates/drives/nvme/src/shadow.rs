@@ -45,7 +45,7 @@ impl Shadow {
         write(memory, self.doorbells + tail_offset(queue), 0)
     }
 
-    /// The same for the head of a new completion queue.
+    /// Sets a new completion queue's shadow doorbell to its head, 0.
     pub fn clear_head(&self, memory: &dyn Memory, queue: u16) -> Result<(), OutOfMemoryRange> {
         write(memory, self.doorbells + head_offset(queue), 0)
     }

@@ -178,7 +178,7 @@ impl Slots {
         self.held.insert(tag, request);
     }
 
-    /// The request that follows one that has ended, if there is one.
+    /// Returns the request that follows one that has ended, if there is one.
     pub fn follower(&mut self, tag: Tag) -> Option<Request> {
         self.held.remove(&tag)
     }

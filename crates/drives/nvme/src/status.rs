@@ -183,7 +183,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The same, of the block `lba`.
+    /// Returns the failure with `lba` as the first block concerned.
     pub fn of_block(self, lba: u64) -> Self {
         Self { lba: Some(lba), ..self }
     }
@@ -209,7 +209,7 @@ impl From<crate::OutOfMemoryRange> for Failure {
 pub enum Outcome {
     /// Done, with Dwords 0 and 1 of the completion.
     Done(u64),
-    /// It completes later.
+    /// The command completes later.
     Pending,
     /// Failed, with Dwords 0 and 1 of the completion.
     Failed {

@@ -138,7 +138,7 @@ impl Subsystem {
         self.io.namespaces.layout()
     }
 
-    /// Its configuration.
+    /// Returns the subsystem's configuration.
     pub fn config(&self) -> &Config {
         &self.io.config
     }
@@ -247,10 +247,10 @@ impl Subsystem {
         }
     }
 
-    /// A namespace has `bytes` bytes from now on, or as many as it was made with: what it holds stays,
-    /// as far as it has room. Controllers are to be attended to. Another size is not kept beyond a loss
-    /// of power. Returns whether it has that size: not one with zones, chunks or pairs, nor one where
-    /// another namespace lies.
+    /// Resizes a namespace to `bytes` (`None`: its original size). Data within the new size stays.
+    /// The caller attends to the controllers afterwards. A new size does not survive a loss of
+    /// power. Returns whether the namespace has the size now: a namespace with zones, chunks or
+    /// pairs cannot be resized, nor can one grow over another namespace.
     pub fn resize(&mut self, nsid: u32, bytes: Option<u64>) -> bool {
         let resized = self.io.namespaces.resize(nsid, bytes);
         if resized {

@@ -58,8 +58,8 @@ impl Telemetry {
         self.of_host = Some(Capture::new(areas, "asked for by a host"));
     }
 
-    /// The controller captures the present state for a `reason`, unless the last one waits to be
-    /// read; whether it has.
+    /// Captures the present state for a `reason` of the controller's, unless the last capture waits
+    /// to be read. Returns whether the state was captured.
     pub fn capture_by_itself(&mut self, reason: &'static str, areas: [String; 3]) -> bool {
         if self.is_available {
             return false;

@@ -5,12 +5,12 @@
 pub enum Transport {
     /// By registers, and queues and data in the host's memory.
     Pcie,
-    /// The same, where the drive has several controllers, each of another host's.
+    /// As `Pcie`, for a drive with several controllers, each of another host.
     SharedPcie,
     /// By capsules (NVMe over Fabrics 1.1): queues are made by Connect, and their entries come and
     /// go with messages.
     Fabrics,
-    /// The same, of a discovery controller.
+    /// As `Fabrics`, for a discovery controller.
     Discovery,
 }
 

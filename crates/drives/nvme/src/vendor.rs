@@ -101,11 +101,11 @@ impl Vendor {
         Some((id, outcome))
     }
 
-    /// Takes a vendor specific command: in which direction its data moves is in
-    /// the opcode's bits 1:0, and how much in Dword 10, in dwords (section 8.7).
+    /// Takes a vendor specific command. Bits 1:0 of the opcode have the direction of its data, and
+    /// Dword 10 the length in dwords (section 8.7).
     ///
     /// # Errors
-    /// Its data is too long or nowhere, or too many wait.
+    /// The data is too long or not in guest memory, or too many commands wait.
     pub fn execute(
         &mut self,
         io: &mut Io,

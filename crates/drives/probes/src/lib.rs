@@ -39,8 +39,9 @@ pub fn io_dispatched(tenant: usize, order: u64, now: u64) {
     probe_lazy!(stasis, io_dispatched, tenant, order, now);
 }
 
-/// A drive has an I/O, which its model and its medium begin: the drive's number, the I/O's slot there until it
-/// completes, its operation (0 a read, 1 a write, 2 a flush, ... as [`docs/guides/tracers.md`] has them), its first byte, its length (bytes) and the time.
+/// A drive has an I/O, which its model and its medium begin: the drive's number, the I/O's slot
+/// there until it completes, its operation (0 a read, 1 a write, 2 a flush, ...; the file
+/// `docs/guides/tracers.md` has all), its first byte, its length (bytes) and the time.
 #[inline(always)]
 pub fn io_submitted(drive: u16, slot: u64, operation: u8, offset: u64, bytes: u64, now: u64) {
     probe_lazy!(stasis, io_submitted, drive, slot, operation, offset, bytes, now);

@@ -63,7 +63,7 @@ impl Cluster {
 /// The `size` bytes of a cluster of which `packed` begins with the compressed form.
 ///
 /// # Errors
-/// If it is none, or that of fewer bytes.
+/// The bytes are not a compressed cluster, or one of fewer bytes.
 pub fn unpack(packed: &[u8], compression: Compression, size: usize) -> io::Result<Vec<u8>> {
     let mut cluster = Vec::with_capacity(size);
     match compression {

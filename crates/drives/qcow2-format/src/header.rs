@@ -80,10 +80,11 @@ pub enum Compression {
 
 /// Bytes that an image is read from.
 pub trait ReadAt: std::fmt::Debug {
-    /// Fills the begin of `into` from `offset` on, and tells how much of it; nothing at the end.
+    /// Reads bytes from `offset` on into `into`. Returns the number of bytes, 0 at the end of the
+    /// image.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// The bytes cannot be read.
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
 }
 
@@ -103,7 +104,7 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// All of a file, or of a block device.
+    /// Returns the source of a whole file, or of a block device.
     ///
     /// # Errors
     /// If its length cannot be found.
@@ -162,7 +163,7 @@ pub fn be64(bytes: &[u8], at: usize) -> u64 {
 /// Returns whether a file begins as a qcow2 image does.
 ///
 /// # Errors
-/// If it cannot be read.
+/// The file cannot be read.
 pub fn is_qcow2(source: &Source) -> io::Result<bool> {
     Ok(be32(&source.bytes(0, 4)?, 0) == MAGIC)
 }

@@ -40,7 +40,7 @@ impl Reader {
     /// Returns whether a file begins as an image does.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// The file cannot be read.
     pub fn is_image(file: &File) -> io::Result<bool> {
         is_qcow2(&Source::new(file)?)
     }

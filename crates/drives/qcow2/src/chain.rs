@@ -213,7 +213,7 @@ pub(crate) fn examine(path: &Path) -> Result<Examined, ImageError> {
     examine_source(&source, path)
 }
 
-/// The same of bytes that are those of the file at `path`.
+/// Like [`examine`], but for bytes of the file at `path`.
 pub(crate) fn examine_source(source: &Source, path: &Path) -> Result<Examined, ImageError> {
     let header = Header::read(source, path)?;
     let (report, snapshots) = check(source, &header, path)?;

@@ -93,7 +93,7 @@ pub enum ImageError {
         path: PathBuf,
         /// The requested name.
         name: String,
-        /// Those there are.
+        /// Names of the snapshots.
         names: Vec<String>,
     },
     /// A way of flushing that the drive below does not offer.

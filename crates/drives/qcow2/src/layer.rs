@@ -141,7 +141,7 @@ impl Image {
         value
     }
 
-    /// The same, for operations that have to end.
+    /// Like [`Self::instantly`], but a future that waits for something else is an error.
     fn finish_instantly(
         &mut self,
         future: impl std::future::Future<Output = std::io::Result<()>> + 'static,
@@ -169,7 +169,7 @@ impl Image {
         self.pump_as(now, false);
     }
 
-    /// The same; `urgent`: the operations are for an urgent request.
+    /// Like [`Self::pump`]. `urgent`: the operations are for an urgent request.
     fn pump_as(&mut self, now: Nanos, urgent: bool) {
         self.shared.lock().now = now;
         loop {

@@ -114,7 +114,7 @@ fn check_growth(found: &Found, size: u64) -> Result<(), ImageError> {
     }
 }
 
-/// The same with the files named by `links`, from the top.
+/// Finds the image of the files named by `links`, from the top.
 ///
 /// # Errors
 /// An [`ImageError`] that names the file and the remedy.
@@ -126,8 +126,8 @@ pub fn find_links(
     find_for(links, if writable { Access::Write } else { Access::Read }, options, 0)
 }
 
-/// The same, where the files are only read: what is written stays in memory, and is gone with the
-/// medium.
+/// Like [`find_links`], but the files are only read: written data stays in memory, and is gone with
+/// the medium.
 ///
 /// # Errors
 /// An [`ImageError`] that names the file and the remedy, also where opening the image for writing
@@ -139,7 +139,7 @@ pub fn find_kept(
     find_for(links, Access::Keep, options, 0)
 }
 
-/// The same, with room for a disk of `size` bytes if it is smaller.
+/// Like [`find_links`], but with room for a disk of `size` bytes if the disk is smaller.
 fn find_for(
     links: Vec<Link>,
     access: Access,
@@ -409,7 +409,7 @@ impl Opening {
         ImageError::Format { path: self.path(), source: std::io::Error::other(reason) }
     }
 
-    /// Takes over the clusters of a file that a table of so many bytes lies in.
+    /// Takes over the clusters of a file that hold a table of `bytes` bytes from `start` on.
     fn load(
         &self,
         lower: &mut dyn Layer,

@@ -30,8 +30,8 @@ pub(crate) fn refcounts(found: &Found, room: u64) -> Result<(), ImageError> {
     rewrite(&file, found, room, (length, u64::MAX)).map_err(os)
 }
 
-/// The same of a file of this length in `file`, which can have so many bytes at most: where there is no
-/// room behind its end, clusters that nothing uses are taken.
+/// Like [`refcounts`], but for `file` of `length` bytes, which can have `most` bytes: where there
+/// is no room behind its end, clusters that nothing uses are taken.
 pub(crate) fn rewrite(
     file: &dyn Bytes,
     found: &Found,

@@ -22,7 +22,7 @@ layout! {
     }
 }
 
-/// A stream that is not a events, or a damaged one.
+/// The stream is not an event stream, or is damaged.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FrameError {
     /// The kind byte is unknown.

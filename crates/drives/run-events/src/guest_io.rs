@@ -9,17 +9,16 @@ use stasis_layout::{layout, take, IntoBytes, U16, U64};
 pub struct KernelPlaces {
     /// `entry_SYSCALL_64`: the first instruction of each system call.
     pub system_call: u64,
-    /// End of the code whose first instruction that is: the outermost frame of a system call's stack
-    /// lies in it.
+    /// End of that code: the outermost frame of a system call's stack lies between the two.
     pub system_call_end: u64,
     /// `try_to_wake_up`, whose first argument is the thread.
     pub wake_up: u64,
     /// `__switch_to_asm`, whose second argument is the next thread.
     pub switch: u64,
-    /// From a processor's GS base to the pointer to its thread: `current_task`, or the first field of
-    /// `pcpu_hot`.
+    /// Offset from a processor's GS base to the pointer to its thread: `current_task`, or the first
+    /// field of `pcpu_hot`.
     pub current: u64,
-    /// The same for its `__preempt_count`.
+    /// Offset from a processor's GS base to its `__preempt_count`.
     pub preempt_count: u64,
     /// Offset of `comm` in `struct task_struct`, where the kernel tells it.
     pub comm: Option<u64>,
@@ -27,18 +26,18 @@ pub struct KernelPlaces {
     pub bios: Option<BioPlaces>,
 }
 
-/// Places at which a kernel gives I/Os to its block layer, and of the fields of each.
+/// The place at which a kernel gives I/Os to its block layer, and offsets of fields of each I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BioPlaces {
     /// `blk_mq_submit_bio`, whose first argument is the `struct bio`.
     pub submit: u64,
-    /// Offsets (bytes): of `bi_bdev` in that, and of `bd_disk` in `struct block_device`.
+    /// Offset of `bi_bdev` in `struct bio` (bytes).
     pub device: u64,
-    /// See there.
+    /// Offset of `bd_disk` in `struct block_device` (bytes).
     pub disk: u64,
-    /// Offsets of `bi_iter.bi_sector` and of `bi_iter.bi_size` in `struct bio`.
+    /// Offset of `bi_iter.bi_sector` in `struct bio` (bytes).
     pub sector: u64,
-    /// See there.
+    /// Offset of `bi_iter.bi_size` in `struct bio` (bytes).
     pub size: u64,
 }
 
@@ -60,7 +59,7 @@ impl Submitter {
     /// All of them, by number.
     pub const ALL: [Self; 4] = [Self::SystemCall, Self::KernelThread, Self::Fault, Self::Interrupt];
 
-    /// Its word in files.
+    /// Returns the submitter's word in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SystemCall => "system-call",
@@ -158,7 +157,7 @@ impl GuestIo {
         frames.for_each(|frame| out.extend_from_slice(&frame.to_le_bytes()));
     }
 
-    /// Those of a whole stream; `None` if it is damaged.
+    /// Decodes a whole stream; `None` if the stream is damaged.
     pub(crate) fn decode(mut stream: &[u8]) -> Option<Vec<Self>> {
         let mut all = Vec::new();
         let optional = |time: U64| Some(time.get()).filter(|time| *time != NEVER);

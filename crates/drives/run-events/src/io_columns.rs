@@ -13,10 +13,10 @@ pub const BLOCK: u64 = 512;
 /// The end of an I/O.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum IoStatus {
-    /// It ended well.
+    /// The I/O ended well.
     #[default]
     Ok = 0,
-    /// It failed.
+    /// The I/O failed.
     Error = 1,
     /// Its controller refused it: no drive was asked, and no model set a time.
     Refused = 2,

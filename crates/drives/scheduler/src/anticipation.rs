@@ -46,7 +46,7 @@ impl Anticipation {
         }
     }
 
-    /// Its last request is done, and nothing waits.
+    /// Notes that the last request is done, and nothing waits.
     pub(crate) fn idles(&mut self, now: Nanos) {
         self.idle_since = Some(now);
     }

@@ -77,7 +77,7 @@ impl QueueSpec {
         Self { weight: Some(weight), ..Self::default() }
     }
 
-    /// Its weight: its own, or its priority's.
+    /// Returns the queue's weight: its own, or its priority's.
     pub fn effective_weight(&self) -> u32 {
         let weight = self.weight.unwrap_or_else(|| self.priority.weight());
         weight.clamp(*WEIGHTS.start(), *WEIGHTS.end())
@@ -173,7 +173,7 @@ impl std::ops::AddAssign for QueueStatistics {
 /// [`Scheduler::dispatch`] while it has room: after an add, after a completion,
 /// and at [`Scheduler::next_event`].
 pub trait Scheduler: Send {
-    /// Its name in experiments.
+    /// Returns the scheduler's name in experiments.
     fn name(&self) -> &'static str;
 
     /// A new group of queues that share the service of `weight`. Schedulers without groups take the

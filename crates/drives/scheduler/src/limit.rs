@@ -153,7 +153,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// As a new one, with the requests that wait here and the effect so far.
+    /// Replaces the limit; waiting requests and the statistics stay.
     pub(crate) fn change(&mut self, spec: &LimitSpec) {
         let waiting = std::mem::take(&mut self.waiting);
         *self = Self { waiting, statistics: self.statistics, ..Self::new(spec) };

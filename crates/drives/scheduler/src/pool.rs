@@ -137,7 +137,7 @@ impl Pool {
         fifo.last = slot;
     }
 
-    /// It stands in this line, wherever.
+    /// Takes a request out of a line, wherever it stands there.
     pub(crate) fn remove_from(&mut self, fifo: &mut Fifo, slot: u32) {
         let Held { before, after, .. } = self.slots[slot as usize];
         match self.slots.get_mut(before as usize) {

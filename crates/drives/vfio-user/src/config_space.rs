@@ -65,7 +65,7 @@ impl ConfigSpace {
         Self { first: bytes, bytes, writable }
     }
 
-    /// As after power was switched on.
+    /// Restores the state after power-on.
     pub fn reset(&mut self) {
         self.bytes = self.first;
     }

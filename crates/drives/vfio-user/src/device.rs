@@ -29,7 +29,7 @@ impl Answer {
 /// The outcome of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Handled<F> {
-    /// It is done.
+    /// The request is done.
     Answer(Answer),
     /// The carrier is to map memory, and to answer with nothing.
     Map(DmaMap, Option<F>),

@@ -73,7 +73,7 @@ pub enum Request<F> {
     Unmap(DmaUnmap, Vec<u8>),
     /// Facts about the device.
     DeviceInfo,
-    /// Facts about a region, in so many bytes at most.
+    /// Facts about a region, in `room` bytes at most.
     RegionInfo {
         /// The region.
         index: u32,
@@ -137,7 +137,7 @@ impl<F> Request<F> {
     /// Parses the payload of a command.
     ///
     /// # Errors
-    /// It is too short or too long, or its fields contradict each other.
+    /// The payload is too short or too long, or its fields contradict each other.
     pub(crate) fn parse(
         command: u16,
         payload: &[u8],

@@ -81,8 +81,8 @@ pub struct Capability {
 }
 
 impl Capability {
-    /// Its bytes but for the first two, the capability's number (0x09) and the
-    /// pointer to the next; the structures are in BAR `bar`.
+    /// Returns the capability's bytes but for the first two, its number (0x09) and the pointer to
+    /// the next; the structures are in BAR `bar`.
     pub fn body(&self, bar: u8) -> Vec<u8> {
         let mut body = vec![0, self.kind, bar, 0, 0, 0];
         body.extend_from_slice(&(self.offset as u32).to_le_bytes());
@@ -399,7 +399,7 @@ impl PciDevice {
     /// See [`Device::resize`].
     ///
     /// # Errors
-    /// If it cannot be so large.
+    /// The disk cannot be so large.
     pub fn resize(&mut self, capacity: u64) -> Result<(), ConfigError> {
         self.device.resize(capacity)?;
         self.generation = self.generation.wrapping_add(1);

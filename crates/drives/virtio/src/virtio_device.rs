@@ -26,7 +26,7 @@ impl Interrupts {
         self.queues |= 1 << queue;
     }
 
-    /// None about a queue that is no longer served.
+    /// Forgets the interrupt of a queue that is no longer served.
     pub fn not_of_queue(&mut self, queue: u16) {
         self.queues &= !(1 << queue);
     }
@@ -66,7 +66,7 @@ pub trait VirtioDevice {
     /// The features it offers, one bit each.
     fn features(&self) -> u64;
 
-    /// The driver accepts `features`; whether that can be.
+    /// Accepts `features` for the driver. Returns whether they are valid.
     fn accept(&mut self, features: u64) -> bool;
 
     /// The driver reads its configuration space. Beyond its end it is 0.

@@ -119,7 +119,7 @@ pub enum TraceError {
 }
 
 impl TraceError {
-    /// The same, of one of several files.
+    /// Names the file of the error, where there are several.
     pub(crate) fn within(self, file: &str) -> Self {
         match file {
             "" => self,

@@ -65,7 +65,7 @@ impl GuestCheck {
         Ok(Self { checker, command, limit, devices, places, alone: false, files })
     }
 
-    /// The same check in another guest. The guests of all share one boot.
+    /// Returns the check in another guest. The guests of all checks share one boot.
     #[must_use]
     pub fn another(&self) -> Self {
         Self {

@@ -44,7 +44,7 @@ pub struct Evidence {
     pub lines: Vec<Line>,
     /// The events around the cut.
     pub events: Vec<NearEvent>,
-    /// The same and more of them as a plot has them.
+    /// The events around the cut, and more of them, as a plot has them.
     #[serde(skip)]
     pub course: Vec<Span>,
 }
@@ -115,7 +115,7 @@ pub struct LostChange {
 }
 
 impl LostChange {
-    /// Its holders, for a reader; empty where they are not known.
+    /// Returns the holders for a reader; empty where they are not known.
     pub fn held_by(&self) -> String {
         texts(&self.holders)
     }

@@ -55,7 +55,7 @@ pub enum LossReason {
     Reordered,
     /// The cut came before its acknowledgement.
     InFlight,
-    /// It was acknowledged, in the volatile cache, and no flush had covered it.
+    /// The change was acknowledged, in the volatile cache, and no flush had covered it.
     Cached,
 }
 

@@ -29,8 +29,8 @@ impl Fault {
     pub const ALL: [Self; 4] =
         [Self::DroppedBarrier, Self::EarlyAcknowledgement, Self::SwappedTables, Self::SplitWrites];
 
-    /// Those by which acknowledged data gets lost. A write that is torn was promised to nobody yet:
-    /// only who relies on its atomicity can find that.
+    /// Faults by which acknowledged data gets lost. A write that is torn was not promised to anyone
+    /// yet: only a program that relies on its atomicity can find that.
     pub const LOSSES: [Self; 3] =
         [Self::DroppedBarrier, Self::EarlyAcknowledgement, Self::SwappedTables];
 

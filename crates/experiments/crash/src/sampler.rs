@@ -66,7 +66,7 @@ impl Place {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Line, Self::BeforeFlush, Self::AfterFlush, Self::Drawn];
 
-    /// Its name, of several states.
+    /// Returns the kind's name, of several states.
     pub fn name(self) -> &'static str {
         match self {
             Self::Line => "at lines of output and at the end",

@@ -30,7 +30,8 @@ macro_rules! guest_drive {
         }
 
         impl $name {
-            /// Its serial number: by default one that follows from its `place` among all drives.
+            /// Returns the drive's serial number: by default one that follows from its `place`
+            /// among all drives.
             pub fn serial_number(&self, place: usize) -> String {
                 self.serial.clone().unwrap_or_else(|| format!("STASIS{place}"))
             }

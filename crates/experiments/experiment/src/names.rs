@@ -91,7 +91,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), Mistake> {
     }
 }
 
-/// The same of a drive, a virtual disk or a workload.
+/// Like [`check_name`], but for a drive, a virtual disk or a workload.
 pub(crate) fn check_drive_name(name: &str) -> Result<(), Mistake> {
     check(name, SYMBOLS_OF_DRIVES)
 }

@@ -37,7 +37,7 @@ pub struct NamespaceSpec {
     pub placement: Option<Placement>,
 }
 
-/// Namespaces begin at multiples of so many bytes, and have as many or a multiple.
+/// Unit of the places and sizes of namespaces (bytes).
 pub(crate) const STEP: u64 = 4096;
 
 impl NamespaceSpec {
@@ -119,7 +119,7 @@ pub fn endurance_groups(
 /// First byte and length of each namespace on a drive of `capacity` bytes.
 ///
 /// # Errors
-/// They have no room there.
+/// The namespaces have no room there.
 pub fn places(namespaces: &[NamespaceSpec], capacity: u64) -> Result<Vec<(u64, u64)>, String> {
     let named = namespaces.iter().filter_map(|one| one.size);
     let taken = named.clone().try_fold(0u64, u64::checked_add).filter(|&taken| taken <= capacity);

@@ -25,7 +25,7 @@ pub(crate) type Properties = BTreeMap<String, String>;
 pub struct Variables {
     /// The machine's own: `machine.PROPERTY`.
     pub(crate) own: Properties,
-    /// Those of every machine: `machine.NAME.PROPERTY`.
+    /// Variables of every machine: `machine.NAME.PROPERTY`.
     pub(crate) machines: BTreeMap<String, Properties>,
 }
 
@@ -39,10 +39,10 @@ pub struct UnknownVariable {
 }
 
 impl Variables {
-    /// The same text, with the value in place of each variable.
+    /// Returns `text` with the value in place of each variable.
     ///
     /// # Errors
-    /// Returns the first that is none.
+    /// The first variable that does not exist.
     pub fn fill(&self, text: &str) -> Result<String, UnknownVariable> {
         let (mut filled, mut rest) = (String::with_capacity(text.len()), text);
         while let Some((before, behind)) = rest.split_once(OPEN) {

@@ -31,7 +31,7 @@ pub fn main_program() -> PathBuf {
 /// The main program's file.
 ///
 /// # Errors
-/// If it is neither beside this program nor in PATH.
+/// The program is neither beside this program nor in PATH.
 pub fn main_file() -> Result<PathBuf> {
     let main = main_program();
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -73,7 +73,7 @@ pub fn handed_on<W: AsRef<OsStr>>(words: &[W], program: &str) -> Vec<OsString> {
 /// Becomes a program beside this one, with this one's words.
 ///
 /// # Errors
-/// If it is not there, or cannot be started.
+/// The program is not there, or cannot be started.
 pub fn become_program(name: &str) -> Result<ExitCode> {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     let error = Command::new(found(name)).args(handed_on(&words, name)).exec();
@@ -83,7 +83,7 @@ pub fn become_program(name: &str) -> Result<ExitCode> {
 /// Becomes a program beside this one, with these words.
 ///
 /// # Errors
-/// If it is not there, or cannot be started.
+/// The program is not there, or cannot be started.
 pub fn become_with(name: &str, words: &[&str]) -> Result<ExitCode> {
     Err(not_started(name, &Command::new(found(name)).args(words).exec()))
 }
@@ -91,7 +91,7 @@ pub fn become_with(name: &str, words: &[&str]) -> Result<ExitCode> {
 /// A program beside this one, for a child process; `start` starts it.
 ///
 /// # Errors
-/// If it is not there, or cannot be started.
+/// The program is not there, or cannot be started.
 pub fn started<T>(
     name: &str,
     words: impl IntoIterator<Item = OsString>,
@@ -103,7 +103,7 @@ pub fn started<T>(
 /// Becomes a command of the Python package, which installs it beside its program or in PATH.
 ///
 /// # Errors
-/// If it is not there, or cannot be started.
+/// The program is not there, or cannot be started.
 pub fn become_package(name: &str, words: &[OsString]) -> Result<ExitCode> {
     let program = found(name);
     let error = Command::new(&program).args(words).exec();
@@ -124,7 +124,7 @@ pub fn no_package(name: &str, error: Error) -> anyhow::Error {
 /// Becomes the Python package's command for `stasis reproduce --on`, with this program's words.
 ///
 /// # Errors
-/// If it is not there, or cannot be started.
+/// The program is not there, or cannot be started.
 pub fn become_study() -> Result<ExitCode> {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     become_package(STUDY, &words)

@@ -72,7 +72,7 @@ impl Text {
         }
     }
 
-    /// All of it.
+    /// Returns the whole text.
     pub fn finish(self) -> String {
         self.0
     }

@@ -130,7 +130,7 @@ impl Bench {
     /// side by side, one on each core.
     ///
     /// # Errors
-    /// If this program cannot be read.
+    /// This program's file cannot be read.
     pub fn new(request: &Reproduction, engine: Engine) -> Result<Self> {
         let usual = (engine != Engine::Exact).then_some(1);
         Ok(Self {

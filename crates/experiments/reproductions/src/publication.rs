@@ -29,11 +29,11 @@ pub trait Publication: Sync {
         self.trials().map_or(Ok(Vec::new()), |trials| experiments::parts(request, trials))
     }
 
-    /// Runs those of [`Publication::parts`] that are named, without an evaluation:
+    /// Runs the parts of [`Publication::parts`] with these names, without an evaluation:
     /// [`Publication::measure`] finds them complete. Returns the failed ones, each with its reason.
     ///
     /// # Errors
-    /// The same as for [`Publication::measure`].
+    /// The errors of [`Publication::measure`].
     fn run(&self, request: &Reproduction, names: &[String]) -> Result<Vec<(String, String)>> {
         self.trials().map_or(Ok(Vec::new()), |trials| experiments::some(request, trials, names))
     }

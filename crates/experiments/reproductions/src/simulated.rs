@@ -171,7 +171,7 @@ impl Simulator {
     /// time, by default one on each core; ends at the next batch of I/Os once the stop flag is set.
     ///
     /// # Errors
-    /// If this program cannot be read.
+    /// This program's file cannot be read.
     pub fn new(request: &Reproduction) -> Result<Self> {
         Ok(Self {
             kept: KeptResults::new(&request.folder, request.force, request.gather)?,

@@ -101,7 +101,7 @@ pub fn check_model(spec: &DriveSpec, capacity: u64) -> Result<(), BuildError> {
 /// are zones of a model that has some.
 ///
 /// # Errors
-/// It has none, or they are not.
+/// The medium has no such room, or segments are not zones.
 pub fn check_room(spec: &DriveSpec, capacity: u64) -> Result<()> {
     if capacity / u64::from(spec.namespaces) < 4096 {
         bail!(
@@ -192,8 +192,8 @@ fn namespaces(capacity: u64, spec: &DriveSpec) -> Vec<Namespace> {
     (0..count).map(namespace).collect()
 }
 
-/// Those of a drive whose namespaces are not all alike. Where they have no room, there are none, which
-/// no controller is made with.
+/// The namespaces of a drive whose namespaces are not all alike. Empty where the medium has no room
+/// for them: a controller cannot be made with none.
 fn listed(capacity: u64, spec: &DriveSpec) -> Vec<Namespace> {
     let places = places(&spec.namespace, capacity).unwrap_or_default();
     let namespace = |((start, bytes), one): ((u64, u64), &NamespaceSpec)| {

@@ -20,7 +20,7 @@ pub fn choose(engine: Engine) -> Result<Engine> {
     Ok(choose_checked(engine, &Arc::default())?.0)
 }
 
-/// Does the same, and returns a line for the user if there is one. `stop` ends the check.
+/// Like [`choose`], but also returns a line for the user, if there is one. `stop` ends the check.
 pub(crate) fn choose_checked(
     engine: Engine,
     stop: &Arc<AtomicBool>,

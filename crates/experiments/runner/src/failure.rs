@@ -26,7 +26,7 @@ pub enum Code {
     Permission,
     /// Another program uses it.
     InUse,
-    /// It would write over an input, or over a file that Stasis has not written.
+    /// The run would write over an input, or over a file that Stasis has not written.
     WouldDestroy,
     /// A disk of the host is full.
     DiskFull,

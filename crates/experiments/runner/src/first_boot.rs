@@ -22,9 +22,10 @@ pub struct FirstBootJob {
     cpu_speed: CpuSpeed,
 }
 
-/// The first boot of the machines of `plan`, of which the rest begins with its commands; None where they differ,
-/// or where it might depend on something else. A machine that has one hides its drives and networks until
-/// its agent greets, whether it has been made before or not.
+/// Returns the first boot of the machines of `plan`, of which the rest begins with its commands;
+/// None where the machines differ, or where a boot might depend on other properties. A machine that
+/// has a first boot hides its drives and networks until its agent greets, whether the boot has been
+/// made before or not.
 pub fn job(plan: &RunPlan) -> Option<FirstBootJob> {
     let is_whole = match plan.cpu_speed {
         CpuSpeed::Khz(khz) => khz % GHZ == 0,

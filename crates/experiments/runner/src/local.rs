@@ -39,17 +39,17 @@ const REWIND_WINDOW_NS: u64 = 5_000;
 
 /// The files that a machine reads, by name.
 pub trait Inputs {
-    /// Length in bytes; `None` if there is none of that name.
+    /// Returns the input's length in bytes; `None` if there is none of that name.
     fn length(&self, name: &str) -> Option<u64>;
     /// Fills `into` from the file's start.
     fn read(&mut self, name: &str, into: &mut [u8]) -> Result<()>;
-    /// The reader of a root that is read in place, if there is one.
+    /// Returns the reader of a root that is read in place, if there is one.
     fn source(&mut self) -> Option<Source>;
     /// The keyboard, if a command runs on a terminal.
     fn keyboard(&mut self) -> Option<Box<dyn Keyboard>>;
     /// The world outside, if a network leads there.
     fn outside(&mut self) -> Option<Box<dyn Outside>>;
-    /// The knowledge of guests' programs, if there is any.
+    /// Returns the knowledge of guests' programs, if there is any.
     fn programs(&mut self) -> Option<ProgramSource>;
     /// The wire to the debugger, if one takes hold of the run.
     fn debugger(&mut self) -> Option<Box<dyn Debugger>>;
@@ -323,7 +323,7 @@ fn schedule(plan: &RunPlan, number: usize) -> Option<Schedule> {
     })
 }
 
-/// All of the file `name`.
+/// Reads the whole input `name`.
 pub fn whole(inputs: &mut dyn Inputs, name: &str) -> Result<Vec<u8>> {
     let length = inputs.length(name).ok_or_else(|| anyhow!("the input {name} is missing"))?;
     let mut bytes = vec![0; usize::try_from(length)?];

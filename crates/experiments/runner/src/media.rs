@@ -119,7 +119,7 @@ pub struct MediumOwners<'a> {
 }
 
 impl<'a> MediumOwners<'a> {
-    /// Nobody's yet; `base` is where relative paths start.
+    /// Creates an empty register; `base` is where relative paths start.
     pub fn new(base: &'a Path) -> Self {
         Self { base, owned: Vec::new() }
     }

@@ -245,7 +245,8 @@ impl PlannedDrive {
         self.spec.block_size as u32
     }
 
-    /// Its NVMe controller, on `capacity` bytes, not checked yet.
+    /// Returns the configuration of the drive's NVMe controller, on `capacity` bytes, not checked
+    /// yet.
     pub fn controller(&self, capacity: u64, discard_zeroes: bool) -> stasis_nvme::Config {
         let serial = self.serial.clone();
         let (spec, queues) = (&self.spec, self.queues);

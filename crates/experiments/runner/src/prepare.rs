@@ -311,7 +311,7 @@ impl<'a> RunSetup<'a> {
         Ok(base.prepare()?.plan)
     }
 
-    /// The same drive, on a copy of its medium where it is traced.
+    /// Returns `drive`, on a copy of its medium where it is traced.
     fn traced_drive(
         &self,
         index: usize,
@@ -540,7 +540,8 @@ pub fn check_drives(experiment: &Experiment, base: &Path) -> Result<()> {
     look_at_drives(experiment, base, false)
 }
 
-/// The same, where files are only `read` if so wished: to open them for writing changes their times.
+/// Like [`check_drives`], but with `read` the files are opened for reading only: opening them for
+/// writing changes their times.
 pub fn look_at_drives(experiment: &Experiment, base: &Path, read: bool) -> Result<()> {
     let machines = experiment.machine.several();
     let drives = experiment.drives.iter().chain(machines.iter().flat_map(|one| &one.drives));
@@ -623,7 +624,7 @@ impl Prepared<'_> {
         keeps
     }
 
-    /// The names of several machines; none where there is only one.
+    /// Returns the names of several machines; empty where there is only one.
     pub fn machines(&self) -> Vec<String> {
         let several = self.plan.machines.iter().filter(|machine| machine.spec.name.is_some());
         several.map(|machine| machine.name.clone()).collect()

@@ -15,9 +15,9 @@ pub struct Profiled {
     pub symbols: Symbols,
     /// The kernel's tables for unwinding its stacks.
     pub orc: Option<Orc>,
-    /// Place of the names of threads in the kernel, and of its modules.
+    /// Place of the names of threads in the kernel.
     pub threads: Option<Threads>,
-    /// See there.
+    /// Place of the kernel's list of modules.
     pub modules: Option<Modules>,
     /// The kernel's places that tell the time of I/Os in it, if that is kept.
     pub places: Option<KernelPlaces>,

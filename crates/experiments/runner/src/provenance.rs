@@ -55,21 +55,21 @@ impl Provenance {
         Self { started: SystemTime::now(), qemu, repeat }
     }
 
-    /// The same of a run that reads these files and folders, which are hashed now.
+    /// Sets the files and folders that the run reads. Each is hashed now.
     #[must_use]
     pub fn reading(mut self, inputs: &[PathBuf]) -> Self {
         self.repeat.inputs = hashed::hashed(inputs);
         self
     }
 
-    /// The same of a run that other words than this program's own repeat, as one of many.
+    /// Sets the words of the command line that repeats the run, where it is one of many.
     #[must_use]
     pub fn repeated_by(mut self, words: Vec<String>) -> Self {
         self.repeat.command = words::command_line(words::with_own_results(words));
         self
     }
 
-    /// The same of a run whose standard input is kept in `file`.
+    /// Adds `file`, which keeps the run's standard input.
     #[must_use]
     pub fn given(mut self, file: &Path) -> Self {
         let name = file.display().to_string();

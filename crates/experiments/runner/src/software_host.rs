@@ -84,7 +84,7 @@ pub struct LaterJob {
 /// The media of a run as the software host gets them.
 struct Passed {
     drives: Vec<PassedDrive>,
-    /// The same as [`InnerJob::passed`].
+    /// [`InnerJob::passed`].
     places: Vec<Vec<usize>>,
     /// Bytes of the media in RAM, of controllers' memory buffers, of what power cuts can take, and of
     /// what stale reads return.

@@ -58,8 +58,8 @@ pub struct Point<'a> {
 }
 
 impl<'a> Point<'a> {
-    /// All of a command line, in the order of models, loads and seeds. One alone has the
-    /// folder for the results to itself, several have a folder in it each.
+    /// Returns all points of a command line, in the order of models, loads and seeds. A single
+    /// point has the folder for the results to itself, several points have a folder in it each.
     ///
     /// # Errors
     /// If there are too many, or a model is none.

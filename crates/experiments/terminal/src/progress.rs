@@ -251,7 +251,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Nothing is shown before the first step.
+    /// Creates a line that shows nothing before the first step.
     pub fn new() -> Self {
         Self::default()
     }

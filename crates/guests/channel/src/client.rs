@@ -100,7 +100,7 @@ impl<T: Transport> Client<T> {
         InputReader { client: self, at: 0, length: 0, ended: false }
     }
 
-    /// Everything is prepared for the command; whether it may begin.
+    /// Reports that everything is prepared for the command. Returns whether the command may begin.
     ///
     /// # Errors
     /// The machine refuses, or its answer makes no sense.
@@ -112,7 +112,7 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// From now on the page at this address shows when the guest needs help.
+    /// Sets the page that shows when the guest needs help.
     ///
     /// # Errors
     /// The machine refuses: it has no such memory.
@@ -219,7 +219,8 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// The command has ended with `status`. Whether something else is to run ([`Client::branch`]).
+    /// Reports that the command has ended with `status`. Returns whether another command is to run
+    /// ([`Client::branch`]).
     ///
     /// # Errors
     /// The machine refuses.
@@ -252,8 +253,8 @@ impl<T: Transport> Client<T> {
         self.call(kind::LOG, length).map(drop)
     }
 
-    /// Nothing more to do. A machine does not come back from this; if it does,
-    /// the guest is to power itself off.
+    /// Reports that there is nothing more to do. A machine does not come back from this; if it
+    /// does, the guest is to power itself off.
     ///
     /// # Errors
     /// The machine refuses.

@@ -17,7 +17,7 @@ pub struct WindowSize {
 }
 
 impl Default for WindowSize {
-    /// As terminals have it that have no window.
+    /// Returns the usual size of a terminal without a window.
     fn default() -> Self {
         Self { rows: 24, columns: 80 }
     }

@@ -1,4 +1,5 @@
-//! Runs the command: relays its output, reaps orphans, reports its end.
+//! Runs the command: relays its output, reaps orphans, reports its end. The end of the job, after
+//! the command, is `serve` in `lib.rs`.
 
 use std::fs;
 use std::io;
@@ -51,8 +52,8 @@ fn beside<T: Transport>(
     }
 }
 
-/// The machine has called, or says that something else is to run: that runs to its end. Whether
-/// there was anything.
+/// Asks the machine for another job, and runs that job's command to its end. Returns whether there
+/// was a job.
 pub(crate) fn branch<T: Transport>(
     client: &mut Client<T>,
     faults: &mut Option<Faults>,

@@ -1,6 +1,7 @@
 //! The guest's `/init`, process 1 of the virtual machine: it mounts the root file system,
-//! runs one command and hands output and results to the machine. [`bfq_tracer`] traces a
-//! kernel's BFQ, for the agent and in anybody's guest.
+//! runs one command and hands output and results to the machine. At the end (`serve`) it kills
+//! the remaining processes, sends the results, unmounts the drives, calls sync(2) and reports
+//! `finished`. [`bfq_tracer`] traces a kernel's BFQ, for the agent and in anybody's guest.
 //!
 //! Promise: the agent does nothing between the command's start and its end but relay output,
 //! reap orphans, and in a coordinated guest tend its BFQ; and, where the machine calls it, run what

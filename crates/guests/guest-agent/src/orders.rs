@@ -31,7 +31,7 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// Nothing yet; to be asked at once.
+    /// Creates an empty state: the machine is to be asked at once.
     pub(crate) fn new() -> Result<Self, AgentError> {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)

@@ -60,7 +60,7 @@ pub fn remove(cache: &Path, name: &str) -> Result<u64, BuildError> {
 /// Removes what failed and killed builds have left.
 ///
 /// # Errors
-/// If it cannot be removed.
+/// A file or folder cannot be removed.
 pub fn remove_left_overs(cache: &Path) -> Result<(), BuildError> {
     for path in entries(cache) {
         let guest = path.with_extension("");

@@ -69,7 +69,7 @@ impl Guest {
     /// The file system and the storage of a root that is read in place; `None` for any other root.
     ///
     /// # Errors
-    /// If it cannot be read any more.
+    /// The root cannot be read any more.
     pub fn lower(&self) -> Result<Option<(FileSystemKind, Lower)>, BuildError> {
         let lower = match &self.in_place {
             None => return Ok(None),

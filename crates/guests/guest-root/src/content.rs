@@ -24,7 +24,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// All of a file.
+    /// Returns the span of a whole file.
     pub(crate) fn whole(file: File) -> io::Result<Self> {
         let length = file.metadata()?.len();
         Ok(Self { file: Arc::new(file), start: 0, length })

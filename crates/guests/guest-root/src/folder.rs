@@ -42,7 +42,7 @@ struct Walk {
     user: Option<(u32, u32)>,
 }
 
-/// All of a folder but what other file systems have mounted in it.
+/// Reads a folder, except for other file systems that are mounted in it.
 pub(crate) fn read(folder: &Path, limits: Limits) -> Result<Walked, RootError> {
     let mut walk = Walk::new(folder, limits, false);
     let status = fs::metadata(folder).map_err(RootError::file("read", folder))?;

@@ -142,7 +142,7 @@ impl Source {
     /// all files in it.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// The source cannot be read.
     pub fn stamp(&self) -> Result<String, RootError> {
         if self.kind != SourceKind::File {
             let read = self.walk(Limits::default())?;
@@ -169,7 +169,7 @@ impl Source {
     /// unpacked into nameless files in `work`.
     ///
     /// # Errors
-    /// If it is no root, is damaged, or has more than `limits`.
+    /// The source is no root, is damaged, or has more than `limits`.
     pub fn read(&self, work: &Path, limits: Limits) -> Result<Read, RootError> {
         if self.kind == SourceKind::File {
             return Ok(Read { form: self.file(work, limits)?, left_out: 0 });
@@ -224,7 +224,7 @@ impl Source {
 /// Reads the tree of a bare image of ext4.
 ///
 /// # Errors
-/// If it is none, or is damaged.
+/// The file is no image, or is damaged.
 pub fn read_image(path: &Path) -> Result<Tree, RootError> {
     let span: Arc<dyn ReadAt> = Arc::new(lower::open(path)?);
     let limits = Limits { copied: Limits::default().bytes, ..Limits::default() };
@@ -247,7 +247,7 @@ pub fn write_image(tree: &mut Tree, path: &Path) -> Result<(), RootError> {
 /// [`Lower::of_files`] puts them together.
 ///
 /// # Errors
-/// If they cannot be written.
+/// The files cannot be written.
 pub fn write_names(tree: &mut Tree, path: &Path, map: &Path) -> Result<(), RootError> {
     map::write(&ext4::write::write_around_files(tree, path)?, map)
 }

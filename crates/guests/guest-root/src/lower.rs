@@ -24,7 +24,7 @@ impl Lower {
     /// The file system `part` of the disk image at `path`.
     ///
     /// # Errors
-    /// If it cannot be read, or has become shorter.
+    /// The image cannot be read, or has become shorter.
     pub fn of_image(path: &Path, part: &Part) -> Result<Self, RootError> {
         let fail = |cause: String| RootError::unusable(path, cause);
         let source = image(open(path)?, path)?;
@@ -37,7 +37,7 @@ impl Lower {
     /// The image in `names` with the files that `map` lists ([`write_names`](crate::write_names)).
     ///
     /// # Errors
-    /// If one of the two cannot be read or is damaged.
+    /// One of the two files cannot be read or is damaged.
     pub fn of_files(names: &Path, map: &Path) -> Result<Self, RootError> {
         let source = Arc::new(Mapped::open(names, map)?);
         Ok(Self { start: 0, length: source.length(), source })
@@ -49,7 +49,7 @@ impl Lower {
         crate::file_of(&self.source, self.start, path, most)
     }
 
-    /// Its size in bytes, a multiple of 512.
+    /// Returns the drive's size in bytes, a multiple of 512.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -67,7 +67,7 @@ impl Lower {
     }
 }
 
-/// All of a file.
+/// Opens a whole file.
 pub(crate) fn open(path: &Path) -> Result<Span, RootError> {
     File::open(path).and_then(Span::whole).map_err(RootError::file("read", path))
 }

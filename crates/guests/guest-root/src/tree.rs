@@ -359,7 +359,7 @@ impl Tree {
     /// The bytes of the file at `path`, links followed; `None` if there is none.
     ///
     /// # Errors
-    /// If it cannot be read, or has more than 256 MiB.
+    /// The file cannot be read, or has more than 256 MiB.
     pub fn read_file(&self, path: &str) -> Result<Option<Vec<u8>>, RootError> {
         const MAX_SIZE: u64 = 256 << 20;
         let Some(id) = self.at(path) else { return Ok(None) };

@@ -51,13 +51,13 @@ const VERSION_1: u32 = 1;
 /// A request to a disk (5.2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// Into the memory at this address, so many bytes.
+    /// A read into the memory at an address: the address, and a number of bytes.
     Read(u64, u64),
-    /// From the memory at this address, so many bytes.
+    /// A write from the memory at an address: the address, and a number of bytes.
     Write(u64, u64),
     /// Everything written before is durable.
     Flush,
-    /// So many bytes read as zeroes then; `unmap`: and need no room.
+    /// A range that reads as zeroes from then on. `unmap`: it needs no room either.
     Zero { bytes: u64, unmap: bool },
 }
 

@@ -51,7 +51,7 @@ pub struct Image<'a> {
 /// bytes.
 ///
 /// # Errors
-/// Where it is another file, or not a static executable.
+/// The file is not a static executable.
 pub fn image(elf: &[u8], memory: u64) -> Result<Image<'_>, ImageError> {
     let endian = LittleEndian;
     let header = FileHeader64::<LittleEndian>::parse(elf).map_err(|_| ImageError::Form)?;

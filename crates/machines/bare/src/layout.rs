@@ -23,7 +23,7 @@ pub const LOW_END: u64 = 3 << 30;
 pub const HIGH: u64 = 4 << 30;
 /// Address at which QEMU puts the firmware: right below 4 GiB.
 pub const FIRMWARE: u64 = HIGH - FIRMWARE_LENGTH;
-/// QEMU takes firmware in multiples of so many bytes.
+/// Length of the firmware: the unit (bytes) in which QEMU takes firmware.
 pub const FIRMWARE_LENGTH: u64 = 0x1_0000;
 
 stasis_layout::layout! {

@@ -51,7 +51,7 @@ pub fn forget_machines(cache: &Path) {
 /// Removes the software host's kernel. The next run under `softkvm` downloads it.
 ///
 /// # Errors
-/// Where it cannot be removed.
+/// A folder cannot be removed.
 pub fn forget_kernel(cache: &Path) -> Result<(), Error> {
     kernels(&cache.join("softkvm"))
         .try_for_each(|path| fs::remove_dir_all(&path).map_err(Error::io("cannot remove", &path)))

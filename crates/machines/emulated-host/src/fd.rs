@@ -32,7 +32,7 @@ pub(crate) fn lock(file: &File, kind: Lock) -> io::Result<()> {
     Ok(retry_on_intr(|| flock(file, operation))?)
 }
 
-/// Locks `file` exclusively if nobody else has it locked; whether it could.
+/// Locks `file` exclusively if nobody else has it locked. Returns whether the file is locked.
 pub(crate) fn try_lock(file: &File) -> bool {
     flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }

@@ -1,30 +1,34 @@
 //! Way of the event stream's bytes across the boundary.
 //!
-//! A byte on the debug console costs about 1 µs. So only short entries go out there (a *short*
-//! packet: kind 0, length in 2 bytes, bytes). Long ones lie in a buffer of the inner side, whose
-//! place it sends once, before the machine is saved (a *place* packet: kind 2, physical address in
-//! 8 bytes, length in 4); then only their length goes out (a *bulk* packet: kind 1, length in 4
-//! bytes), and the outer side takes them from QEMU's memory. A *pause* packet (kind 3) announces
-//! that the machine is about to pause, to be kept. A *wait* packet (kind 4, nanoseconds in 8 bytes)
-//! asks for the terminal's input, and waits for it at most so long: the outer side writes the
-//! answer into the buffer, its length in 4 bytes first. A *read* packet (kind 5, offset in 8 bytes,
-//! length in 4) asks for bytes of the source that the outer side has; the answer is in the buffer
-//! as well: 0 in 4 bytes and the bytes, or the length of a text in 4 bytes, and why there are none.
-//! A *debug* packet (kind 6, whether to wait in a byte, length in 4 bytes) has so many bytes for the
-//! debugger at the start of the buffer and asks for those that have come from it, at least one where
-//! it is to wait; the answer is in the buffer: its length in 4 bytes, all ones where the debugger has
-//! gone, and the bytes. An *again* packet (kind 7, turn in 8 bytes, length in 4) has so many bytes of a
-//! plan at the start of the buffer and asks for the job once more with that plan, from a snapshot
-//! before that turn or from the beginning: the machine is killed, or
-//! why it is not is in the buffer, its length in 4 bytes first. A *cross* packet (kind 8, nanoseconds
-//! in 8 bytes, length in 4) has so many bytes of frames for the world outside at the start of the
-//! buffer, and asks for those that have come, which it waits for at most so long; the answer is as
-//! that to a read packet, with the bytes' own length in 4 bytes before them. A *snapshot*
-//! packet (kind 9, three times 8 bytes: [`Instant`]) announces that the machine is about to pause, so
-//! that its state is stored, and is to be continued then. A *program* packet (kind 10, offset in 8 bytes,
-//! length in 4) has so many bytes of a program's path in a guest at the start of the buffer and asks for
-//! what the outer side knows of it, from that offset on; the answer is as that to a read packet, with the
-//! length of all in 8 bytes before the bytes. Numbers are little endian.
+//! A byte on the debug console costs about 1 µs, so only short entries go out there. Long ones lie
+//! in a buffer of the inner side, which the outer side reads from QEMU's memory. A packet is its
+//! kind in a byte and these fields, with their bytes; numbers are little endian:
+//!
+//! | kind | packet | fields | meaning |
+//! | --- | --- | --- | --- |
+//! | 0 | short | length (2), data | bytes of the event stream |
+//! | 1 | bulk | length (4) | bytes of the event stream, in the buffer |
+//! | 2 | place | address (8), length (4) | the buffer's place; once, before the machine is saved |
+//! | 3 | pause | | the machine pauses, to be kept |
+//! | 4 | wait | limit in ns (8) | asks for the terminal's input, and waits at most this long |
+//! | 5 | read | offset (8), length (4) | asks for bytes of the source outside |
+//! | 6 | debug | wait (1), length (4) | bytes for the debugger; asks for bytes from it |
+//! | 7 | again | turn (8), length (4) | a plan; asks for the job again, from before that turn |
+//! | 8 | cross | limit in ns (8), length (4) | frames for outside; asks for frames, as wait does |
+//! | 9 | snapshot | [`Instant`] (3 x 8) | the machine pauses, is stored, and continues then |
+//! | 10 | program | offset (8), length (4) | a program's path; asks for what is known of it |
+//!
+//! Data of debug, again, cross and program packets is at the start of the buffer. Answers are there
+//! as well:
+//!
+//! | to | answer |
+//! | --- | --- |
+//! | wait | length (4), input |
+//! | read | 0 (4) and the bytes; or length (4) and a text: the reason why there are none |
+//! | debug | length (4), bytes: at least one with `wait`; [`GONE`] if the debugger has gone |
+//! | again | none, as the machine is killed; or length (4) and the reason why it is not |
+//! | cross | as to read, with the bytes' length (4) before them |
+//! | program | as to read, with the length of all (8) before the bytes |
 //!
 //! The inner side may use the buffer again when the outer side has taken it.
 //! Waiting for an answer would make a run depend on the outer side's speed, so
@@ -120,29 +124,29 @@ pub(crate) const ANSWER: usize = 1 << 20;
 pub(crate) enum Packet {
     /// These bytes belong to the event stream.
     Short(Vec<u8>),
-    /// So do so many at the start of the buffer; the inner side waits.
+    /// Bytes of the event stream at the start of the buffer; the inner side waits.
     Bulk { length: usize },
     /// The buffer's place.
     Place { address: u64, length: usize },
     /// The machine pauses.
     Pause,
-    /// The inner side waits for what is typed, at most so long (ns).
+    /// The inner side waits for the terminal's input, at most `limit` (ns).
     Wait { limit: u64 },
-    /// The inner side waits for so many bytes of the source from there on.
+    /// The inner side waits for `length` bytes of the source from `offset` on.
     Read { offset: u64, length: usize },
-    /// So many bytes of the buffer are the debugger's; the inner side takes what has come from it,
-    /// and waits for that.
+    /// Bytes at the start of the buffer for the debugger; the inner side takes those that have come
+    /// from it. `wait`: and waits for some.
     Debug { length: usize, wait: bool },
-    /// So many bytes of the buffer are the plan of a repetition, which may begin at a snapshot before
-    /// this turn.
+    /// The plan of a repetition at the start of the buffer; the job may begin at a snapshot before
+    /// `turn`.
     Again { turn: u64, length: usize },
-    /// So many bytes of the buffer are frames for outside; the inner side takes those that have
-    /// come, and waits for some at most so long (ns).
+    /// Frames for outside at the start of the buffer; the inner side takes frames that have come,
+    /// and waits for some at most `limit` (ns).
     Cross { length: usize, limit: u64 },
     /// The machine pauses for a snapshot.
     Snapshot(Instant),
-    /// So many bytes of the buffer are a program's path in a guest; the inner side takes what is known of
-    /// it, from there on.
+    /// A program's path in a guest at the start of the buffer; the inner side takes what is known
+    /// of the program, from `offset` on.
     Program { offset: u64, length: usize },
 }
 

@@ -39,7 +39,7 @@ pub(crate) enum Sent {
 pub(crate) enum Ended {
     /// The job has ended.
     Over,
-    /// It is to be done once more, by this plan, from a snapshot before this turn.
+    /// The job is to be done once more, by this plan, from a snapshot before this turn.
     Again(u64, Vec<u8>),
 }
 

@@ -88,7 +88,7 @@ impl<'a> Repeats<'a> {
         }
     }
 
-    /// The same, of the machine whose entries come.
+    /// Like `part`, but for bytes of the machine whose entries come.
     fn of_machine(
         &mut self,
         part: fn(u16) -> Part,

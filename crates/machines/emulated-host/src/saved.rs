@@ -81,7 +81,7 @@ impl Machine {
         Ok(self)
     }
 
-    /// The same, where it is continued once more.
+    /// Continues the paused machine once more.
     pub(crate) fn go_on(&mut self) -> Result<(), Error> {
         match self.qmp.execute("cont", json!({})) {
             Ok(_) | Err(QmpError::Closed) => Ok(()),

@@ -353,7 +353,7 @@ impl Apic {
         }
     }
 
-    /// The same with its timer by so many ticks and nanoseconds later.
+    /// Returns a copy whose timer is `ticks` and `ns` later.
     pub fn later(&self, ticks: u64, ns: u64) -> Self {
         let deadline = if self.deadline == 0 { 0 } else { self.deadline.saturating_add(ticks) };
         Self { deadline, started: self.started.saturating_add(ns), ..self.clone() }

@@ -121,7 +121,7 @@ fn load_elf(memory: &GuestMemory, file: &[u8]) -> Result<u64, BootError> {
 /// whole pages.
 ///
 /// # Errors
-/// If it is no kernel.
+/// The file is not a kernel.
 pub fn code(vmlinux: &[u8]) -> Result<Vec<Range<u64>>, BootError> {
     const EXECUTABLE: u32 = 1;
     const WRITABLE: u32 = 2;

@@ -18,7 +18,7 @@ pub const HOLE_END: u64 = 0x1_0000_0000;
 const PMEM_FLOOR: u64 = 0x10_0000_0000;
 /// Big pages keep nested page faults, which take guest time unseen, rare.
 const HUGE: u64 = 2 << 20;
-/// Memory is known to be written, or not, by pieces of so many bytes.
+/// Size of the pieces (bytes) by which memory is known to be written or not.
 pub const PIECE: usize = HUGE as usize;
 
 /// The use of a range of guest memory.
@@ -142,7 +142,7 @@ impl Mapping {
         }
     }
 
-    /// These bytes, which lie within the mapping, have been written.
+    /// Notes that `bytes`, which lie within the mapping, have been written.
     #[inline]
     pub fn note_written(&self, bytes: Range<usize>) {
         if let Some(pieces) = self.written.get(bytes.start / PIECE..bytes.end.div_ceil(PIECE)) {
@@ -223,7 +223,7 @@ impl std::fmt::Debug for Guard {
 }
 
 impl Guard {
-    /// These addresses are about to be written.
+    /// Announces a write of `length` bytes from `address` on.
     pub fn before_write(&self, address: u64, length: u64) {
         let Some(tell) = &self.tell else { return };
         let end = address.saturating_add(length);

@@ -66,7 +66,7 @@ struct Finished {
 }
 
 impl Statistics {
-    /// Counters of a run of so many processors, made at `born`.
+    /// Creates the counters of a run of `processors` processors, made at `born`.
     pub fn new(born: Instant, processors: usize) -> Self {
         Self {
             born,

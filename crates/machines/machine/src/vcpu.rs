@@ -205,8 +205,8 @@ pub trait Vcpu: Send {
     /// By how much a slice can end late (ticks).
     fn lateness(&self) -> u64;
 
-    /// Its TSC is zero at `origin` (ticks), from the next entry on; whether the engine can do so. Where
-    /// it cannot, the TSC shows the time since the run's beginning.
+    /// Sets the TSC to zero at `origin` (ticks), from the next entry on. Returns whether the engine
+    /// can do so: if not, the TSC shows the time since the run's beginning.
     fn count_from(&mut self, _origin: u64) -> bool {
         false
     }
@@ -233,8 +233,8 @@ pub trait Vcpu: Send {
     /// All machines are there, and their memory's [guards](Self::guard) are set.
     unsafe fn share(&mut self, _range: Range<u64>, _equal: bool) {}
 
-    /// Returns what is to be told before the machine's memory is written by anyone but its guest, if
-    /// anything is.
+    /// Returns a callback for writes to the machine's memory by others than its guest, if the
+    /// engine needs one: the writer calls it with the range before the write.
     fn guard(&self) -> Option<Arc<dyn Fn(Range<u64>) + Send + Sync>> {
         None
     }

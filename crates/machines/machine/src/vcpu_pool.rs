@@ -84,7 +84,7 @@ impl Drop for Worker {
 
 /// A pool of threads.
 pub struct VcpuPool {
-    /// Those beside the caller's own.
+    /// Threads beside the caller's own.
     workers: Vec<Worker>,
     /// Which thread had each processor last, by place: it is quickest there.
     last: Vec<usize>,

@@ -80,7 +80,8 @@ impl Checker {
         Self { config, kept, task, machine: None, devices, starts: 0 }
     }
 
-    /// Another checker for the same task, with a machine of its own. All share one boot.
+    /// Returns another checker for the same task, with a machine of its own. All checkers share one
+    /// boot.
     #[must_use]
     pub fn another(&self) -> Self {
         let kept = Arc::clone(&self.kept);

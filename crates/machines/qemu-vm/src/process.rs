@@ -30,7 +30,7 @@ pub fn version_line() -> Option<String> {
     String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
 }
 
-/// Its major and minor version.
+/// Returns QEMU's major and minor version.
 pub fn version() -> Option<(u32, u32)> {
     version_in(&version_line()?)
 }
@@ -108,7 +108,7 @@ impl Process {
         Ok(Self { child: spawn(command)?, log, log_path: log_path.to_owned() })
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

@@ -68,7 +68,7 @@ impl<'a> Qmp<'a> {
         Ok(qmp)
     }
 
-    /// The same connection, whose waits end when `stopped` returns true.
+    /// Returns the connection with `stopped` as the condition that ends its waits.
     pub fn until<'b>(self, stopped: &'b (dyn Fn() -> bool + Sync)) -> Qmp<'b> {
         Qmp { stream: self.stream, buffer: self.buffer, events: self.events, stopped }
     }

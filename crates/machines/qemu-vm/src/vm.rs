@@ -45,9 +45,9 @@ pub(crate) struct Saved {
 
 /// A booted machine.
 pub(crate) enum Booted {
-    /// It was saved, and has ended.
+    /// The machine was saved, and has ended.
     Saved(Saved),
-    /// It is not saved.
+    /// The machine is not saved.
     Running(Box<Vm>),
 }
 

@@ -157,7 +157,7 @@ fn of_function<'a>(
 /// The frame's address.
 enum Frame {
     Address(Address),
-    /// It is at this address.
+    /// The address of the frame's address.
     Indirect(Address),
     /// Each 16 bytes are an entry of a procedure linkage table, which has pushed a word from the byte
     /// `pushed` on.

@@ -20,7 +20,8 @@ pub struct Registers {
 pub struct Caller {
     /// Its registers.
     pub registers: Registers,
-    /// It was interrupted at its instruction, by a signal; else the call is before that.
+    /// True if a signal has interrupted the caller at its instruction; else the call is before that
+    /// instruction.
     pub is_interrupted: bool,
 }
 

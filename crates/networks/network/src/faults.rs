@@ -63,7 +63,7 @@ impl Faults {
         Self { coming, waiting, befallen: Vec::new() }
     }
 
-    /// Others befall it from now on. Of those that stay, what a trigger has brought about goes on.
+    /// Replaces the faults. Effects that triggers have brought about go on, if their faults stay.
     pub(crate) fn change(&mut self, faults: Vec<NetworkFault>) {
         let (waiting, mut coming): (Vec<_>, Vec<_>) =
             faults.into_iter().partition(|fault: &NetworkFault| fault.triggered);
@@ -75,7 +75,7 @@ impl Faults {
         self.waiting = waiting;
     }
 
-    /// The trigger of fault `number` has come at `since` after the commands' start (ns).
+    /// Starts fault `number` at `since` after the commands' start (ns) if it is one of these.
     pub(crate) fn trigger(&mut self, number: u16, since: Nanos) {
         let its = self.waiting.iter().find(|fault| fault.number == number).cloned();
         let Some(mut fault) = its else { return };
@@ -102,8 +102,9 @@ impl Faults {
         self.coming.iter().filter(its)
     }
 
-    /// A frame of so many bytes that leaves port `from` for `to` at `since` after the commands'
-    /// start, and at `at` in the run's time (ns), is `lost`, or late.
+    /// Records the faults of a frame of `length` bytes that is `lost` or late. The frame leaves
+    /// port `from` for `to` at `since` after the commands' start, and at `at` in the run's time
+    /// (ns).
     pub(crate) fn befall(
         &mut self,
         (from, to): (usize, usize),

@@ -182,7 +182,7 @@ impl Network {
         self.faults = Faults::new(faults);
     }
 
-    /// Other faults befall the network from now on.
+    /// Replaces the faults of the network.
     pub fn change_faults(&mut self, faults: Vec<NetworkFault>) {
         self.faults.change(faults);
     }
@@ -200,7 +200,7 @@ impl Network {
         self.draws = draws;
     }
 
-    /// Starts fault `number` at `now` (ns), as its trigger has come, if it is the network's.
+    /// Starts fault `number` at `now` (ns) if it is one of the network.
     pub fn trigger(&mut self, number: u16, now: Nanos) {
         if let Some(begun) = self.begun {
             self.faults.trigger(number, now.saturating_sub(begun));

@@ -48,7 +48,7 @@ impl Frames {
         true
     }
 
-    /// Returns whether a frame of so many bytes has room.
+    /// Returns whether there is room for a frame of `length` bytes.
     pub fn has_room(&self, length: usize) -> bool {
         self.0.len() + HEAD + length <= FRAMES
     }

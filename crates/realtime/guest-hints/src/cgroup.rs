@@ -106,7 +106,7 @@ impl Cgroup {
         Ok(cgroup)
     }
 
-    /// Its folder.
+    /// Returns the group's folder.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -46,10 +46,10 @@ impl Drive {
         Ok(drive)
     }
 
-    /// Makes its BFQ strict.
+    /// Makes the drive's BFQ strict.
     ///
     /// # Errors
-    /// Its settings cannot be read, saved or written.
+    /// The settings cannot be read, saved or written.
     pub fn tighten(&mut self) -> Result<(), Error> {
         if self.original.is_some() {
             return Ok(());
@@ -67,7 +67,7 @@ impl Drive {
     /// Restores the original settings, unless another program has done so.
     ///
     /// # Errors
-    /// Its settings cannot be read or written.
+    /// The settings cannot be read or written.
     pub fn restore(&mut self) -> Result<(), Error> {
         let Some(original) = self.original.clone() else { return Ok(()) };
         if self.read(SETTINGS[0])? == "1" {

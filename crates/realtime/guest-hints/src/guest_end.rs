@@ -44,7 +44,7 @@ pub struct GuestEnd {
 }
 
 impl GuestEnd {
-    /// Nothing has been seen or sent yet.
+    /// Creates the state before anything is seen or sent.
     pub fn new(timing: HintTiming) -> Self {
         Self {
             timing,

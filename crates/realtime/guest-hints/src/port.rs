@@ -33,7 +33,7 @@ impl Port {
         }
     }
 
-    /// Sends a message; whether it went. It does not while nobody listens.
+    /// Sends a message. Returns whether it was sent: it is not while nobody listens.
     pub(crate) fn send(&mut self, message: &Message) -> Result<bool, Error> {
         let bytes = message.encode();
         match self.file.write(&bytes) {

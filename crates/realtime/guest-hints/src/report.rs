@@ -56,7 +56,7 @@ pub struct GuestReport {
 }
 
 impl GuestReport {
-    /// All of it in a line.
+    /// Returns the whole report in a line.
     pub fn summary(&self) -> String {
         let seconds = |nanos: Nanos| nanos as f64 / 1e9;
         format!(

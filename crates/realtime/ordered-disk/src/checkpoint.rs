@@ -40,7 +40,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Nothing of `plan` is done.
+    /// Creates the checkpoint of `plan`, of which nothing is done.
     pub fn new(plan: CheckpointPlan) -> Self {
         Self { plan, stage: Stage::Write(0), buffer: Vec::new() }
     }
@@ -97,7 +97,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Writes one extent, or several that lie side by side; how many.
+    /// Writes one extent, or several that lie side by side. Returns their number.
     fn write<L: HostFile, D: HostFile>(
         &mut self,
         from: usize,

@@ -43,7 +43,7 @@ impl<L: HostFile + 'static, D: HostFile + 'static> OrderedDisk<L, D> {
         Ok(())
     }
 
-    /// Its size (bytes).
+    /// Returns the disk's size (bytes).
     pub fn capacity(&self) -> u64 {
         self.shared.capacity
     }
@@ -161,8 +161,8 @@ impl<L: HostFile + 'static, D: HostFile + 'static> OrderedDisk<L, D> {
 }
 
 impl<L: HostFile + 'static, D: HostFile + 'static> Drop for OrderedDisk<L, D> {
-    /// As after a crash of the program: nothing that was acknowledged is lost,
-    /// and the log is checkpointed when the disk is next opened.
+    /// Stops as a crash of the program does: no acknowledged data is lost, and the log is
+    /// checkpointed when the disk is next opened.
     fn drop(&mut self) {
         self.stop();
     }

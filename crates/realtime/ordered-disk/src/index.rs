@@ -60,7 +60,7 @@ impl Index {
         self.extents.iter().map(|(&offset, &(length, source))| Extent { offset, length, source })
     }
 
-    /// From now on the bytes of a range are at `source`.
+    /// Maps the bytes of a range to `source`.
     pub fn insert(&mut self, offset: u64, length: u64, source: Source) {
         if length == 0 {
             return;

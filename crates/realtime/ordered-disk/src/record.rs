@@ -110,7 +110,7 @@ impl Record {
         self.address + self.size()
     }
 
-    /// As it is written.
+    /// Returns the header's bytes.
     pub fn encode(&self) -> [u8; HEADER as usize] {
         let mut header = Header {
             magic: MAGIC,

@@ -91,7 +91,7 @@ impl Superblock {
         self.generation % 2 * PAGE
     }
 
-    /// As it is written: a page.
+    /// Returns the superblock's bytes: a page.
     pub fn encode(&self) -> [u8; PAGE as usize] {
         let mut form = Form {
             magic: MAGIC,

@@ -33,7 +33,7 @@ impl Drop for SocketName {
 }
 
 impl Endpoint {
-    /// Its place, as reports show it.
+    /// Returns the endpoint's place, as reports show it.
     pub(crate) fn place(&self) -> String {
         match self {
             Self::Socket(socket) => socket.path().display().to_string(),

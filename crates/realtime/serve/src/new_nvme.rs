@@ -3,7 +3,8 @@
 
 use stasis_nvme::KeptState;
 
-/// Makes the NVMe side of a drive of so many bytes, of which discarded ones read as zeroes or not.
+/// Makes the NVMe side of a drive, given its size in bytes and whether discarded bytes read as
+/// zeroes.
 pub type MakeNvme<N> = Box<dyn FnOnce(u64, bool) -> Result<NewNvme<N>, String> + Send>;
 
 /// Keeps the state of an NVMe drive beside its medium, once all else is durable.

@@ -410,7 +410,7 @@ impl Served {
     }
 }
 
-/// Fills a buffer with the kernel's random bytes; whether it could.
+/// Fills a buffer with the kernel's random bytes. Returns whether the kernel gave them.
 fn fill(buffer: &mut [u8]) -> bool {
     // Less than 256 bytes come as a whole (getrandom(2)).
     let flags = rustix::rand::GetRandomFlags::empty();

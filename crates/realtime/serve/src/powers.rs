@@ -49,7 +49,7 @@ impl Powers {
         let _ = self.asked.send((id, power));
     }
 
-    /// Hands what is computed to `take`; whether there was anything.
+    /// Hands computed powers to `take`. Returns whether there were any.
     pub(crate) fn take(&self, take: impl FnMut((PowerId, Computed))) -> bool {
         self.computed.bell().hear();
         self.computed.take(take)

@@ -51,7 +51,7 @@ impl Server {
     /// A server of no drives, with `threads` polling threads.
     ///
     /// # Errors
-    /// If they cannot be started.
+    /// The threads cannot be started.
     pub fn new(threads: usize, poll: Poll) -> Result<Self, ServeError> {
         let started = Instant::now();
         let workers = (0..threads.max(1))

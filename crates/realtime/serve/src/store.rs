@@ -99,8 +99,7 @@ impl Store {
         above + self.drive.lock().in_flight()
     }
 
-    /// Makes everything durable; whether that went well. Nothing may be under
-    /// way.
+    /// Makes all data durable. Returns whether the flush succeeded. Nothing may be under way.
     pub(crate) fn flush(&mut self) -> bool {
         let flush = Command::flush();
         let (status, _) = match &mut self.top {

@@ -137,7 +137,7 @@ impl Transport {
         }
     }
 
-    /// Nobody waits any more for requests to end: the drive is about to.
+    /// Begins the drive's end: nobody waits any more for requests to end.
     pub(crate) fn begin_end(&mut self, now: Nanos) {
         match self {
             Self::Socket(served) => served.begin_end(),

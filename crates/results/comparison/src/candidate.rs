@@ -95,7 +95,7 @@ impl Candidate {
         Self { name: name.into(), runs, are_one }
     }
 
-    /// Its runs, each with other figures than the others: one of several that are identical.
+    /// Returns the candidate's runs, or only the first if all have the same figures.
     pub fn distinct(&self) -> &[Run] {
         match self.are_one {
             true => &self.runs[..1],
@@ -180,7 +180,7 @@ impl Candidate {
         }
     }
 
-    /// Its runs' I/Os of a drive and operation.
+    /// Returns the I/Os of a drive and operation, one for each distinct run.
     pub fn of<'a>(&'a self, subject: &'a Subject) -> impl Iterator<Item = &'a Ios> {
         self.distinct().iter().filter_map(|run| run.ios.get(subject))
     }

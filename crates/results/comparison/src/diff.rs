@@ -13,14 +13,14 @@ const MAX_LINE: usize = 200;
 pub struct Changes {
     /// The lines that differ with some around them, as `diff -u` shows them, within bounds.
     pub shown: String,
-    /// The lines that only the first text has, and those that only the second has.
+    /// The lines that only the first text has.
     pub was: Vec<String>,
-    /// See there.
+    /// The lines that only the second text has.
     pub is: Vec<String>,
 }
 
 impl Changes {
-    /// Those from one text to another; none where no line differs.
+    /// Returns the changes from one text to another; None where no line differs.
     pub(crate) fn between(was: &str, is: &str) -> Option<Self> {
         let lines = lines(&was.lines().collect::<Vec<_>>(), &is.lines().collect::<Vec<_>>());
         let only_in = |text: fn(&Line) -> Option<String>| lines.iter().filter_map(text).collect();

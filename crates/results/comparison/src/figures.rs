@@ -34,7 +34,7 @@ impl Statistic {
         Self::Percentile(99.9),
     ];
 
-    /// Its name, such as `p99`.
+    /// Returns the figure's name, such as `p99`.
     pub fn name(self) -> String {
         match self {
             Self::Iops => "IOPS".to_owned(),
@@ -44,7 +44,7 @@ impl Statistic {
         }
     }
 
-    /// Its unit.
+    /// Returns the figure's unit.
     pub fn unit(self) -> Unit {
         match self {
             Self::Iops => Unit::Iops,

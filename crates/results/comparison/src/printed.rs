@@ -82,7 +82,7 @@ fn without_numbers(text: &str) -> (String, Vec<f64>) {
     (key, numbers)
 }
 
-/// The scale of a unit's prefix at the begin of a text, and the text behind it.
+/// The scale of a unit's prefix at the start of a text, and the text behind it.
 fn prefix(text: &str) -> (f64, &str) {
     const BINARY: [(&str, f64); 4] =
         [("Ki", 1024.0), ("Mi", 1_048_576.0), ("Gi", 1_073_741_824.0), ("Ti", 1_099_511_627_776.0)];

@@ -28,7 +28,7 @@ const PROGRAMS: [&str; 4] = ["stasis_version", "stasis_commit", "qemu", "host_ke
 /// Keys of an experiment that a summary has under another name, or that name files of results.
 const TOLD_ELSEWHERE: [&str; 6] =
     ["command", "seed", "engine", "results", "machine.vcpus", "machine.memory"];
-/// The same of a drive.
+/// Keys of a drive that a summary has under another name.
 const TOLD_OF_DRIVES: [&str; 4] = ["name", "model", "medium", "interface"];
 /// Values of one parameter that are listed, and characters of a value that are shown.
 const LISTED: usize = 8;

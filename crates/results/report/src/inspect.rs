@@ -38,7 +38,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its name.
+    /// Returns the kind's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Run => "a run",
@@ -95,7 +95,7 @@ impl Inspection {
     /// Looks at the results in `folder`.
     ///
     /// # Errors
-    /// If it has no results.
+    /// The folder has no results.
     pub fn of(folder: &Path) -> Result<Self, ResultsError> {
         let entries = fs::read_dir(folder).map_err(ResultsError::read(folder))?;
         let mut names: Vec<String> = names_of_run(folder);

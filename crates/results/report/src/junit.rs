@@ -76,7 +76,7 @@ impl Suite {
     /// Writes the file.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// The file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), ResultsError> {
         write_whole(path, self.to_xml().as_bytes())
     }

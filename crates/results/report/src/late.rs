@@ -35,8 +35,8 @@ impl Late {
     }
 }
 
-/// Those of the results in `folder`, whose figures are `summary`'s: of operations of which there are
-/// enough to have a 99th percentile.
+/// Returns the late times of the results in `folder`, whose figures are `summary`'s: of operations
+/// with enough I/Os for a 99th percentile.
 pub(crate) fn of(folder: &Path, summary: &Summary) -> Result<Vec<Late>, ResultsError> {
     let mut wanted: BTreeMap<(String, Operation), (Nanos, Times)> = BTreeMap::new();
     for drive in &summary.drives {
@@ -70,7 +70,7 @@ pub(crate) fn of(folder: &Path, summary: &Summary) -> Result<Vec<Late>, ResultsE
     Ok(wanted.into_iter().map(late).collect())
 }
 
-/// The same times without overlaps.
+/// Merges overlapping times, in order.
 fn apart(mut times: Times) -> Times {
     times.sort_unstable();
     let mut all = Times::new();

@@ -97,21 +97,21 @@ impl Section {
         Self { heading: heading.into(), ..Self::default() }
     }
 
-    /// The same, shown only when the reader asks for it.
+    /// Folds the section: it is shown only when the reader asks for it.
     #[must_use]
     pub fn folded(mut self) -> Self {
         self.folded = true;
         self
     }
 
-    /// The same, which links on the page lead to by `anchor`.
+    /// Gives the section an anchor, which links on the page lead to.
     #[must_use]
     pub fn anchored(mut self, anchor: impl Into<String>) -> Self {
         self.anchor = anchor.into();
         self
     }
 
-    /// The same with `block` at its end.
+    /// Appends `block` to the section.
     #[must_use]
     pub fn with(mut self, block: Block) -> Self {
         self.blocks.push(block);

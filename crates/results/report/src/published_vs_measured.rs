@@ -54,19 +54,19 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// The same, which the published figure bounds from above.
+    /// Marks the published figure as an upper bound.
     #[must_use]
     pub fn at_most(self) -> Self {
         Self { relation: Relation::AtMost, ..self }
     }
 
-    /// The same, which the published figure bounds from below.
+    /// Marks the published figure as a lower bound.
     #[must_use]
     pub fn at_least(self) -> Self {
         Self { relation: Relation::AtLeast, ..self }
     }
 
-    /// The same, which the published figure says nothing of.
+    /// Marks the figure as not comparable with the published one.
     #[must_use]
     pub fn incomparable(self) -> Self {
         Self { relation: Relation::Incomparable, ..self }
@@ -132,7 +132,7 @@ impl Figure {
         units.into_iter().find(|(name, _)| *name == self.unit).map(|(_, ns)| ns)
     }
 
-    /// Its unit for a reader, where it is not in [`Self::show`] already.
+    /// Returns the figure's unit for a reader, where it is not in [`Self::show`] already.
     pub fn shown_unit(&self) -> &str {
         if self.time_unit().is_some() {
             ""

@@ -23,7 +23,7 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Those of some I/Os; none without any.
+    /// Returns the waits of `ios`; None without any.
     pub fn of_all<'a>(ios: impl Iterator<Item = &'a SlowIo>) -> Option<Self> {
         let (mut all, mut sums) = (0, Vec::<(&str, Nanos)>::new());
         for io in ios {
@@ -42,7 +42,7 @@ impl Waits {
         (!parts.is_empty()).then_some(Self { parts, own_figure: None, limit: None })
     }
 
-    /// Those of commands of one kind on average of runs, at the drive; none without any.
+    /// Returns the mean waits at the drive of commands of one kind, over `runs`; None without any.
     pub fn in_the_mean<'a>(runs: impl Iterator<Item = &'a LatencyMeans>) -> Option<Self> {
         let mut sums = Parts::<f64>::default();
         for means in runs {
@@ -56,13 +56,13 @@ impl Waits {
         (!parts.is_empty()).then_some(Self { parts, own_figure: None, limit: None })
     }
 
-    /// The same, of a model with this figure of its own for the operation.
+    /// Adds the model's own figure for the operation.
     #[must_use]
     pub fn with_figure(self, own_figure: Option<String>) -> Self {
         Self { own_figure, ..self }
     }
 
-    /// The same, of a drive or disk with these limits on its rate.
+    /// Adds the limits on the rate of the drive or disk.
     #[must_use]
     pub fn with_limit(self, limit: Option<String>) -> Self {
         Self { limit, ..self }
@@ -165,7 +165,7 @@ pub(crate) fn table(
     (format!("The slowest I/Os of each operation, and where their time went.{slowest}"), table)
 }
 
-/// The same I/Os, each with the parts of its time; those that are alike are one.
+/// Returns the I/Os of [`table`], each with the parts of its time; I/Os that are alike are one.
 pub(crate) fn times(
     ios: &[SlowIo],
     since: impl Fn(Nanos) -> f64,

@@ -35,7 +35,7 @@ impl Column {
         Self { heading: heading.into(), group: None, align: Align::Right }
     }
 
-    /// The same under a heading that it shares.
+    /// Puts the column under a heading that it shares with others.
     #[must_use]
     pub fn under(mut self, group: impl Into<String>) -> Self {
         self.group = Some(group.into());

@@ -99,9 +99,9 @@ pub struct Waited {
     pub activity: What,
     /// For whom it was.
     pub for_whom: ForWhom,
-    /// Its block, and its page but of an erase.
+    /// Block of the operation.
     pub block: u32,
-    /// See there.
+    /// Page of the operation; not used for an erase.
     pub page: u32,
     /// Its steps in the order of time.
     pub steps: Vec<OperationStep>,

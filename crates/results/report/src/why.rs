@@ -208,7 +208,7 @@ impl Why {
         text
     }
 
-    /// Its time in the guest, in words.
+    /// Describes the I/O's time in the guest.
     fn in_guest(&self) -> String {
         let time = |ns: Nanos| units::duration(ns as f64);
         let Some(guest) = &self.guest else {

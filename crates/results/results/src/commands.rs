@@ -70,7 +70,7 @@ impl Collector {
         Some(whole)
     }
 
-    /// Those that are under way.
+    /// Returns the commands that are under way.
     pub fn rest(self) -> impl Iterator<Item = ToldCommand> {
         self.under_way.into_values()
     }
@@ -109,7 +109,7 @@ pub struct ToldCommands {
 }
 
 impl ToldCommands {
-    /// Those of a folder of results; `None` where it has no timeline.
+    /// Reads the commands of a folder of results; `None` where the folder has no timeline.
     ///
     /// # Errors
     /// If the timeline cannot be read.
@@ -117,7 +117,7 @@ impl ToldCommands {
         Self::read_those(folder, |_| true)
     }
 
-    /// The same, but only of those that `keeps` takes.
+    /// Like [`Self::read`], but reads only the commands that `keeps` takes.
     pub fn read_those(
         folder: &Path,
         keeps: impl Fn(&ToldCommand) -> bool,

@@ -13,9 +13,9 @@ use crate::ResultsError;
 
 /// The folder of the results of an earlier run, in that of a run which has not finished its own.
 pub const EARLIER_FOLDER: &str = ".stasis-before";
-/// The same folder while files are on their way into it, or back.
+/// Name of [`EARLIER_FOLDER`] while files are on their way into it, or back.
 const MOVING: &str = ".stasis-moving";
-/// The same folder once the new results are whole.
+/// Name of [`EARLIER_FOLDER`] once the new results are whole.
 const OBSOLETE: &str = ".stasis-obsolete";
 
 /// Folder of the earlier results of the folder `path`, if they are kept.

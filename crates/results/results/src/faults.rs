@@ -51,7 +51,8 @@ pub enum FaultCourse {
         /// Its time without power, or without life.
         restart: Option<Nanos>,
     },
-    /// It has no time of its own: from the first that it befalls to the last.
+    /// The fault has no time of its own: it lasts from the first request or frame that it befalls
+    /// to the last.
     Befalls,
 }
 
@@ -94,7 +95,7 @@ impl FaultInterval {
 pub struct Returns(Vec<(String, Vec<Nanos>)>);
 
 impl Returns {
-    /// Those of a run.
+    /// Lists the returns of a run's machines.
     pub fn of(outcome: &Outcome) -> Self {
         let named = outcome.machines.iter().map(|machine| machine.name.clone());
         // The one machine has no name.
@@ -128,7 +129,7 @@ pub struct FaultSummary {
 }
 
 impl FaultSummary {
-    /// Those of a run.
+    /// Returns the faults of a run.
     pub fn all(summary: &Summary) -> Vec<Self> {
         let faults = summary.extra.get("faults").cloned();
         faults.and_then(|faults| serde_json::from_value(faults).ok()).unwrap_or_default()

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::ResultsError;
 
-/// Makes the folder with its parents; one that is there is not asked for again, which
-/// whoever is confined by now may not.
+/// Makes the folder with its parents. A folder that exists is not made again: a confined process
+/// may not do so.
 pub fn make_folder(path: &Path) -> Result<(), ResultsError> {
     if path.is_dir() {
         return Ok(());

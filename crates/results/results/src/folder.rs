@@ -68,7 +68,7 @@ impl ResultsFolder {
     /// of `inputs`: all that the run reads.
     ///
     /// # Errors
-    /// Where that would destroy an input, another run has the folder, or it cannot be made or
+    /// An input would be destroyed, another run has the folder, or the folder cannot be made or
     /// written.
     pub fn claim(path: &Path, inputs: &[PathBuf]) -> Result<Self, ResultsError> {
         Self::check(path, inputs)?;
@@ -95,7 +95,8 @@ impl ResultsFolder {
         }
     }
 
-    /// The same, if a run in a folder within, which [`Self::file`] has named, has left something.
+    /// Calls [`Self::begun`] if a run in a folder within, which [`Self::file`] has named, has left
+    /// a file.
     pub fn begun_within(&mut self) {
         if self.own.iter().any(|name| !listed(&self.path.join(name)).is_empty()) {
             self.begun();
@@ -105,7 +106,7 @@ impl ResultsFolder {
     /// The results are whole; those of an earlier run are removed.
     ///
     /// # Errors
-    /// Where they cannot be removed.
+    /// The earlier results cannot be removed.
     pub fn finished(&mut self) -> Result<(), ResultsError> {
         self.progress = Progress::Finished;
         earlier::remove(&self.path)
@@ -137,10 +138,10 @@ impl ResultsFolder {
         Ok(())
     }
 
-    /// The same, but what is in it stays: for what a run's results are to be joined by.
+    /// Like [`Self::claim`], but the folder's contents stay: for files that join a run's results.
     ///
     /// # Errors
-    /// Likewise.
+    /// As there.
     pub fn join(path: &Path) -> Result<Self, ResultsError> {
         make_folder(path)?;
         let name = path.join(LIST_FILE);
@@ -188,7 +189,7 @@ impl ResultsFolder {
     /// has put there.
     ///
     /// # Errors
-    /// Where it is, or the list cannot be written.
+    /// The file is somebody else's, or the list cannot be written.
     pub fn file(&mut self, name: &str) -> Result<PathBuf, ResultsError> {
         let path = self.path.join(name);
         if self.own.contains(name) {
@@ -283,8 +284,8 @@ pub fn names_of_run(path: &Path) -> Vec<String> {
     all
 }
 
-/// The same without results that are set aside. A listed folder that has a list of its own is
-/// followed by what its list names, and by the list.
+/// Like [`names_of_run`], but without results that are set aside. A folder with a list of its own
+/// is followed by that list, and by the names in it.
 fn names_in_place(path: &Path) -> Vec<String> {
     let names = listed(path);
     if names.is_empty() && has_older_results(path) {

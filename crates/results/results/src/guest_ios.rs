@@ -57,7 +57,7 @@ pub struct GuestTimes {
     pub stack: String,
 }
 
-/// Those of I/Os, by the drive's name and the number there.
+/// Times of I/Os in their guests, by the drive's name and the I/O's number there.
 pub type OfIos = BTreeMap<(String, u64), GuestTimes>;
 
 impl GuestTimes {
@@ -78,7 +78,7 @@ impl GuestTimes {
         self.ran_ns.or(self.woken_ns).unwrap_or(self.interrupted_ns)
     }
 
-    /// Those of all I/Os of a folder of results, by drive and number; `None` where it keeps none.
+    /// Reads the times of all I/Os of a folder of results; `None` where the folder keeps none.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -168,7 +168,7 @@ impl GuestIoFile {
         ])
     }
 
-    /// Ends the file; how many rows it has.
+    /// Ends the file. Returns the number of its rows.
     pub fn finish(self, footer: &Footer) -> Result<u64, ResultsError> {
         self.file.finish(footer)?;
         Ok(self.rows)

@@ -53,9 +53,9 @@ pub fn is_of_history(line: &[u8]) -> bool {
 /// End of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done.
+    /// The operation was done.
     Ok,
-    /// It was not done.
+    /// The operation was not done.
     Fail,
     /// Nobody knows: its client says so, or has said nothing.
     Unknown,
@@ -65,7 +65,7 @@ impl Outcome {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Ok, Self::Fail, Self::Unknown];
 
-    /// Its name in results.
+    /// Returns the outcome's name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -95,11 +95,11 @@ pub struct Operation {
 pub struct Witnessed {
     /// Number of units.
     pub count: u64,
-    /// Those that were done.
+    /// Operations that were done.
     pub ok: u64,
-    /// Those that were not.
+    /// Operations that were not done.
     pub fail: u64,
-    /// Those of which nobody knows.
+    /// Operations of which nobody knows.
     pub info: u64,
     /// The longest, from its beginning to its end, or to the run's (ns).
     pub longest_ns: Nanos,
@@ -225,7 +225,8 @@ impl History {
         flushed.map_err(|source| ResultsError::Write { path: self.path.clone(), source })
     }
 
-    /// Its figures of a time, in a run that ended at `end` (ns); none without an operation.
+    /// Returns the figures of a period, in a run that ended at `end` (ns); None without an
+    /// operation.
     pub fn witnessed(&self, (from, to): (Nanos, Nanos), end: Nanos) -> Option<Witnessed> {
         if self.operations.is_empty() {
             return None;

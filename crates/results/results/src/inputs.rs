@@ -17,7 +17,7 @@ pub fn keep_inputs(output: &Path, inputs: &[PathBuf]) -> Result<(), ResultsError
     check(output, &[], inputs)
 }
 
-/// The same of a folder whose files `names` are removed and written anew.
+/// Like [`keep_inputs`], but for a folder whose files `names` are removed and written anew.
 pub fn check(output: &Path, names: &[String], inputs: &[PathBuf]) -> Result<(), ResultsError> {
     let Ok(real) = output.canonicalize() else { return Ok(()) };
     let mut lost: Vec<PathBuf> = names.iter().map(|name| real.join(name)).collect();

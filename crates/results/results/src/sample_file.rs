@@ -24,9 +24,9 @@ pub struct KeptSample {
     pub at: Nanos,
     /// The processor's name.
     pub processor: String,
-    /// Number of those that follow each other, this far apart (ns).
+    /// Number of consecutive samples with the stack.
     pub count: u32,
-    /// See there.
+    /// Time between two samples (ns).
     pub interval: Nanos,
     /// The functions, the outermost first, by semicolons; empty where it was idle.
     pub stack: String,
@@ -86,7 +86,7 @@ impl KeptSamples {
     /// Opens the [`SAMPLES_FILE`] of a folder of results; `None` where there is none.
     ///
     /// # Errors
-    /// If it is no such file.
+    /// The file is not of this kind.
     pub fn open(folder: &Path) -> Result<Option<Self>, ResultsError> {
         let rows = KeptRows::open(folder, SAMPLES_FILE, COLUMNS)?;
         Ok(rows.map(|rows| Self { rows }))

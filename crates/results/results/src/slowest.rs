@@ -146,7 +146,7 @@ pub fn join(ios: &mut [SlowIo], inside: &mut Option<Inside>) {
     give(ios.iter_mut(), &Inside::take_slowest(inside), false);
 }
 
-/// The same for those of the disks on a shared drive.
+/// Like [`join`], but for the I/Os of the disks on a shared drive.
 pub fn join_disks<'a>(ios: impl Iterator<Item = &'a mut SlowIo>, inside: &mut Option<Inside>) {
     give(ios, &Inside::take_slowest(inside), true);
 }

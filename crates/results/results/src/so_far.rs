@@ -37,7 +37,7 @@ impl SoFar {
         all
     }
 
-    /// The same with the difference from those before.
+    /// Adds the rates since `before`.
     #[must_use]
     pub fn after(mut self, before: &Self) -> Self {
         let seconds = self.virtual_ns.saturating_sub(before.virtual_ns) as f64 / 1e9;

@@ -140,7 +140,7 @@ impl KeptSpans {
     /// Opens the [`TIMELINE_FILE`] of a folder of results; `None` where there is none.
     ///
     /// # Errors
-    /// If it is no such file.
+    /// The file is not of this kind.
     pub fn open(folder: &Path) -> Result<Option<Self>, ResultsError> {
         let rows = KeptRows::open(folder, TIMELINE_FILE, COLUMNS)?;
         Ok(rows.map(|rows| Self { rows, tracks: BTreeMap::new() }))

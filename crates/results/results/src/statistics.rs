@@ -44,7 +44,7 @@ impl ActiveTime {
         Self(Some((begins.fold(first, Nanos::min), ends.fold(last, Nanos::max))))
     }
 
-    /// Its length.
+    /// Returns the length of the period in seconds.
     pub fn seconds(self) -> f64 {
         self.0.map_or(0.0, |(first, last)| last.saturating_sub(first) as f64 / 1e9)
     }
@@ -81,7 +81,7 @@ impl Latencies {
         self.delivered.record(delivered);
     }
 
-    /// As the model asked for them.
+    /// Returns the latencies that the model asked for.
     pub fn target(&self) -> &Distribution {
         self.target.as_ref().unwrap_or(&self.delivered)
     }

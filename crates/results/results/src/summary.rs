@@ -87,9 +87,9 @@ pub struct Summary {
     pub skipped_seconds: f64,
     /// Exits from guest mode while the command ran.
     pub exits: u64,
-    /// The same by reason.
+    /// Exits while the command ran, by reason.
     pub exits_by_reason: Exits,
-    /// The same for each I/O after boot; empty where there was none.
+    /// Exits for each I/O after boot, by reason; empty without I/Os.
     #[serde(default)]
     pub exits_per_io: BTreeMap<String, f64>,
     /// Delays of the ends of slices of guest time.
@@ -295,7 +295,8 @@ fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Summary {
-    /// The summary in a folder of results, or beside a file of one; none where there is none.
+    /// Reads the summary in a folder of results, or beside a file of results; None where there is
+    /// none.
     pub fn beside(path: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(folder_of(path).join(SUMMARY_FILE)).ok()?).ok()
     }

@@ -35,7 +35,7 @@ impl Symbols {
         Self { kernel: functions, programs: None }
     }
 
-    /// The same with the functions of programs.
+    /// Adds the functions of programs.
     #[must_use]
     pub fn with_programs(mut self, programs: Arc<dyn Programs>) -> Self {
         self.programs = Some(programs);

@@ -18,7 +18,7 @@ pub const LATENESS_FLOOR: Nanos = 500;
 /// fastest drive in use. An event that falls into a slice is late by as much, so that it is held to
 /// the same aim.
 pub const OVERSHOOT_PERCENT: f64 = 1.0;
-/// The same where no drive was used (ns): a timer of the guest's is not finer than Linux's own
+/// Largest delay where no drive was used (ns): a timer of the guest is not finer than Linux's own
 /// default slack, 50 us (prctl(2), PR_SET_TIMERSLACK).
 pub const OVERSHOOT_WITHOUT_DRIVES: Nanos = 50_000;
 /// Number of quanta by which two processors' times may differ. A slice ends one quantum ahead of

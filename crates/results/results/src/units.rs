@@ -28,7 +28,7 @@ impl TimeUnit {
         }
     }
 
-    /// Its length (ns).
+    /// Returns the unit's length (ns).
     pub fn ns(self) -> f64 {
         match self {
             Self::Nanosecond => 1.0,
@@ -38,7 +38,7 @@ impl TimeUnit {
         }
     }
 
-    /// Its symbol.
+    /// Returns the unit's symbol.
     pub fn symbol(self) -> &'static str {
         match self {
             Self::Nanosecond => "ns",
@@ -135,7 +135,7 @@ pub fn bytes(value: u64) -> String {
     format!("{} {unit}", significant(value as f64 / scale, 4))
 }
 
-/// The largest binary unit in which so many bytes are at least 1, with its length.
+/// Returns the largest binary unit in which `value` bytes are at least 1, with its length.
 pub fn bytes_unit(value: f64) -> (f64, &'static str) {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let (mut scale, mut unit) = (1.0, 0);
@@ -152,7 +152,7 @@ pub fn bandwidth(value: f64) -> String {
     format!("{} {unit}", significant(value / scale, 4))
 }
 
-/// The largest unit in which so many bytes a second are at least 1, with its length.
+/// Returns the largest unit in which `value` bytes a second are at least 1, with its length.
 pub fn bandwidth_unit(value: f64) -> (f64, &'static str) {
     match value.abs() {
         value if value >= 1e9 => (1e9, "GB/s"),
@@ -162,7 +162,7 @@ pub fn bandwidth_unit(value: f64) -> (f64, &'static str) {
     }
 }
 
-/// A deviation in percent with its sign; `–` where there is none to give.
+/// Formats a deviation in percent with its sign; `–` where there is none.
 pub fn deviation(percent: Option<f64>) -> String {
     match percent {
         None => "–".to_owned(),

@@ -48,7 +48,7 @@ impl Message {
         self.bytes(field, &value.0)
     }
 
-    /// Its bytes.
+    /// Returns the message's bytes.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.0
     }

@@ -68,7 +68,7 @@ impl<R: PendingRequest> Requests<R> {
         self.slots.iter().map(|(_, request)| request)
     }
 
-    /// The same, to change all but the length of their data.
+    /// Like [`Self::iter`], but mutable, except for the length of their data.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut R> {
         self.slots.iter_mut().map(|(_, request)| request)
     }

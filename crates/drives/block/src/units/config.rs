@@ -35,7 +35,7 @@ impl<'de> Visitor<'de> for Value {
     }
 }
 
-/// The same, where there may be none.
+/// Reads an optional value of `Kind`.
 struct Optional(&'static Kind);
 
 impl<'de> Visitor<'de> for Optional {

@@ -27,17 +27,17 @@ impl OldVersions {
         }
     }
 
-    /// There is no old version of these sectors any more.
+    /// Forgets the old versions of these sectors.
     pub fn forget(&mut self, sectors: Range<u64>) {
         self.sectors.retain(|sector, _| !sectors.contains(sector));
     }
 
-    /// Returns whether there is one of any sector that a command touches.
+    /// Returns whether there is an old version of any sector that a command touches.
     pub fn has(&self, command: &Command) -> bool {
         self.sectors.range(sectors(command)).next().is_some()
     }
 
-    /// Those of the sectors that a read touches.
+    /// Returns the old versions of the sectors that a read touches.
     pub fn of(&self, read: &Command) -> StaleSectors {
         let first = read.offset / SECTOR;
         let all = self.sectors.range(sectors(read));

@@ -99,7 +99,7 @@ impl PowerCuts {
         }
     }
 
-    /// The same drive, whose zones end so.
+    /// Sets the write pointers of the drive's zones.
     #[must_use]
     pub fn with_pointers(self, pointers: WritePointers) -> Self {
         Self { unsettled: Unsettled { pointers, ..self.unsettled }, ..self }

@@ -22,8 +22,9 @@ pub enum Sampling {
     /// The newest write is left, and older ones are lost as far as they may be: what a missing
     /// order between two writes shows in.
     Newest,
-    /// The same with the oldest write: a page cache writes in the order of offsets, so that what an
-    /// application wrote last, such as a header, can be the oldest.
+    /// The oldest write is left, and newer ones are lost as far as they may be: a page cache writes
+    /// in the order of offsets, so that what an application wrote last, such as a header, can be
+    /// the oldest.
     Oldest,
     /// A random state, drawn with this seed.
     Random(u64),

@@ -105,8 +105,8 @@ impl VolatileCache {
         &self.power_loss
     }
 
-    /// From now on a power cut takes this, of the changes that are held too: of a drive whose model
-    /// describes a power cut so and whose blocks lie so.
+    /// Sets the effect of a power cut, on held changes too: of a drive whose model has `power_loss`
+    /// and whose blocks lie as in `layout`.
     pub fn set_layout(&mut self, power_loss: PowerLoss, layout: &BlockLayout) {
         self.power_loss = power_loss.for_blocks(layout.largest().into());
         self.units = AtomicUnits::new(power_loss, layout);

@@ -14,8 +14,8 @@ pub struct WritePointers {
 }
 
 impl WritePointers {
-    /// Those of zones of which such parts are written: of each the first byte, and the bytes. Zones
-    /// that are not named are empty.
+    /// Returns the write pointers of zones of which `written` is written: the first byte of each
+    /// zone, and the number of its bytes. Zones that are not named are empty.
     pub fn new(written: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let sectors = written.into_iter().map(|(zone, bytes)| (zone / SECTOR, bytes / SECTOR));
         Self { written: sectors.filter(|(_, written)| *written > 0).collect() }
@@ -44,7 +44,7 @@ impl WritePointers {
         self.written.iter().map(|(zone, written)| (*zone, *written))
     }
 
-    /// The same in bytes.
+    /// Like [`Self::sectors`], but in bytes.
     pub fn bytes(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.sectors().map(|(zone, written)| (zone * SECTOR, written * SECTOR))
     }

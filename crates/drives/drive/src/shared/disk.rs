@@ -47,7 +47,7 @@ impl VirtualDisk {
         Self { shared, number, region, properties }
     }
 
-    /// The same disk, whose flush covers everything that was submitted before it, as a
+    /// Makes a flush cover all commands that were submitted before it, as a
     /// [`Drive`](crate::Drive)'s does: for a layer that stands on a disk as on a drive, such as an
     /// image.
     #[must_use]
@@ -56,7 +56,7 @@ impl VirtualDisk {
         self
     }
 
-    /// Its owner's hold on the drive.
+    /// Returns the owner's hold on the drive.
     pub fn tenant(&self) -> TenantHandle {
         TenantHandle { shared: self.shared.clone(), number: self.number }
     }

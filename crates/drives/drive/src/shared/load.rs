@@ -65,12 +65,12 @@ impl HostLoad {
         self.threads.push(tenant);
     }
 
-    /// Its weights are others.
+    /// Sets the weights of the load and of its group.
     pub(super) fn reweigh(&mut self, weight: u32, group: Option<u32>) {
         (self.weight, self.group) = (weight, group);
     }
 
-    /// Its threads, each with a name.
+    /// Returns the load's threads, each with a name.
     pub(super) fn tenants(&self) -> impl Iterator<Item = (Tenant, String)> + '_ {
         self.threads.iter().enumerate().map(|(number, &tenant)| {
             let alone = self.threads.len() == 1;

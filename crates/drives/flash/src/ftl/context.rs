@@ -257,7 +257,7 @@ impl Context {
         self.array.submit(now, op);
     }
 
-    /// The same, where `owner` tells of a watched drive for whom the operation is.
+    /// Like [`Self::submit`], but of a watched drive `owner` says for whom the operation is.
     #[inline]
     pub(crate) fn submit_for(
         &mut self,
@@ -290,7 +290,7 @@ impl Context {
         }
     }
 
-    /// The same of a block in SLC mode, whose data was folded.
+    /// Like [`Self::collected`], but for a block in SLC mode, whose data was folded.
     pub(crate) fn folded(&mut self, plane: u32, block: u32, times: (Nanos, Nanos)) {
         self.statistics.folds += 1;
         self.statistics.folding += times.1 - times.0;

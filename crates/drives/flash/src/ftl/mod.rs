@@ -30,7 +30,8 @@ pub struct Occupancy {
 }
 
 impl Occupancy {
-    /// So many of the units that there is room for lie in flash, of so many bytes each.
+    /// Counts the bytes of `valid` units, and of the `room` units that there is room for; `unit`:
+    /// bytes of each.
     pub(crate) fn new(unit: u32, valid: u64, room: u64) -> Self {
         let unit = u64::from(unit);
         Self { valid_bytes: valid * unit, usable_bytes: room * unit }
@@ -127,8 +128,8 @@ pub trait Ftl: Debug + Send {
     /// in memory only begins anew.
     fn power_on(&mut self) {}
 
-    /// Writes its state, once nothing is under way; whether it can. A layer that can has
-    /// [`Ftl::power_on`] and [`Ftl::restore`] as well.
+    /// Writes the layer's state, once nothing is under way. Returns whether the layer can do so. A
+    /// layer that can has [`Ftl::power_on`] and [`Ftl::restore`] as well.
     fn keep(&self, _out: &mut Writer) -> bool {
         false
     }
@@ -144,7 +145,7 @@ pub trait Ftl: Debug + Send {
     /// Draws by `seed` from now on. A layer that draws nothing while it works has nothing to do.
     fn reseed(&mut self, _seed: u64) {}
 
-    /// Collects by the policy of `gc` from now on; whether it can.
+    /// Collects by the policy of `gc` from now on. Returns whether the layer can do so.
     fn set_policy(&mut self, _gc: &crate::spec::GcSpec) -> bool {
         false
     }
@@ -172,7 +173,7 @@ pub trait Ftl: Debug + Send {
         None
     }
 
-    /// The SLC cache as it is now; none where there is none.
+    /// Returns the present state of the SLC cache; None without such a cache.
     fn slc_cache(&self) -> Option<SlcState> {
         None
     }

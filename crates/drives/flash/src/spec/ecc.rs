@@ -21,7 +21,8 @@ pub struct ErrorsSpec {
 }
 
 impl Default for ErrorsSpec {
-    /// Those of a 72-layer TLC chip, as two public programs have them (`docs/reference/flash.md`).
+    /// Returns the parameters of a 72-layer TLC chip, as two public programs have them
+    /// (`docs/reference/flash.md`).
     fn default() -> Self {
         Self {
             base: 1.48e-3,
@@ -92,7 +93,7 @@ impl Default for EccSpec {
 }
 
 impl EccSpec {
-    /// As the array wants it.
+    /// Returns the error correction as the array takes it.
     pub fn ecc(&self) -> Ecc {
         let ErrorsSpec { base, wear, retention, disturb } = self.errors;
         let step = |step: &EccStepSpec| {

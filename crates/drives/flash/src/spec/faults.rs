@@ -105,8 +105,8 @@ impl FaultSpec {
         }
     }
 
-    /// As an array whose blocks are rated for `endurance` erases wants it; `None` for a fault of the
-    /// host's commands.
+    /// Returns the fault as an array whose blocks are rated for `endurance` erases takes it; `None`
+    /// for a fault of the host's commands.
     pub fn of_array(&self, endurance: u32) -> Option<FaultRule> {
         let fault = match self.kind {
             FaultKind::UncorrectableRead => Fault::UncorrectableRead,

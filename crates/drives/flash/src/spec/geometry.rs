@@ -201,7 +201,7 @@ impl Spec {
             .saturating_add(self.cache_blocks(capacity, pages).0)
     }
 
-    /// The least share in hundredths that has so many blocks in each plane.
+    /// Returns the least share, in hundredths, that gives `blocks` blocks in each plane.
     fn share(&self, capacity: u64, blocks: u32, pages: u32) -> f64 {
         let blocks = blocks.saturating_sub(1).saturating_sub(self.cache_blocks(capacity, pages).0);
         let flash = f64::from(blocks) * self.round_bytes(pages);

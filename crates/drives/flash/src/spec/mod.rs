@@ -432,14 +432,14 @@ impl Spec {
         self.host_streams() + if self.pairs { LOG_ENDS } else { 0 }
     }
 
-    /// Those of the host, each hot and cold.
+    /// Returns the number of the host's streams, hot and cold ones.
     pub(crate) fn host_streams(&self) -> u32 {
         u32::from(self.streams.max(1)) * if self.hot_cold { 2 } else { 1 }
     }
 
-    /// The same drive with a log of pairs on it, of which nothing is written, unless `precondition`
-    /// says so. What its ends write has open blocks of its own, and waits in the buffer until it
-    /// fills units.
+    /// Returns the specification of the drive with a log of pairs on it. Nothing is written, unless
+    /// `precondition` says so. Data of the log's ends has open blocks of its own, and waits in the
+    /// buffer until it fills units.
     #[must_use]
     pub fn for_pairs(self) -> Self {
         if !matches!(self.ftl.as_str(), "page" | "dftl") {

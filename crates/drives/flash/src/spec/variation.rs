@@ -69,7 +69,7 @@ pub struct VariationSpec {
 }
 
 impl VariationSpec {
-    /// As the array wants it.
+    /// Returns the variation as the array takes it.
     pub fn variation(&self) -> Variation {
         Variation {
             chip: self.chip,

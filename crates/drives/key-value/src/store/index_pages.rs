@@ -65,7 +65,7 @@ pub(crate) struct IndexPages {
 }
 
 impl IndexPages {
-    /// As many pages, with room for some of them.
+    /// Creates `pages` pages, with room in memory for `room` of them.
     pub fn new(pages: u32, room: u32) -> Self {
         let away = Page {
             at: NOWHERE,

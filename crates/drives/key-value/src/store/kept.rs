@@ -22,7 +22,7 @@ fn of_hexadecimal(text: &str) -> Option<Key> {
 }
 
 impl Store {
-    /// Its state.
+    /// Returns the store's state.
     pub fn kept(&self) -> KeptPairs {
         let pair = |(key, place): (&Key, &Place)| (in_hexadecimal(key), place.offset, place.length);
         let (free, open) = self.log.kept();

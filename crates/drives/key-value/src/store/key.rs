@@ -24,7 +24,7 @@ impl Key {
         Some(key)
     }
 
-    /// Its bytes.
+    /// Returns the key's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }

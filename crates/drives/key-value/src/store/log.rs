@@ -23,7 +23,7 @@ enum State {
     Free,
     Open,
     Full,
-    /// It is being collected.
+    /// The segment is being collected.
     Victim,
     /// Some of it could not be copied: it stays until nothing of it is in use.
     Stuck,
@@ -43,7 +43,7 @@ struct Segment {
 pub(crate) struct Log {
     layout: Layout,
     segments: Vec<Segment>,
-    /// Those that are free, the one first that has been so for the longest.
+    /// The free segments, the one first that has been free for the longest.
     free: VecDeque<u32>,
     /// The open segment of each writer, and the bytes of it that are written.
     ends: [Option<(u32, u64)>; 2],

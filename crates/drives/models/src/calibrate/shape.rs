@@ -21,8 +21,8 @@ pub fn is_near(mean: f64, measured: f64) -> bool {
     (mean - measured).abs() <= TOLERANCE * measured
 }
 
-/// The same points and between some of them one more, so that the mean is `wanted` (ns), or as near
-/// to it as any distribution with these points is.
+/// Returns the points, and between some of them one more, so that the mean is `wanted` (ns), or as
+/// near to it as any distribution with these points is.
 ///
 /// Between two points the mean can be anywhere from the lower to the upper one. What linear pieces lack is
 /// made up where least is known: the wider a piece in share and value, the larger its part.

@@ -126,7 +126,7 @@ pub trait Parameters:
         None
     }
 
-    /// The same model with a log of pairs on it; the same where that makes no difference.
+    /// Returns the model for a drive with a log of pairs on it, by default without a change.
     #[must_use]
     fn for_pairs(self) -> Self {
         self

@@ -12,7 +12,7 @@ use crate::kinds::ModelKind;
 /// A change of a drive's model into another one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelChange {
-    /// It takes over some values: [`stasis_block::Model::adapt`] with these parameters.
+    /// The model takes over some values: [`stasis_block::Model::adapt`] with these parameters.
     Adapts(ModelKind),
     /// Another one takes its place for what is submitted from then on.
     Replaces,

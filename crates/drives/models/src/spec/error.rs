@@ -146,7 +146,7 @@ impl SpecError {
 /// Why a profile file could not be taken in.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the profile {}: {cause}", path.display())]
     Read {
         /// The file.
@@ -155,7 +155,7 @@ pub enum ResolveError {
         #[source]
         cause: std::io::Error,
     },
-    /// It is not a profile.
+    /// The file is not a profile.
     #[error("{}: {cause}", path.display())]
     Profile {
         /// The file.

@@ -571,9 +571,8 @@ enum Threshold {
     Under,
 }
 
-/// Which threshold Dword 11 of the Temperature Threshold feature means
-/// (section 5.21.1.4): there is the composite temperature only (sensor 0, or
-/// 15 for all).
+/// Returns the threshold that Dword 11 of the Temperature Threshold feature names (section
+/// 5.21.1.4): there is the composite temperature only (sensor 0, or 15 for all).
 fn threshold(cdw11: u32) -> Result<Threshold, Failure> {
     let sensor = cdw11 >> 16 & 0xf;
     match (sensor, cdw11 >> 20 & 3) {

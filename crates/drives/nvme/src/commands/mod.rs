@@ -44,7 +44,7 @@ static COMMANDS: Commands = Commands {
     admin: &admin::ADMIN,
 };
 
-/// The same, where other hosts have controllers.
+/// Commands of a controller on PCIe, where other hosts have controllers.
 static SHARED_COMMANDS: Commands = Commands {
     io: &SHARED_IO,
     open_channel: &OPEN_CHANNEL,
@@ -54,7 +54,7 @@ static SHARED_COMMANDS: Commands = Commands {
     admin: &admin::ADMIN,
 };
 
-/// Those of a controller on a fabric.
+/// Commands of a controller on a fabric.
 static FABRICS_COMMANDS: Commands = Commands {
     io: &SHARED_IO,
     open_channel: &OPEN_CHANNEL,
@@ -64,7 +64,7 @@ static FABRICS_COMMANDS: Commands = Commands {
     admin: &admin::FABRICS_ADMIN,
 };
 
-/// Those of a discovery controller, which has no I/O queues.
+/// Commands of a discovery controller, which has no I/O queues.
 static DISCOVERY_COMMANDS: Commands = Commands {
     io: &NONE,
     open_channel: &NONE,
@@ -79,7 +79,7 @@ static NONE: Table<IoExecute> = Table::new(&[]);
 /// Every I/O command on PCIe but those of Open-Channel and key-value namespaces (NVMe 1.4 section 6).
 static IO: Table<IoExecute> = Table::new(&BASE);
 
-/// The same of a drive that can have several hosts: with reservations.
+/// [`IO`] and reservations: for a drive that can have several hosts.
 static SHARED_IO: Table<IoExecute> = Table::new(&WITH_RESERVATIONS);
 
 const BASE: [IoCommand; 14] = [
@@ -107,7 +107,7 @@ const RESERVATIONS: [IoCommand; 4] =
 /// Every I/O command of key-value namespaces (KV 1.0 section 3).
 static KEY_VALUE: Table<IoExecute> = Table::new(&OF_PAIRS);
 
-/// The same of a drive that can have several hosts.
+/// [`KEY_VALUE`] and reservations: for a drive that can have several hosts.
 static SHARED_KEY_VALUE: Table<IoExecute> = Table::new(&OF_PAIRS_WITH_RESERVATIONS);
 
 const OF_PAIRS: [IoCommand; 1 + key_value::IO_COMMANDS.len()] =

@@ -157,8 +157,7 @@ impl Work {
         waiting.chain(running).chain(ended)
     }
 
-    /// Nobody waits any more for the commands that `which` selects: programs that run go on to their
-    /// end.
+    /// Abandons the commands that `which` selects: programs that run go on to their end.
     pub fn abandon(&mut self, which: impl Fn(CommandId) -> bool, mut each: impl FnMut(CommandId)) {
         self.waiting.retain(|(command, ..)| {
             let goes = which(*command);
@@ -186,7 +185,7 @@ impl Work {
         self.ended.iter().any(|done| done.command.controller == controller)
     }
 
-    /// The same, of any controller.
+    /// Returns whether a command of any controller has ended, and is to be completed.
     pub fn has_any_ended(&self) -> bool {
         !self.ended.is_empty()
     }

@@ -294,7 +294,7 @@ impl ControllerMut<'_> {
         }
     }
 
-    /// The same of blocks with metadata: they are checked as the command asks.
+    /// Like `use_data`, but for blocks with metadata, which are checked as the command asks.
     fn use_blocks(
         &mut self,
         memory: &dyn Memory,

@@ -75,8 +75,8 @@ impl ControllerMut<'_> {
         self.resume_if_waiting(memory);
     }
 
-    /// From now on completions wait for [`ControllerMut::release`], so that the carrier can keep the
-    /// state that they depend on before the host sees them.
+    /// Holds completions until [`ControllerMut::release`], so that the carrier can keep the state
+    /// that they depend on before the host sees them.
     pub fn hold_completions(&mut self) {
         self.host.holds = true;
     }
@@ -129,8 +129,8 @@ impl ControllerMut<'_> {
     }
 
     /// Takes a command that came in a capsule of queue `queue`, and carries it out when there is
-    /// room; whether the queue is there and not full. Its data is where the command's data block
-    /// says, in `memory`.
+    /// room. Returns whether the queue is there and not full. The command's data block gives the
+    /// place of its data in `memory`.
     pub fn submit(&mut self, memory: &dyn Memory, queue: u16, raw: [u8; SQE_SIZE]) -> bool {
         let taken = self.host.queues.submission_mut(queue).is_some_and(|sq| sq.push(raw));
         if taken {

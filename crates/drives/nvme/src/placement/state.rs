@@ -34,7 +34,7 @@ impl FdpGroups {
         self.0.iter().find(|(id, _)| *id == group).map(|(_, fdp)| fdp)
     }
 
-    /// The same, to change it.
+    /// Like [`Self::of`], but mutable.
     pub fn of_mut(&mut self, group: u16) -> Option<&mut Fdp> {
         self.0.iter_mut().find(|(id, _)| *id == group).map(|(_, fdp)| fdp)
     }
@@ -47,7 +47,7 @@ impl FdpGroups {
         self.of(group).filter(|fdp| fdp.is_enabled()).ok_or(StatusCode::FdpDisabled)
     }
 
-    /// The same, to change it.
+    /// Like [`Self::enabled`], but mutable.
     ///
     /// # Errors
     /// FDP Disabled.
@@ -55,7 +55,7 @@ impl FdpGroups {
         self.of_mut(group).filter(|fdp| fdp.is_enabled()).ok_or(StatusCode::FdpDisabled)
     }
 
-    /// All of them, with their groups.
+    /// Returns the placement of all groups.
     pub fn iter(&self) -> impl Iterator<Item = (u16, &Fdp)> {
         self.0.iter().map(|(id, fdp)| (*id, fdp))
     }

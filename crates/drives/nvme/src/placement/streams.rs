@@ -47,10 +47,10 @@ impl Streams {
         sharing.map(|namespace| namespace.open.len() as u16).sum()
     }
 
-    /// A write to stream `identifier`, which opens it; `None` if the namespace
-    /// has streams disabled. Where there is no room for another stream, the one
-    /// not written for longest is closed, of this namespace if it has any; with
-    /// all resources given to others, the write belongs to no stream.
+    /// Opens the stream `identifier` for a write; `None` if the namespace has streams disabled.
+    /// Where there is no room for another stream, the one not written for longest is closed, of
+    /// this namespace if it has any; with all resources given to others, the write belongs to no
+    /// stream.
     pub fn open(&mut self, nsid: u32, identifier: u16) -> Option<u16> {
         let index = nsid as usize - 1;
         if !self.namespaces[index].enabled {

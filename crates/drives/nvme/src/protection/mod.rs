@@ -151,7 +151,7 @@ impl Passage {
         blocks * self.host_stride()
     }
 
-    /// The same in the units of commands.
+    /// Like [`Self::data_bytes`], but in 64 bits, as commands count blocks and bytes.
     pub fn bytes_for(&self, blocks: u64) -> u64 {
         blocks * self.host_stride() as u64
     }

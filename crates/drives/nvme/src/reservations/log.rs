@@ -26,7 +26,7 @@ pub struct ReservationLog {
 }
 
 impl ReservationLog {
-    /// Adds a notice of a namespace; whether it is one that the host asks for.
+    /// Adds a notice of a namespace. Returns whether the host asks for such notices.
     pub fn add(&mut self, notice: Notice, nsid: u32) -> bool {
         if self.mask(nsid) & 1 << notice as u32 != 0 {
             return false;

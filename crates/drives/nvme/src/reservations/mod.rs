@@ -25,7 +25,7 @@ pub enum HostId {
 }
 
 impl HostId {
-    /// Its Host Identifier; 0 if it has given none.
+    /// Returns the host's Host Identifier; 0 if the host has given none.
     pub fn identifier(self) -> [u8; 16] {
         match self {
             Self::Named(identifier) => identifier,

@@ -56,8 +56,8 @@ impl ZonedNamespace {
         }
     }
 
-    /// The drive has done a request, or failed: a zone that it could not write is read only
-    /// from now on, one that it could not erase is offline. Whether zones have changed.
+    /// Takes the drive's completion of a request: a zone that could not be written is read only
+    /// from now on, one that could not be erased is offline. Returns whether zones have changed.
     pub fn leave(&mut self, slot: &Slot, status: Status, data: &mut [u8]) -> bool {
         // A copy's LBA is its source's, its offset its destination's.
         let (lba, blocks) = (slot.offset / self.block, slot.length / self.block);

@@ -26,9 +26,9 @@ pub enum ZoneState {
     ExplicitlyOpen = 0x3,
     /// Written in part, and not open.
     Closed = 0x4,
-    /// It takes no writes any more.
+    /// The zone takes no writes any more.
     ReadOnly = 0xd,
-    /// It takes no writes until it is reset.
+    /// The zone takes no writes until it is reset.
     Full = 0xe,
     /// Its contents are lost, and it takes no writes any more.
     Offline = 0xf,
@@ -414,8 +414,8 @@ impl ZoneSet {
         self.extension_size
     }
 
-    /// The medium failed: the zone can no longer be written, or not be used
-    /// at all. Whether that changed anything.
+    /// Notes a failure of the medium: the zone can no longer be written, or not be used at all.
+    /// Returns whether the zone's state has changed.
     pub fn fail(&mut self, index: usize, state: ZoneState) -> bool {
         let before = self.zones[index].state;
         if before == state || before == ZoneState::Offline {

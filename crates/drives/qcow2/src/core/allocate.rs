@@ -35,7 +35,7 @@ enum Origin {
     Mapped,
     /// The image had it without data.
     Kept,
-    /// It was free.
+    /// The cluster was free.
     Taken,
 }
 
@@ -86,7 +86,7 @@ impl Core {
         outcome.map(|()| run.length)
     }
 
-    /// Finds clusters for a write of so many bytes, with the content that it leaves there.
+    /// Finds clusters for a write of `length` bytes, with the content that the write leaves there.
     async fn fill_run(&self, run: &mut Run, offset: u64, length: u64) -> io::Result<()> {
         let size = self.cluster_size();
         while run.length < length {
@@ -205,7 +205,8 @@ impl Core {
         Ok(())
     }
 
-    /// The same of parts of one cluster or two: those with other data stay, and get zeroes.
+    /// Makes parts of one or two clusters zeroes. Where a cluster has other data, it stays and
+    /// zeroes are written.
     async fn zero_parts(&self, offset: u64, end: u64) -> io::Result<()> {
         let size = self.cluster_size();
         let disk = self.shared.lock().disk.size;

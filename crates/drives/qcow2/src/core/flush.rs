@@ -130,7 +130,7 @@ impl Core {
         self.write_tables_in_turn(turn, end).await
     }
 
-    /// The same, for a caller that has the turn.
+    /// Like [`Self::write_tables`], for a caller that has the turn.
     pub(super) async fn write_tables_in_turn(&self, turn: Turn<'_>, end: End) -> io::Result<()> {
         let mut job = self.job(turn);
         job.submit(end).await?;

@@ -37,7 +37,7 @@ pub(crate) struct Core {
     pub(crate) lag: std::sync::Mutex<Lag>,
     /// Set while the drive below may not have the tables as they are, durably.
     pub(crate) stale: std::sync::Mutex<bool>,
-    /// Those that wait for a flush that bounds the lag.
+    /// Tasks that wait for a flush that bounds the lag.
     behind: std::sync::Mutex<Vec<Waker>>,
     /// Part of the tables that survives when the program is killed.
     pub(crate) kill_safety: KillSafety,

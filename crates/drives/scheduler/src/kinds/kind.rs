@@ -19,7 +19,7 @@ impl SchedulerKind {
         Self(Erased::new(Arc::new(parameters)))
     }
 
-    /// Its name in experiments.
+    /// Returns the kind's name in experiments.
     pub fn name(&self) -> &'static str {
         self.0.name()
     }

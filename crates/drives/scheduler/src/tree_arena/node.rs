@@ -28,7 +28,7 @@ impl Node {
         Self { len: 0, below: [NIL; WIDTH], keys: [0; WIDTH] }
     }
 
-    /// Its own entry in the node above.
+    /// Returns the node's own entry in the node above.
     pub(super) fn above(&self, number: u32) -> Entry {
         Entry { key: self.keys[0], below: number }
     }
@@ -48,7 +48,7 @@ impl Node {
         up_to.saturating_sub(1)
     }
 
-    /// There is room.
+    /// Inserts an entry; the caller knows that there is room.
     pub(super) fn put(&mut self, at: usize, entry: Entry) {
         self.keys.copy_within(at..self.len, at + 1);
         self.below.copy_within(at..self.len, at + 1);

@@ -23,7 +23,7 @@ pub const MAX_REFUSED: usize = 1 << 16;
 pub struct Statistics {
     /// Requests taken from the queues.
     pub requests: u64,
-    /// Those that ended with an error.
+    /// Requests that ended with an error.
     pub failed: u64,
     /// Notifications by the driver.
     pub notifications: u64,
@@ -81,7 +81,7 @@ impl Device {
         })
     }
 
-    /// Its configuration.
+    /// Returns the device's configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -91,7 +91,7 @@ impl Device {
         features::offered(&self.config)
     }
 
-    /// The driver accepts `features`; whether that can be.
+    /// Accepts `features` for the driver. Returns whether they are valid.
     pub fn accept(&mut self, features: u64) -> bool {
         let good = features & !self.features() == 0 && features & 1 << feature::VERSION_1 != 0;
         if good {
@@ -121,7 +121,7 @@ impl Device {
     /// driver of the change.
     ///
     /// # Errors
-    /// If it cannot be so large.
+    /// The disk cannot be so large.
     pub fn resize(&mut self, capacity: u64) -> Result<(), ConfigError> {
         let config = Config { capacity, ..self.config.clone() };
         config.check()?;

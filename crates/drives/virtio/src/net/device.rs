@@ -134,7 +134,7 @@ impl Device {
         }
     }
 
-    /// Gives `frame` to the machine; whether it had buffers for it.
+    /// Gives `frame` to the machine. Returns whether the machine had buffers for it.
     pub fn receive(&mut self, memory: &dyn Memory, frame: &[u8]) -> bool {
         match self.try_receive(memory, frame) {
             Ok(true) => {

@@ -28,7 +28,7 @@ impl BlockMap {
         map
     }
 
-    /// Nothing is in it any more.
+    /// Empties the map.
     pub fn clear(&mut self) {
         self.levels.iter_mut().for_each(|level| level.fill(0));
         self.seal();

@@ -10,7 +10,7 @@ type Extent = (u64, u64);
 #[derive(Debug, Clone)]
 pub struct History {
     order: Order,
-    /// Those in flight.
+    /// Writes in flight.
     flying: Vec<Extent>,
 }
 
@@ -26,8 +26,8 @@ impl History {
     /// Limit on the writes that are remembered: some GiB of memory.
     pub const MAX_WRITES: u64 = 1 << 27;
 
-    /// Nothing was written. With a random map, whose blocks are written once, the order is that
-    /// of the writes, and otherwise that of their places.
+    /// Creates an empty history. With a random map, whose blocks are written once, the order is
+    /// that of the writes, and otherwise that of their places.
     pub fn new(has_map: bool) -> Self {
         let order = match has_map {
             true => Order::Time(VecDeque::new()),

@@ -64,9 +64,9 @@ pub enum Engine {
 /// The threads that end with one (`exit_what`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitWhat {
-    /// Those of its group of jobs.
+    /// The threads of its group of jobs.
     Group,
-    /// Those that have begun.
+    /// The threads that have begun.
     Begun,
     /// All.
     All,
@@ -164,7 +164,7 @@ pub struct Job {
     zone_skip: u64,
     verify: bool,
     do_verify: bool,
-    /// It does no I/O but to read again what it would write.
+    /// True if the job does no I/O but to read again what it would write.
     verify_only: bool,
     /// Writes after which some are read again, 0 for all at the end; and how many then.
     verify_backlog: u64,
@@ -356,7 +356,7 @@ impl Job {
         self.file.len() > 1 && self.file.iter().all(|name| *name == self.file[0])
     }
 
-    /// Its zones, if it has zones of a fixed distance.
+    /// Returns the job's zones, if it has zones of a fixed distance.
     fn zones(&self) -> Option<Strided> {
         // As in fio, zones of a fixed distance are for one open file.
         let files = match self.openfiles {

@@ -37,7 +37,8 @@ pub struct Strided {
 enum Generator {
     /// Every block once before any twice: fio's random map where all I/Os are of one size.
     EachOnce(EachOnce),
-    /// The same for several sizes: an I/O ends where a block was met.
+    /// Every block once before any twice, for I/Os of several sizes: an I/O ends before a block
+    /// that was used.
     Map(BlockMap),
     /// Every block alike.
     Uniform,

@@ -46,7 +46,7 @@ impl Rates {
         Self { each, any, poisson: job.poisson }
     }
 
-    /// They hold from `start` on (ns).
+    /// Starts the rates at `start` (ns).
     pub fn begin(&mut self, start: Nanos) {
         self.each.iter_mut().for_each(|rate| rate.at = u128::from(start) * PARTS);
     }

@@ -59,7 +59,7 @@ impl Job {
     /// The memory of what it writes.
     ///
     /// # Errors
-    /// If that could be too much.
+    /// The history could be too large.
     pub fn history(&self, plan: &Plan) -> Result<History, String> {
         let bytes: u64 = plan.files.iter().fold(0, |sum, file| sum.saturating_add(file.length));
         let writes = bytes / self.blocks()[1].bounds().0.max(1);

@@ -24,7 +24,7 @@ struct Reap {
     /// Number of those waited for, and taken at most, at a time.
     least: u32,
     most: u32,
-    /// It is repeated until no more than this many places are in use.
+    /// Places in use down to which the wait is repeated.
     until: u32,
 }
 
@@ -134,7 +134,7 @@ impl Queue {
         self.reap = self.is_used().then_some(Reap { least: 1, most: u32::MAX, until: 0 });
     }
 
-    /// Its next action.
+    /// Returns the queue's next action.
     pub fn turn(&mut self) -> Turn {
         loop {
             if self.committed > 0 {

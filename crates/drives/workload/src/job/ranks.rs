@@ -34,8 +34,8 @@ pub struct Ranks {
 /// The numbers of the ranks.
 #[derive(Debug, Clone)]
 enum Order {
-    /// Those of a hash, as in fio: where the count is no power of two, several ranks have the same,
-    /// and up to a share of 1/e of all are those of none.
+    /// Numbers by a hash, as in fio: where the count is no power of two, several ranks have the
+    /// same number, and up to a share of 1/e of all numbers have no rank.
     Hashed { first: u64, count: u64 },
     /// Neighbours of one another, from a number on.
     Adjacent { first: u64, count: u64 },
@@ -59,8 +59,8 @@ impl Ranks {
         Some(Self { law, order: Order::Hashed { first, count } })
     }
 
-    /// The same where ranks that follow one another are numbers that do, as of fio's files: a
-    /// normal distribution from 0 on, the others from any number.
+    /// Like [`Self::scattered`], but consecutive ranks have consecutive numbers, as of fio's files:
+    /// a normal distribution from 0 on, the others from any number.
     pub fn adjacent(distribution: &Distribution, count: u64, seed: u64) -> Option<Self> {
         let law = Law::new(distribution, count)?;
         let first = law.first(count, seed);

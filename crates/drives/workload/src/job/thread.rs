@@ -82,7 +82,7 @@ pub(super) struct Thread {
     /// Bytes and I/Os that were prepared, without what was read again.
     issued_bytes: Each,
     issued: Each,
-    /// The same with what was read again: in all, and in this pass.
+    /// Bytes and I/Os with what was read again: in all, and in this pass.
     moved_bytes: u64,
     moved: u64,
     pass_bytes: u64,
@@ -241,7 +241,7 @@ impl Thread {
         self.loops = self.loops.saturating_sub(1);
     }
 
-    /// Nothing more is submitted.
+    /// Stops submitting.
     pub(super) fn terminate(&mut self) {
         self.terminated = true;
     }
@@ -256,7 +256,8 @@ impl Thread {
         at < self.measured
     }
 
-    /// Its next action at `now`. An I/O to submit stays prepared until it is taken.
+    /// Returns the thread's next action at `now`. An I/O to submit stays prepared until it is
+    /// taken.
     #[inline]
     pub(super) fn next(&mut self, now: Nanos) -> Next {
         loop {
@@ -272,7 +273,7 @@ impl Thread {
         }
     }
 
-    /// Its next step at `now`, where its queue has nothing to do.
+    /// Returns the thread's next step at `now`, where its queue has nothing to do.
     #[inline(never)]
     fn step(&mut self, now: Nanos) -> Step {
         let over = self.terminated || now >= self.deadline;
@@ -339,7 +340,8 @@ impl Thread {
         self.files.reset();
     }
 
-    /// Its next step in a pass, whose queue has nothing to do; `None` where the pass is over.
+    /// Returns the thread's next step in a pass, where its queue has nothing to do; `None` where
+    /// the pass is over.
     fn pass(&mut self, now: Nanos, over: bool) -> Option<Step> {
         if over {
             return None;

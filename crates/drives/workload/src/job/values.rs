@@ -68,8 +68,8 @@ impl<T: Copy> Weighted<T> {
         self.parts[place.min(self.parts.len() - 1)].1
     }
 
-    /// The same among those that fit: the next that does, in the order of the shares; or the last
-    /// one, whether it fits or not.
+    /// Like [`Self::choose`], but among the values that fit: the next one that does, in the order
+    /// of the shares; or the last one, whether it fits or not.
     pub fn choose_fitting(&self, percent: u64, fits: impl Fn(T) -> bool) -> T {
         let place = self.parts.partition_point(|(sum, _)| *sum <= percent);
         let later = self.parts.get(place..).unwrap_or_default();

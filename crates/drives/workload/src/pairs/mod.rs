@@ -97,7 +97,7 @@ pub struct PhaseCounts {
 /// Counts of a load.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PairCounts {
-    /// Those of each phase, by its name.
+    /// Counts of each phase, by its name.
     pub phases: Vec<(&'static str, PhaseCounts)>,
     /// Values that were not those stored.
     pub wrong: u64,
@@ -173,7 +173,7 @@ impl PairLoad {
         Ok(load)
     }
 
-    /// The same load on a drive that may have data of another one: that is discarded first.
+    /// Discards the data of the drive first, where another load may have left some.
     #[must_use]
     pub fn on_used_drive(mut self) -> Self {
         let Layout { segment, segments, .. } = *self.layout();
@@ -282,7 +282,7 @@ impl PairLoad {
         }
     }
 
-    /// Begins the host's next command, if there is one that can begin; whether there was.
+    /// Begins the host's next command, if one can begin. Returns whether one has begun.
     fn begin_one(&mut self) -> bool {
         if let Some((number, version)) = self.waiting {
             return self.place(number, version);
@@ -343,7 +343,7 @@ impl PairLoad {
         self.submit(Job::Page { read, retrieves }, command);
     }
 
-    /// The value of a store goes to the log, if there is room; whether there was.
+    /// Sends the value of a store to the log, if there is room. Returns whether there was.
     fn place(&mut self, number: u64, version: u32) -> bool {
         let length = self.value_length(number, version);
         let Some(place) = self.store.place(length) else { return false };

@@ -135,7 +135,7 @@ impl Binary {
         self.action == ISSUE
     }
 
-    /// Other files of the same trace have issues.
+    /// Reads issues only, as other files of the same trace have some.
     pub(crate) fn only_issues(&mut self) {
         self.action = ISSUE;
     }

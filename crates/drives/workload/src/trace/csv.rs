@@ -100,9 +100,9 @@ pub(crate) fn is_tencent(line: &str) -> bool {
 /// I/Os of which the second is known, spread evenly over it, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Spread {
-    /// Those of one second, until the next one begins.
+    /// I/Os of one second, until the next one begins.
     second: VecDeque<Record>,
-    /// Those whose times are known.
+    /// I/Os whose times are known.
     ready: VecDeque<Record>,
 }
 

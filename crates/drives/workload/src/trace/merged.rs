@@ -36,11 +36,10 @@ impl<R: BufRead> From<Reader<R>> for Merged<R> {
 }
 
 impl<R: BufRead> Merged<R> {
-    /// Files with their names. Those with nothing in them are left out: a processor may have
-    /// seen nothing.
+    /// Merges files with names. Empty files are left out: a processor may have seen nothing.
     ///
     /// # Errors
-    /// Those of [`Reader::new`], with the file's name; and if there is nothing in any of them.
+    /// The errors of [`Reader::new`], with the file's name; and an error if all files are empty.
     pub fn new(
         files: impl IntoIterator<Item = (String, R)>,
         drive: Option<&str>,

@@ -132,7 +132,8 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    /// Its time, and its place among others of the same time: completions come first.
+    /// Returns the entry's time, and its place among others of the same time: completions come
+    /// first.
     fn order(&self) -> (Nanos, u8) {
         match self {
             Self::End(end) => (end.at, 0),

@@ -64,7 +64,7 @@ enum State {
     Ios(Option<Box<Heading>>, BinaryHeap<Reverse<Waiting>>, u64),
     /// The first line's timestamp.
     Alibaba(Option<u64>),
-    /// The same, and the I/Os that wait for their second to be over.
+    /// As `Alibaba`, with the I/Os that wait for their second to be over.
     Tencent(Option<u64>, Spread),
     Blktrace(Binary),
 }
@@ -167,7 +167,7 @@ impl<R: BufRead> Reader<R> {
         matches!(&self.state, State::Blktrace(binary) if binary.has_issues())
     }
 
-    /// Other files of the same binary trace have issues.
+    /// Reads issues only, as other files of the same binary trace have some.
     pub(crate) fn only_issues(&mut self) {
         if let State::Blktrace(binary) = &mut self.state {
             binary.only_issues();
@@ -257,7 +257,7 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// Nothing is left to read.
+    /// Ends the input: nothing is left to read.
     fn end(&mut self) -> Result<(), TraceError> {
         self.ended = true;
         if self.found {

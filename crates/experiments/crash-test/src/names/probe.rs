@@ -16,7 +16,7 @@ pub enum FileSystem {
 }
 
 impl FileSystem {
-    /// Its name.
+    /// Returns the file system's name.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Ext4(_) => "ext4",

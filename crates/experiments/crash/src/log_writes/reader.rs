@@ -54,7 +54,7 @@ pub enum LogReadError {
     /// The log cannot be read, or its frames cannot be taken.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It begins with other bytes.
+    /// The log begins with other bytes.
     #[error(
         "it is no log of dm-log-writes: its magic number is another; name the device or file that \
          the target logged to"
@@ -74,7 +74,7 @@ pub enum LogReadError {
     /// More entries than can be read.
     #[error("it says that it has {0} entries, more than the {MAX_ENTRIES} that are read")]
     Long(u64),
-    /// It ends too early.
+    /// The log ends too early.
     #[error("it is cut off in entry {entry} of {total}: copy the log's whole device")]
     Cut {
         /// The entry, from 0.

@@ -13,7 +13,7 @@ pub(super) const PAUSE: &str = "pause";
 pub enum MachineFailureKind {
     /// Its power is cut, and that of its drives.
     PowerCut,
-    /// It is reset; its drives keep their power.
+    /// The machine is reset; its drives keep their power.
     Reset,
     /// Its processors stop, while its devices go on until it is reset.
     Hang,

@@ -37,8 +37,8 @@ impl Experiment {
         (0u16..).zip(&self.faults).filter(|(_, fault)| !fault.left_out)
     }
 
-    /// Numbers the faults as those of `base` go on, of whose run this is a branch: its faults keep their
-    /// numbers, whether they are faults of this as well or left out, and the others follow.
+    /// Numbers the faults after those of `base`, of whose run this is a branch: the faults of
+    /// `base` keep their numbers, also those that are left out here, and the others follow.
     ///
     /// # Errors
     /// If there are too many.
@@ -70,7 +70,7 @@ impl Experiment {
         self.faults_up_to(name, MAX_FAULTS)
     }
 
-    /// The same, of faults up to `last`.
+    /// Like [`Self::faults_of`], but of the faults up to `last`.
     fn faults_up_to(&self, name: &str, last: usize) -> Result<Vec<DriveFault>, Mistake> {
         let mut faults = Vec::new();
         for (number, fault) in self.numbered().filter(|(number, _)| usize::from(*number) <= last) {
@@ -286,7 +286,8 @@ impl Experiment {
         Ok(())
     }
 
-    /// Refuses a namespace that there is not, and another size of one that cannot have it.
+    /// Refuses a namespace that the drive does not have, and a resize of a namespace that has one
+    /// size only.
     fn check_namespace_of(&self, name: &str, fault: &DriveFault) -> Result<(), String> {
         let Some(drive) = self.faulty_drive(name) else { return Ok(()) };
         let (nsid, count) = (fault.namespace, drive.namespace_count());

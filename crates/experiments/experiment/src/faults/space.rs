@@ -213,7 +213,7 @@ impl FaultSpace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keep {
     Yes,
-    /// It is only to be checked.
+    /// The fault is only to be checked.
     No,
 }
 

@@ -121,7 +121,7 @@ pub struct ScheduledFault {
 }
 
 impl ScheduledFault {
-    /// Its kind, if it is known.
+    /// Returns the fault's kind, if it is known.
     fn kind(&self) -> Option<FaultKind> {
         FaultKind::all().find(|kind| kind.name() == self.kind)
     }
@@ -156,7 +156,7 @@ impl ScheduledFault {
         }
     }
 
-    /// Its kind, with keys that all have an effect.
+    /// Returns the fault's kind, and checks that all keys have an effect.
     pub(super) fn known(&self) -> Result<FaultKind, Mistake> {
         let kind = FaultKind::all().find(|kind| kind.name() == self.kind).ok_or_else(|| {
             let (guess, all) = (guess(&self.kind, kinds()), listed(kinds()));

@@ -6,7 +6,7 @@ use super::spec::ScheduledFault;
 use crate::triggers::{self, FaultTrigger, ASKED};
 
 impl ScheduledFault {
-    /// Its trigger, if it has one; `number`: its place in the experiment.
+    /// Returns the fault's trigger, if it has one; `number`: its place in the experiment.
     ///
     /// # Errors
     /// Returns the invalid value and its allowed values.

@@ -10,7 +10,7 @@ use super::steady::Rounds;
 pub struct Variant {
     /// A 4 KiB synchronous write by one thread: mean.
     pub write_us: Option<f64>,
-    /// The same write: median.
+    /// A 4 KiB synchronous write by one thread: median.
     pub write_median_us: Option<f64>,
     /// Exits from guest mode for one such write.
     #[serde(default)]

@@ -20,7 +20,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// None without values.
+    /// Returns the statistics of `values`; None without values.
     pub fn of(values: &[f64]) -> Option<Self> {
         let min = values.iter().copied().reduce(f64::min)?;
         let max = values.iter().copied().reduce(f64::max)?;
@@ -39,7 +39,7 @@ const QUANTILES: [f64; 30] = [
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
-/// The same for more degrees; those between take the greater quantile.
+/// Quantiles for more degrees of freedom; degrees between two take the greater quantile.
 const FURTHER: [(usize, f64); 4] = [(40, 2.021), (60, 2.000), (100, 1.984), (1000, 1.962)];
 
 fn quantile(freedom: usize) -> f64 {

@@ -44,7 +44,7 @@ impl KeptResults {
     /// The results in `folder` that this program made. `force` finds none; `gather` makes none.
     ///
     /// # Errors
-    /// If this program's file cannot be read.
+    /// This program's file cannot be read.
     pub fn new(folder: &Path, force: bool, gather: bool) -> Result<Self> {
         Ok(Self { folder: folder.to_owned(), program: program_digest()?, force, gather })
     }

@@ -128,7 +128,7 @@ impl Code {
         self.add(code, to, from, 0, value);
     }
 
-    /// Reads so many bytes at `offset` from where register `from` points, a place
+    /// Adds code that reads `bytes` bytes at `offset` from the address in register `from`, a place
     /// without a type, to the frame.
     fn read(&mut self, from: u8, offset: i16, bytes: i32) {
         self.add(MOVE, 1, FRAME, 0, 0);

@@ -23,7 +23,7 @@ pub(super) struct Outcomes {
 }
 
 impl Outcomes {
-    /// Those in a file, one a line: `12 ok`.
+    /// Reads the outcomes in a file, one a line: `12 ok`.
     pub(super) fn open(path: Option<&str>) -> Result<Self, String> {
         let Some(path) = path else {
             return Ok(Self { done: BTreeMap::new(), file: None, before: 0 });

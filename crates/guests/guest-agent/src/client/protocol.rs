@@ -40,9 +40,9 @@ impl From<Vec<u8>> for Question {
 /// End of an operation, with the answer or the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// It was done.
+    /// The operation was done.
     Ok(String),
-    /// It was not done.
+    /// The operation was not done.
     Fail(String),
     /// Nobody knows.
     Info(String),

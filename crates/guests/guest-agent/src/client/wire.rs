@@ -17,7 +17,7 @@ const CHUNK: usize = 16 << 10;
 /// Why a connection is of no more use, or none is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// It is lost, or silent, or what comes is not of the protocol.
+    /// The connection is lost or silent, or its bytes are not of the protocol.
     Lost(String),
     /// The server does not begin a session.
     Refused(String),

@@ -18,8 +18,8 @@ pub(crate) fn write(tree: &mut Tree, path: &Path) -> Result<(), RootError> {
     image(tree, path, None)
 }
 
-/// The same, with holes where the bytes of this machine's files are: gives which of them goes
-/// where, in the order of their places.
+/// Like [`write`], but with holes where the bytes of this machine's files are. Returns the files of
+/// the holes, in the order of their places.
 pub(crate) fn write_around_files(
     tree: &mut Tree,
     path: &Path,

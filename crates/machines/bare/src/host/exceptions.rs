@@ -6,7 +6,7 @@ use crate::console;
 use stasis_layout::{layout, U16, U64};
 use std::arch::{asm, global_asm};
 
-/// Those up to the timer's.
+/// Number of vectors with a handler: up to the timer's.
 const VECTORS: usize = timer::VECTOR + 1;
 
 const DEBUG_VECTOR: usize = 1;
@@ -103,7 +103,7 @@ extern "C" fn report(frame: &Frame) -> ! {
     console::die("the program failed")
 }
 
-/// From now on a message names an exception and its place.
+/// Installs handlers whose message names an exception and its place.
 pub(crate) fn name_exceptions() {
     const INTERRUPT_GATE: u64 = 0x8e00 << 32;
     const CODE: u64 = 24 << 16;

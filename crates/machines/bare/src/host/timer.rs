@@ -29,8 +29,8 @@ pub(crate) fn start_timer() {
     unsafe { asm!("clgi", options(nomem, nostack)) };
 }
 
-/// Waits until the timer's interrupt, which is set for so many ticks. QEMU skips
-/// the time in which its processor waits.
+/// Waits for the timer's interrupt, `ticks` from now. QEMU skips the time in which its processor
+/// waits.
 pub(crate) fn sleep(ticks: u32) {
     // SAFETY: as in `stop_timer`; no interrupt comes between STI and HLT (AMD64
     // APM vol. 3, STI).

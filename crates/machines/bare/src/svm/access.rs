@@ -225,7 +225,7 @@ fn register(context: &Context, vmcb: &Vmcb, register: Register) -> Option<u64> {
     Some(registers::get(context, vmcb, number) >> shift)
 }
 
-/// Puts the first `length` bytes, 8 at most, where they belong; whether that was possible.
+/// Puts the first `length` bytes, 8 at most, into `target`. Returns whether that was possible.
 pub(super) fn finish(
     target: Target,
     bytes: [u8; 8],

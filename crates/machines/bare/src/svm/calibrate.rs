@@ -141,7 +141,7 @@ struct Bench {
 /// Measures the costs.
 ///
 /// # Errors
-/// Where they are not the same each time.
+/// The measured costs are not the same each time.
 ///
 /// # Safety
 /// On the bare machine only.

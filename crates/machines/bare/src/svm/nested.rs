@@ -108,7 +108,7 @@ impl Nested {
     /// memory at `host`; all are multiples of 4096.
     ///
     /// # Errors
-    /// Where they are not, or something is mapped there.
+    /// A number is no multiple of 4096, or something is mapped there.
     pub fn map(&mut self, guest: u64, host: u64, length: u64) -> Result<(), NotMappable> {
         let refused = Err(NotMappable(guest));
         let Some(end) = guest.checked_add(length).filter(|end| *end <= END) else {
@@ -252,7 +252,7 @@ impl Nested {
         }
     }
 
-    /// Has the memory at `guest` in a page of 4 KiB; whether it is memory.
+    /// Has the memory at `guest` in a page of 4 KiB. Returns whether there is memory.
     fn split(&self, guest: u64, tables: &mut Vec<Box<Table>>) -> bool {
         loop {
             let Some((entry, size)) = self.leaf(guest) else { return false };

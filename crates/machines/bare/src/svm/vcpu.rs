@@ -203,7 +203,7 @@ impl Vcpu {
         self.forget();
     }
 
-    /// Nothing is left of the last exit, and nothing in the processor.
+    /// Forgets the last exit, and all that is pending in the processor.
     pub(super) fn clear_pending(&mut self) {
         self.pending = Pending::Nothing;
         (self.nmi, self.injected) = (false, None);
@@ -300,7 +300,7 @@ impl Vcpu {
         self.window = on;
     }
 
-    /// As CLI does.
+    /// Disables interrupts, as CLI does.
     pub(super) fn clear_interrupts(&mut self) {
         let flags = self.vmcb.get(RFLAGS);
         self.vmcb.set(RFLAGS, flags & !INTERRUPTS);
@@ -575,7 +575,7 @@ impl Vcpu {
         Served::Outside(Exit::PortWrite { port })
     }
 
-    /// There is memory, to which the guest may not write, or which it cannot execute.
+    /// Serves an access to memory that the guest may not write, or that it cannot execute.
     #[cold]
     fn in_memory(&mut self, nested: &Nested, info: u64, address: u64) -> Option<Served> {
         if info & FETCH != 0 {
@@ -699,7 +699,7 @@ impl Drop for Vcpu {
 pub(super) enum Served {
     /// The guest continues at once.
     Inside,
-    /// It does the same once more.
+    /// The guest repeats the instruction.
     Again,
     /// Someone else serves it, before the instruction that has left is executed.
     Before(Exit),

@@ -14,7 +14,7 @@ pub(super) struct Long(pub usize);
 
 /// Accesses to control registers: reads in the lower half, writes in the upper one.
 pub(super) const REGISTER_INTERCEPTS: Long = Long(0x00);
-/// The same for debug registers.
+/// Accesses to debug registers, in the same halves.
 pub(super) const DEBUG_INTERCEPTS: Long = Long(0x04);
 pub(super) const EXCEPTION_INTERCEPTS: Long = Long(0x08);
 pub(super) const CONTROL_INTERCEPTS: Long = Long(0x0c);
@@ -81,7 +81,7 @@ impl Vmcb {
         Box::new(Self([0; 512]))
     }
 
-    /// Its address, which is the physical one.
+    /// Returns the control block's address, which is the physical one.
     pub(super) fn address(&self) -> u64 {
         self.0.as_ptr() as u64
     }

@@ -49,7 +49,7 @@ pub(super) fn read_within_page(vmcb: &Vmcb, nested: &Nested, linear: u64) -> Opt
     nested.array(guest)
 }
 
-/// Copies from the guest's linear address on, as far as it is memory; how much.
+/// Copies from the guest's linear address on, as far as it is memory. Returns the number of bytes.
 pub(super) fn read(vmcb: &Vmcb, nested: &Nested, linear: u64, into: &mut [u8]) -> usize {
     let mut done = 0;
     while done < into.len() {

@@ -9,7 +9,7 @@ use std::ffi::CStr;
 /// Descriptors of the disks begin here, those of their files in /sys here.
 const FIRST: u64 = 16;
 const TOLD: u64 = FIRST + MAX_DISKS as u64;
-/// Requests go in pieces of at most so many bytes.
+/// Limit on the bytes of a request: longer ones go in pieces.
 const PIECE: u64 = 1 << 20;
 /// Size in bytes of the buffer for reads that are not of whole sectors.
 const BOUNCE: usize = 16 << 10;

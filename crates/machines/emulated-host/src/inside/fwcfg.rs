@@ -83,7 +83,7 @@ impl FwCfg {
         self.items.get(name).map(|item| item.length)
     }
 
-    /// All of the item `name`, nothing if there is none.
+    /// Reads the whole item `name`; empty if there is none.
     pub(super) fn whole(&mut self, name: &str) -> Result<Vec<u8>, InsideError> {
         let mut bytes = vec![0; self.length(name).unwrap_or(0) as usize];
         if !bytes.is_empty() {

@@ -264,7 +264,7 @@ impl Later {
         Ok(Self { job: items.whole(LATER_ITEM)?, items })
     }
 
-    /// All of the input `name`, `None` if there is none of that name.
+    /// Reads the whole input `name`; `None` if there is none of that name.
     pub fn input(&mut self, name: &str) -> Result<Option<Vec<u8>>, InsideError> {
         let name = format!("{INPUT_PREFIX}{name}");
         match self.items.length(&name) {
@@ -279,7 +279,7 @@ impl Later {
 /// one that was paused.
 ///
 /// # Errors
-/// If that cannot be read.
+/// The input cannot be read.
 pub fn snapshot(instant: &Instant) -> Result<Option<Later>, InsideError> {
     port::write_events(&snapshot_packet(instant));
     stasis_bare::pausing(port::pause);

@@ -66,7 +66,7 @@ impl Set {
         self.folder().join(at.to_string())
     }
 
-    /// The same, while it is made.
+    /// Returns the folder of the snapshot at this time (ns) while it is made.
     pub(super) fn new_snapshot(&self, at: u64) -> PathBuf {
         self.snapshot(at).with_extension(NEW)
     }

@@ -133,7 +133,7 @@ impl ChannelDevice {
         })
     }
 
-    /// From now on the guest can boot again ([`Self::restart`]), and its job says which boot it is.
+    /// Lets the guest boot again ([`Self::restart`]): its job names the boot.
     pub fn make_restartable(&mut self) {
         self.boot.get_or_insert(1);
     }
@@ -170,7 +170,7 @@ impl ChannelDevice {
         self.refused
     }
 
-    /// From now on the command's output is kept for [`Self::take_heard`].
+    /// Keeps the command's output for [`Self::take_heard`] from now on.
     pub fn listen(&mut self) {
         self.heard.get_or_insert_default();
     }
@@ -185,8 +185,8 @@ impl ChannelDevice {
         Host::respond(&mut MailboxMemory(&self.mailbox), Response::Bytes(text));
     }
 
-    /// The guest has `job`'s command from now on, where it has been given none since its boot, and
-    /// at later boots. Whether it has been given one.
+    /// Sets `job` as the command that the guest is given at its next request, and at later boots.
+    /// Returns whether the guest has been given a command since its boot.
     pub fn begin_with(&mut self, job: &Job) -> bool {
         self.other = Some(job.clone());
         self.commanded
@@ -200,7 +200,7 @@ impl ChannelDevice {
         Host::respond(&mut MailboxMemory(&self.mailbox), Response::Job(&job));
     }
 
-    /// The same job, whose command knows which boot it is in, where there can be several.
+    /// Adds the number of the boot to the environment of `job`, where there can be several boots.
     fn numbered(&self, mut job: Job) -> Job {
         if let Some(boot) = self.boot {
             job.environment.insert(BOOT.into(), boot.to_string());
@@ -213,7 +213,7 @@ impl ChannelDevice {
         self.answer(&[1]);
     }
 
-    /// Answers that there is nothing of the kind.
+    /// Answers that there is no branch.
     pub fn no_branch(&mut self) {
         Host::respond(&mut MailboxMemory(&self.mailbox), Response::Done);
     }

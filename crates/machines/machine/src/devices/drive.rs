@@ -33,7 +33,8 @@ pub trait DriveController {
         data: &[u8],
     );
 
-    /// Looks for commands that the guest has not rung for; whether it could look.
+    /// Looks for commands that the guest has not rung for. Returns whether the controller could
+    /// look.
     fn poll(&mut self, memory: &GuestMemory, now: Nanos) -> bool;
 
     /// The next command for the drive.
@@ -131,7 +132,7 @@ pub struct DriveDevice {
     lazy: bool,
     /// There where the machine can fail.
     names: Option<Names>,
-    /// Commands that were under way as their controller was replaced: nobody hears of their end.
+    /// Commands that were under way as their controller was replaced: their end is not reported.
     cut: u64,
 }
 
@@ -159,13 +160,13 @@ impl DriveDevice {
         }
     }
 
-    /// From now on the controller can be [replaced](Self::replace).
+    /// Makes the controller [replaceable](Self::replace).
     pub fn make_replaceable(&mut self) {
         self.names.get_or_insert_default();
     }
 
-    /// Puts a controller in the place of the present one, with as many paths: what that has submitted
-    /// means nothing to the new one.
+    /// Replaces the controller by one with as many paths. Commands of the old controller mean
+    /// nothing to the new one.
     pub fn replace(&mut self, controller: Box<dyn DriveController>) {
         self.controller = controller;
         self.done.clear();
@@ -180,7 +181,7 @@ impl DriveDevice {
         self.cut
     }
 
-    /// Other faults befall the drive from now on.
+    /// Replaces the faults of the drive.
     pub fn set_faults(&mut self, change: FaultChange) {
         if let Err(change) = self.drive.control().set_faults(change) {
             let (submitted, begun) = (self.submitted, change.begun);
@@ -190,7 +191,7 @@ impl DriveDevice {
         }
     }
 
-    /// The queues of its controller, for a person who looks: a line each.
+    /// Returns human-readable lines, one for each queue of the controller.
     pub fn queues(&mut self) -> Vec<String> {
         match self.controller.as_nvme() {
             Some(nvme) => nvme.queues(),

@@ -42,7 +42,7 @@ impl NetworkDevice {
         Self { device: PciNetworkDevice::of(Device::new(config)), place }
     }
 
-    /// Its PCI function.
+    /// Returns the device's PCI function.
     pub fn function(&self) -> Function {
         function(&self.device, CLASS)
     }
@@ -84,7 +84,7 @@ impl NetworkDevice {
         device.advance(memory, now);
     }
 
-    /// Gives the guest a frame; whether it had a buffer for it.
+    /// Gives the guest a frame. Returns whether the guest had a buffer for it.
     pub fn receive(&mut self, memory: &GuestMemory, frame: &[u8]) -> bool {
         self.device.device_mut().receive(memory, frame)
     }

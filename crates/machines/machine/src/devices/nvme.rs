@@ -95,7 +95,7 @@ impl NvmeController {
         }
     }
 
-    /// Its PCI function, for a configuration that the subsystem has.
+    /// Returns the PCI function of a controller of a subsystem with `config`.
     pub fn function(config: &stasis_nvme::Config) -> Function {
         // Class: mass storage, non-volatile memory, NVM Express I/O controller
         // (PCI Code and ID Assignment Specification 1.11, 1.9).
@@ -139,7 +139,7 @@ impl NvmeController {
         self.with(path, |controller| controller.place_memory_buffer(address));
     }
 
-    /// A path has this access to the namespaces from now on.
+    /// Sets the access of a path to the namespaces.
     pub fn set_access(&mut self, memory: &GuestMemory, path: usize, state: AnaState) {
         if let Some(&ControllerId(number)) = self.controllers.get(path) {
             self.subsystem.set_ana(number, state);
@@ -147,7 +147,7 @@ impl NvmeController {
         }
     }
 
-    /// A namespace is attached to a path from now on, or is not.
+    /// Attaches a namespace to a path, or detaches the namespace.
     pub fn attach(&mut self, memory: &GuestMemory, path: usize, nsid: u32, attached: bool) {
         if let Some(&id) = self.controllers.get(path) {
             self.subsystem.attach(id, nsid, attached);
@@ -155,14 +155,15 @@ impl NvmeController {
         }
     }
 
-    /// A namespace has so many bytes from now on, or its own; returns whether it can.
+    /// Resizes a namespace to `bytes` (`None`: its original size). Returns whether the namespace
+    /// can have that size.
     pub fn resize(&mut self, memory: &GuestMemory, nsid: u32, bytes: Option<u64>) -> bool {
         let resized = self.subsystem.resize(nsid, bytes);
         self.attend(memory);
         resized
     }
 
-    /// Its pairs of queues, for a person who looks: a line each.
+    /// Returns human-readable lines, one for each pair of queues.
     pub fn queues(&self) -> Vec<String> {
         let several = self.controllers.len() > 1;
         let pairs_of = |id: &ControllerId| {

@@ -30,7 +30,7 @@ impl VirtioController {
         Self { device }
     }
 
-    /// Its PCI function.
+    /// Returns the device's PCI function.
     pub fn function(&self) -> Function {
         function(&self.device, CLASS)
     }
@@ -87,7 +87,7 @@ impl DriveController for VirtioController {
         self.device.queue_vector(queue)
     }
 
-    /// Nothing ends by itself.
+    /// Returns no event: nothing ends by itself.
     fn next_event(&self) -> Option<Nanos> {
         None
     }

@@ -45,8 +45,8 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Their names and values, for the results; none where they are in no guest's
-    /// time.
+    /// Returns the costs with their names, for the results. Empty where no cost is taken from a
+    /// guest's time.
     pub fn named(&self) -> Vec<(String, i64)> {
         const NAMES: [&str; WAYS] =
             ["port", "mmio-write", "mmio-read", "msr-write", "msr-read", "halt", "kick", "other"];

@@ -267,7 +267,7 @@ fn median(sample: impl FnMut() -> Result<i64, Error>) -> Result<i64, Error> {
     Ok(samples(sample)?[SAMPLES / 2])
 }
 
-/// So many samples, the smallest first.
+/// Returns `SAMPLES` samples, the smallest first.
 fn samples(mut sample: impl FnMut() -> Result<i64, Error>) -> Result<Vec<i64>, Error> {
     for _ in 0..WARM_UP {
         sample()?;

@@ -35,7 +35,7 @@ impl Host {
         Self { khz, lateness: costs.slack as u64 + GRAIN }
     }
 
-    /// So many ticks take `time`.
+    /// Returns the ticks that `time` takes.
     fn ticks(&self, time: Duration) -> u64 {
         (self.khz as f64 * time.as_secs_f64() * 1e3) as u64
     }

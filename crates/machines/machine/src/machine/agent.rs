@@ -110,7 +110,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Its command begins as soon as all others' can.
+    /// Marks the machine as ready: its command begins as soon as those of all machines can.
     pub(super) fn prepare(&mut self, common: &mut Common) {
         common.preparing -= usize::from(self.progress.prepare());
     }

@@ -18,7 +18,8 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// A limit on the commands' virtual time, if there is one, and the user's way.
+    /// Creates the bounds: a limit on the commands' virtual time, if there is one, and the user's
+    /// request to stop.
     pub(super) fn new(virtual_limit: Option<Nanos>, stop: Stop) -> Self {
         Self { virtual_limit, stop }
     }

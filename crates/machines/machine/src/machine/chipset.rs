@@ -8,9 +8,8 @@ use crate::error::Error;
 /// Linux's early attempt to calibrate by it at once (`quick_pit_calibrate`).
 const PIT: std::ops::RangeInclusive<u16> = 0x40..=0x43;
 
-/// The port that tells a kernel the reason of a non-maskable interrupt (PC/AT: system control port
-/// B): a bus or memory error in its two upper bits, which there is never. The other bits stay as
-/// those of a port that nothing answers.
+/// NMI status port (PC/AT system control port B). Bits 7:6 report parity or bus errors and are
+/// never set here; the other bits read as 1, as from a port that no device answers.
 const NMI_REASON: u16 = 0x61;
 const NO_NMI_REASON: u8 = 0x3f;
 
@@ -22,12 +21,13 @@ pub(super) struct Chipset {
 }
 
 impl Chipset {
-    /// Of a machine with so many processors.
+    /// Creates the devices of a machine with `processors` processors.
     pub(super) fn new(processors: u32) -> Self {
         Self { serial: Serial::default(), cmos: Cmos::default(), io_apic: IoApic::new(processors) }
     }
 
-    /// They are as after power-on, but for the line of the console that has begun.
+    /// Resets the devices to their state after power-on, except for an unfinished line of the
+    /// console.
     pub(super) fn reset(&mut self, processors: u32) {
         self.io_apic = IoApic::new(processors);
         self.cmos = Cmos::default();

@@ -88,14 +88,14 @@ pub struct MachineConfig<'a> {
 
 /// The beginning of a machine.
 pub enum Beginning {
-    /// It boots.
+    /// A boot from power-on.
     Boot,
-    /// It boots, and its drives are hidden until the agent greets, so that it may begin in the next way
-    /// as well.
+    /// A boot from power-on with drives hidden until the agent greets, so that its first part can
+    /// be kept.
     Hidden,
     /// Its first boot has been made: it goes on from there.
     FirstBoot(FirstBoot),
-    /// It boots up to there.
+    /// A boot up to the agent's greeting, which is recorded for later runs.
     Recorded,
 }
 

@@ -54,7 +54,8 @@ impl Machine {
         Ok(())
     }
 
-    /// A fault of a path's controller or its namespaces begins or ends; whether it can.
+    /// Begins or ends a fault of a path's controller or its namespaces. Returns whether the fault
+    /// can take place.
     pub(super) fn befall_controller(
         &mut self,
         (drive, path): Path,

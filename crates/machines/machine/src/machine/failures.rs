@@ -9,11 +9,11 @@ use stasis_block::{splitmix, Random};
 /// A machine's failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
-    /// Its power is cut, and that of its drives.
+    /// The power of the machine and of its drives is cut.
     PowerCut,
-    /// It is reset: its drives keep their power, and what they have acknowledged.
+    /// A reset: drives keep their power, and all acknowledged data.
     Reset,
-    /// Its processors stop for good, while its devices go on until it is reset.
+    /// The processors stop for good, while devices go on until the machine is reset.
     Hang,
     /// A non-maskable interrupt makes its kernel panic.
     Panic,
@@ -41,9 +41,9 @@ pub struct Failure {
 /// The failures of a machine.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
-    /// Those to come, in the order of time.
+    /// Failures to come, in the order of time.
     coming: VecDeque<Failure>,
-    /// Those that wait for their trigger.
+    /// Failures that wait for their trigger.
     waiting: Vec<Failure>,
     /// Time at which the commands began (ns).
     begun: Option<Nanos>,
@@ -60,8 +60,8 @@ impl Failures {
         Self { coming: coming.into(), waiting, begun: None, present: None }
     }
 
-    /// Others come from `now` (ns) on; a machine that is off comes back as it was to. Of those that lie
-    /// before, returns the first whose fault is not one of `known`.
+    /// Replaces the failures that come from `now` (ns) on; a machine that is off comes back as
+    /// planned. Of those that lie before, returns the first whose fault is not one of `known`.
     pub(super) fn change(
         &mut self,
         failures: Vec<Failure>,
@@ -81,13 +81,13 @@ impl Failures {
         late.into_iter().find(|failure| !known.contains(&failure.number))
     }
 
-    /// The trigger of fault `number` has come at `now` (ns): the fault does, if it is one of these.
+    /// Starts fault `number` at `now` (ns) if it is one of these.
     pub(super) fn trigger(&mut self, number: u16, now: Nanos) {
         let Some(begun) = self.begun else { return };
         let its = self.waiting.iter_mut().find(|failure| failure.number == number);
         if let Some(its) = its {
             let failure = *its;
-            // Each draws anew what it leaves, and how much later it comes.
+            // Each failure draws a new seed for the state that it leaves, and a new delay.
             its.seed = splitmix::nth(its.seed, 1);
             if its.within > 0 {
                 its.at = Random::new(its.seed).up_to(its.within);
@@ -103,7 +103,7 @@ impl Failures {
         self.coming.iter().chain(&self.waiting).any(|failure| failure.kind == FailureKind::Panic)
     }
 
-    /// None is to come any more.
+    /// Forgets all failures to come.
     pub(super) fn forget(&mut self) {
         self.coming.clear();
         self.waiting.clear();
@@ -156,7 +156,7 @@ impl Failures {
         Some((failure, at))
     }
 
-    /// Its kernel has panicked at `now` (ns).
+    /// Notes that the kernel has panicked at `now` (ns).
     pub(super) fn panicked(&mut self, now: Nanos) {
         if let Some((failure, back)) = &mut self.present {
             let after = failure.restart;
@@ -164,7 +164,7 @@ impl Failures {
         }
     }
 
-    /// Comes back if it is time at `now` (ns); whether it does.
+    /// Comes back if it is time at `now` (ns). Returns whether the machine comes back.
     pub(super) fn come_back(&mut self, now: Nanos) -> bool {
         let back = self.next_event().is_some_and(|back| self.present.is_some() && back <= now);
         if back {
@@ -174,7 +174,7 @@ impl Failures {
     }
 }
 
-/// It does not come back.
+/// Time of the return of a machine that does not come back.
 const NEVER: Nanos = Nanos::MAX;
 /// The time at which it comes back follows from that at which its kernel has panicked.
 const PANICKING: Nanos = Nanos::MAX - 1;

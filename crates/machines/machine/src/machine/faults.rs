@@ -23,7 +23,7 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// These, and those of the paths to its drives.
+    /// Creates the faults of a machine and of the paths to its drives.
     pub(super) fn new(faults: MachineFaults, paths: PathFaults) -> Self {
         let MachineFaults { failures, pauses, orders } = faults;
         Self {
@@ -42,8 +42,8 @@ impl Faults {
         self.orders.begin(now);
     }
 
-    /// The trigger of fault `number` has come at `now` (ns). Returns whether the agent is to be called
-    /// for it.
+    /// Starts fault `number` at `now` (ns) if it is one of these. Returns whether the agent must be
+    /// called.
     pub(super) fn trigger(&mut self, number: u16, now: Nanos) -> bool {
         self.failures.trigger(number, now);
         self.pauses.trigger(number, now);
@@ -51,8 +51,9 @@ impl Faults {
         self.orders.trigger(number, now) && !self.failures.is_off()
     }
 
-    /// Others than of paths come from `now` (ns) on; see [`Failures::change`]. Of those that lie before,
-    /// returns the first whose fault is not one of `known`.
+    /// Replaces the faults that come from `now` (ns) on, except those of paths; see
+    /// [`Failures::change`]. Of those that lie before, returns the first whose fault is not one of
+    /// `known`.
     pub(super) fn change(
         &mut self,
         faults: MachineFaults,

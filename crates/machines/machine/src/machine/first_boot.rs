@@ -21,7 +21,7 @@ impl FirstBoot {
         Self { memory: FirstMemory { memory, is_last: true }, greeting }
     }
 
-    /// The same for each of `count` machines.
+    /// Returns the first boot for each of `count` machines.
     pub fn each(self, count: usize) -> impl Iterator<Item = Self> {
         let Self { memory: FirstMemory { memory, .. }, greeting } = self;
         (1..=count).map(move |number| Self {

@@ -53,7 +53,7 @@ struct Bio {
     disk: u64,
 }
 
-/// The sector under which flushes are, which have none.
+/// Map key for flushes, which have no sector.
 const FLUSH: u64 = u64::MAX;
 
 #[derive(Debug, Clone)]
@@ -85,7 +85,7 @@ pub(super) struct GuestIos {
     delivered: HashMap<Interrupt, Vec<Flight>>,
     /// Signalled, by processor and vector.
     signalled: HashMap<(Processor, u8), Vec<Flight>>,
-    /// Those whose thread was off its processor as the interrupt came.
+    /// I/Os whose thread was off its processor as the interrupt came.
     waiting: BTreeMap<Thread, Vec<Flight>>,
     open: usize,
     done: Vec<GuestIo>,
@@ -315,7 +315,7 @@ impl GuestIos {
         self.done.len()
     }
 
-    /// Nothing more comes: those that have been delivered end as they are.
+    /// Ends the record: delivered I/Os end as they are.
     pub(super) fn finish(mut self) -> Vec<GuestIo> {
         let waiting = std::mem::take(&mut self.waiting);
         let mut rest: Vec<GuestIo> = waiting.into_values().flatten().map(|one| one.io).collect();

@@ -50,7 +50,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Prepares an interrupt for the next entry; whether there is one.
+    /// Prepares an interrupt for the next entry. Returns whether there is one.
     pub(super) fn inject(&mut self, common: &mut Common, index: usize) -> Result<bool, Error> {
         let (vcpu, processor) = (&mut self.vcpus[index], &mut self.processors[index]);
         let Some(vector) = processor.apic.pending() else {

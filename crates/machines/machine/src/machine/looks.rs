@@ -1,15 +1,14 @@
-//! Looks of the loop at the world outside: the user, the wall clock, and whoever takes the events. Owns
-//! when the last of each was.
+//! Looks of the loop at the world outside: the user, the wall clock, and the receiver of events.
+//! Owns the times of the last looks.
 
 use std::time::{Duration, Instant};
 
-/// After so many ticks of virtual time the user and the limits are looked at, in any sequence of
-/// turns.
+/// Limit on the interval between two checks of the user and the limits (ticks of virtual time).
 const LOOKED_AFTER: u64 = 10_000_000;
-/// They are looked at in each turn of so many.
+/// Turns between two checks of the user and the limits, at most.
 const LOOKED_IN: u32 = 64;
-/// At each multiple of so many ticks of virtual time what was recorded is sent, however few records
-/// there are: the order of events must not follow from the wall clock.
+/// Interval at whose multiples all records are sent (ticks of virtual time): the order of events
+/// must not depend on the wall clock.
 const SENT_AFTER: u64 = 100_000_000;
 /// Interval of progress events (wall clock).
 const PROGRESS: Duration = Duration::from_millis(200);
@@ -27,7 +26,7 @@ pub(super) struct Looks {
 }
 
 impl Looks {
-    /// None since `born`, when the run was made.
+    /// Creates the state of a run that was made at `born`.
     pub(super) fn new(born: Instant) -> Self {
         Self { turns: 0, looked: 0, sent: 0, reported: born }
     }
@@ -38,9 +37,9 @@ impl Looks {
         std::mem::replace(&mut self.sent, interval) != interval
     }
 
-    /// Counts a turn at `now` (ticks). Returns whether the user and the limits are to be looked at: the
-    /// wall clock costs a call, and every so many turns is often enough, or after so much of virtual time,
-    /// as a turn of a guest that only computes takes long.
+    /// Counts a turn at `now` (ticks). Returns whether to check the user and the limits: not each
+    /// turn, as the wall clock costs a call. Turns alone do not suffice, as one of a guest that only
+    /// computes takes long.
     pub(super) fn turn(&mut self, now: u64) -> bool {
         self.turns = self.turns.wrapping_add(1);
         let is_long = now.saturating_sub(self.looked) >= LOOKED_AFTER;

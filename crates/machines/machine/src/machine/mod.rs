@@ -194,7 +194,7 @@ impl Run<'_> {
         }
     }
 
-    /// Does what the exit asks for for which the processor at `place` waits.
+    /// Handles the pending exit of the processor at `place`.
     fn act(&mut self, place: usize) -> Result<Option<Ending>, Error> {
         let (number, index) = self.processors[place];
         let machine = &mut self.machines[number];

@@ -105,7 +105,7 @@ impl Networks {
         }
     }
 
-    /// The trigger of fault `number` has come at `now` (ns).
+    /// Starts fault `number` at `now` (ns) if it is one of a network.
     pub(super) fn trigger(&mut self, number: u16, now: Nanos) {
         self.networks.iter_mut().for_each(|config| config.network.trigger(number, now));
     }
@@ -165,7 +165,7 @@ impl Networks {
         });
     }
 
-    /// Gives a device the frames that have arrived for it; whether there were any.
+    /// Gives a device the frames that have arrived for it. Returns whether there were any.
     pub(super) fn receive(
         &mut self,
         device: &mut NetworkDevice,

@@ -21,7 +21,7 @@ pub(super) enum Turn {
     Exit(usize),
     /// The processor at this place runs.
     Slice(usize, Slice),
-    /// Those of [`Run::slices`] run at once, each on its thread of the pool.
+    /// The slices of [`Run::slices`] run at once, each on its thread of the pool.
     Round,
     /// The instant is behind: no processor can run before it moves.
     Later,

@@ -23,7 +23,7 @@ enum Change {
 pub(super) struct Orders {
     /// Changes to come, with when they do after the commands' start (ns) and the fault's number.
     coming: VecDeque<(Nanos, u16, Change)>,
-    /// Those that wait for their trigger.
+    /// Faults that wait for their trigger.
     waiting: Vec<ScheduledGuestFault>,
     /// Time at which the commands began (ns).
     begun: Option<Nanos>,
@@ -42,8 +42,8 @@ impl Orders {
         orders
     }
 
-    /// Others come from `now` (ns) on; those that have begun end as they were to. Of those that lie
-    /// before, returns the first whose fault is not one of `known`.
+    /// Replaces the faults that come from `now` (ns) on; those that have begun end as planned. Of
+    /// those that lie before, returns the first whose fault is not one of `known`.
     pub(super) fn change(
         &mut self,
         faults: Vec<ScheduledGuestFault>,
@@ -86,13 +86,13 @@ impl Orders {
         self.begun.get_or_insert(now);
     }
 
-    /// From now on the agent is called, or asks by itself.
+    /// Sets whether the agent can be called; if not, the agent asks by itself.
     pub(super) fn be_callable(&mut self, callable: bool) {
         self.callable = callable;
     }
 
-    /// The trigger of fault `number` has come at `now` (ns): the fault does, if it is one of these.
-    /// Whether the agent is to be called for it.
+    /// Starts fault `number` at `now` (ns) if it is one of these. Returns whether the agent must be
+    /// called.
     pub(super) fn trigger(&mut self, number: u16, now: Nanos) -> bool {
         let Some(begun) = self.begun else { return false };
         let its = self.waiting.iter().find(|fault| fault.number == number).cloned();
@@ -102,7 +102,7 @@ impl Orders {
         elsewhere && self.callable
     }
 
-    /// The orders of `now` (ns).
+    /// Takes the orders that are due at `now` (ns).
     pub(super) fn take(&mut self, now: Nanos) -> stasis_channel::Orders {
         let mut orders = stasis_channel::Orders::default();
         let since = now.saturating_sub(self.begun.unwrap_or(now));
@@ -126,7 +126,8 @@ impl Orders {
         orders
     }
 
-    /// The agent says that the fault of this number has come about; whether it was told to.
+    /// Notes the agent's word that fault `number` has come about. Returns whether the agent was
+    /// told to bring it about.
     pub(super) fn come(&mut self, number: u16) -> bool {
         self.given.remove(&number)
     }

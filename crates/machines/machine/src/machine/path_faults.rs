@@ -23,9 +23,9 @@ pub(super) const NATIVE_HOT_PLUG: &str = " pcie_ports=native";
 /// A fault of a path to a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathFault {
-    /// It is not on its bus.
+    /// The path's function is not on its bus.
     Gone,
-    /// It has this access to the namespaces.
+    /// The path has this access to the namespaces.
     Access(AnaState),
     /// The namespace of this NSID is not attached to it.
     Detached(u32),
@@ -68,8 +68,8 @@ impl PathFaults {
         self.0.extend(kinds.into_iter().map(|(kind, pauses)| (path, kind, Pauses::new(pauses))));
     }
 
-    /// Others of a path come from `now` (ns) on, where the commands began at `begun`; see
-    /// [`Pauses::change`].
+    /// Replaces the faults of a path that come from `now` (ns) on, where the commands began at
+    /// `begun`; see [`Pauses::change`].
     pub(super) fn change(
         &mut self,
         path: Path,
@@ -124,7 +124,7 @@ impl PathFaults {
         self.0.iter().filter(holds).map(|(path, fault, _)| (*path, *fault)).collect()
     }
 
-    /// The trigger of fault `number` has come at `now` (ns).
+    /// Starts fault `number` at `now` (ns) if it is one of these.
     pub(super) fn trigger(&mut self, number: u16, now: Nanos) {
         self.0.iter_mut().for_each(|(.., pauses)| pauses.trigger(number, now));
     }

@@ -25,9 +25,9 @@ pub struct Pause {
 /// The pauses of a machine.
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
-    /// Those to come, in the order of time.
+    /// Pauses to come, in the order of time.
     coming: VecDeque<Pause>,
-    /// Those that wait for their trigger.
+    /// Pauses that wait for their trigger.
     waiting: Vec<Pause>,
     /// Time at which the commands began (ns).
     begun: Option<Nanos>,
@@ -43,8 +43,8 @@ impl Pauses {
         Self { coming: coming.into(), waiting, begun: None, until: None }
     }
 
-    /// Others come from `now` (ns) on; a present one goes on. Of those that lie before, returns the
-    /// first whose fault is not one of `known`.
+    /// Replaces the pauses that come from `now` (ns) on; a present one goes on. Of those that lie
+    /// before, returns the first whose fault is not one of `known`.
     pub(super) fn change(
         &mut self,
         pauses: Vec<Pause>,
@@ -64,7 +64,7 @@ impl Pauses {
         late.into_iter().find(|pause| !known.contains(&pause.number))
     }
 
-    /// The trigger of fault `number` has come at `now` (ns): the pause does, if it is one of these.
+    /// Starts pause `number` at `now` (ns) if it is one of these.
     pub(super) fn trigger(&mut self, number: u16, now: Nanos) {
         let Some(begun) = self.begun else { return };
         if let Some(&pause) = self.waiting.iter().find(|pause| pause.number == number) {
@@ -104,7 +104,7 @@ impl Pauses {
         Some(self.begun?.saturating_add(self.coming.front()?.begin))
     }
 
-    /// Ends the present pause if it is over at `now` (ns); whether it is.
+    /// Ends the present pause if it is over at `now` (ns). Returns whether the pause is over.
     pub(super) fn end(&mut self, now: Nanos) -> bool {
         let over = self.until.is_some_and(|until| until <= now);
         if over {

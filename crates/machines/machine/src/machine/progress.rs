@@ -67,12 +67,13 @@ impl Progress {
         self.is_prepared
     }
 
-    /// It has everything to begin with its command; whether it had not.
+    /// Notes that the machine has everything to begin its command. Returns whether it had not
+    /// before.
     pub(super) fn prepare(&mut self) -> bool {
         !std::mem::replace(&mut self.is_prepared, true)
     }
 
-    /// Its guest waits for its command on this processor.
+    /// Notes that the guest waits for its command on processor `index`.
     pub(super) fn want_command(&mut self, index: usize) {
         self.wanting = Some(index);
     }
@@ -88,21 +89,21 @@ impl Progress {
         !self.is_commanded && self.wanting.is_none() && !has_ended
     }
 
-    /// Its guest is given its command, if it waits for that; on which processor.
+    /// Gives the guest its command if it waits for one. Returns the processor that waited.
     pub(super) fn take_command(&mut self) -> Option<usize> {
         let index = self.wanting.take()?;
         self.is_commanded = true;
         Some(index)
     }
 
-    /// It boots again: no guest waits.
+    /// Notes that the machine boots again: no guest waits.
     pub(super) fn boot_again(&mut self) {
         self.wanting = None;
         self.is_back = true;
     }
 
-    /// Its command begins; whether for the first time: after another boot its figures do not begin
-    /// again.
+    /// Notes that the command begins. Returns whether it is the first time: after another boot the
+    /// figures do not begin again.
     pub(super) fn start(&mut self, now: Nanos) -> bool {
         let is_first = self.started.is_none();
         self.started.get_or_insert(now);
@@ -122,7 +123,7 @@ impl Progress {
         self.started
     }
 
-    /// Its command has ended, or cannot begin.
+    /// Notes that the command has ended, or cannot begin.
     pub(super) fn end(&mut self, now: Nanos, ending: Ending) {
         self.ended = Some(now);
         self.ending.get_or_insert(ending);
@@ -138,7 +139,7 @@ impl Progress {
         self.started.is_some() && self.ended.is_none()
     }
 
-    /// Its kernel has panicked, whatever its command did.
+    /// Notes that the kernel has panicked: this replaces the command's ending.
     pub(super) fn panic(&mut self) {
         self.ending = Some(Ending::Panicked);
     }
@@ -148,13 +149,13 @@ impl Progress {
         self.ending.as_ref()
     }
 
-    /// Its agent has no more messages: one whose command has not ended has failed.
+    /// Notes that the agent has no more messages. A machine whose command has not ended has failed.
     pub(super) fn finish(&mut self) {
         self.ending.get_or_insert(Ending::Panicked);
         self.is_finished = true;
     }
 
-    /// It stands still from now on.
+    /// Notes that the machine stands still for good.
     pub(super) fn stand_still(&mut self) {
         self.is_finished = true;
     }

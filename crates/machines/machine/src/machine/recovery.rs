@@ -64,7 +64,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Its kernel has panicked, as it was told to.
+    /// Stops the machine after the panic that a fault has brought about.
     pub(super) fn crash(&mut self, now: Nanos) -> Result<(), Error> {
         self.faults.failures.panicked(now);
         self.stop_processors();

@@ -9,7 +9,7 @@ use super::vm::After;
 use crate::error::Error;
 
 impl Run<'_> {
-    /// Runs the slices that the turn has put together. How the run ended, if it did.
+    /// Runs the slices that the turn has put together. Returns the run's ending, if it has ended.
     pub(super) fn round(&mut self) -> Result<Option<Ending>, Error> {
         let mut round = self.rounds.begin();
         for slice in self.slices.drain(..) {

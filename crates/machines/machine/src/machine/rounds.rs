@@ -25,7 +25,8 @@ pub(super) struct Round {
 pub(super) type Ended = (Begun, Clock, SliceEnd);
 
 impl Rounds {
-    /// On so many threads for so many processors; on one there are none: these run in turn.
+    /// Creates `threads` threads for `processors` processors. With one thread there is no pool:
+    /// processors run in turn.
     ///
     /// # Errors
     /// A thread cannot be made.

@@ -16,7 +16,7 @@ pub(super) struct SharedDrives {
 }
 
 impl SharedDrives {
-    /// These drives.
+    /// Creates the state of `drives`.
     pub(super) fn new(drives: Vec<SharedDrive>) -> Self {
         Self { drives, reports: Vec::new() }
     }

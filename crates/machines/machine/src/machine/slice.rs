@@ -41,8 +41,7 @@ impl Machine {
         self.left(common, begun, end)
     }
 
-    /// Everything before a processor's entry into guest mode; None where there is too
-    /// little to enter for.
+    /// Prepares a processor's entry into guest mode; None where the slice is too short.
     pub(super) fn enter(
         &mut self,
         common: &mut Common,

@@ -24,7 +24,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Those of a machine with these devices.
+    /// Returns the slots of a machine with these devices.
     pub(super) fn new(drives: &[DriveDevice], ports: &[NetworkDevice]) -> Self {
         let paths = |(drive, device): (usize, &DriveDevice)| {
             (1..device.paths()).map(move |path| (drive, path))

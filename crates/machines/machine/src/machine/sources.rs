@@ -22,7 +22,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// These; none of them has been asked.
+    /// Creates the sources; none has been asked yet.
     pub(super) fn new(
         begin: Option<BeginSource>,
         debug: Option<DebugSource>,
@@ -45,7 +45,7 @@ impl Sources {
     /// The parts of the run that begin with the commands, if any do.
     ///
     /// # Errors
-    /// If they cannot be told.
+    /// The changes cannot be read.
     pub(super) fn begin(&mut self) -> Result<Option<Change>, Error> {
         self.begin.take().map(|source| source()).transpose().map_err(Error::Input)
     }

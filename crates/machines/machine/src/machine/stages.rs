@@ -9,8 +9,8 @@ use crate::devices::AgentEvent;
 use crate::error::Error;
 
 impl Run<'_> {
-    /// Handles the step that follows an exit of machine `number`. Returns how the run ended, if it
-    /// did.
+    /// Handles the step that follows an exit of machine `number`. Returns the run's ending, if it
+    /// has ended.
     pub(super) fn follow(&mut self, number: usize, after: After) -> Result<Option<Ending>, Error> {
         match after {
             After::Continue => Ok(None),
@@ -28,7 +28,7 @@ impl Run<'_> {
         }
     }
 
-    /// Handles a message of a machine's agent. Returns how the run ended, if it did.
+    /// Handles a message of a machine's agent. Returns the run's ending, if it has ended.
     fn agent_event(&mut self, number: usize, event: AgentEvent) -> Result<Option<Ending>, Error> {
         let now = self.common.clock.now_ns();
         let machine = &mut self.machines[number];

@@ -53,7 +53,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Stops where a debugger wants it, before the next turn. How the run ended, if it did.
+    /// Stops where a debugger wants it, before the next turn. Returns the run's ending, if it has
+    /// ended.
     pub(super) fn debug_turn(&mut self) -> Result<Option<Ending>, Error> {
         let Some(debug) = &mut self.debug else { return Ok(None) };
         debug.turn = self.turn;
@@ -73,8 +74,8 @@ impl Run<'_> {
         }
     }
 
-    /// All processors are idle until `next`: stops where the moment comes before. How the run
-    /// ended, if it did.
+    /// Stops where the moment comes before `next`, until which all processors are idle. Returns the
+    /// run's ending, if it has ended.
     pub(super) fn debug_idle(&mut self, next: u64) -> Result<Option<Ending>, Error> {
         let Some(debug) = &mut self.debug else { return Ok(None) };
         if let Some(tick) = debug.ends_within(None) {
@@ -130,13 +131,13 @@ impl Run<'_> {
         self.machines[machine].processors[index].time.max(self.instant)
     }
 
-    /// Stops at the processor at `place`, until the debugger lets the run go on. How the run ended,
-    /// if it did.
+    /// Stops at the processor at `place`, until the debugger lets the run go on. Returns the run's
+    /// ending, if it has ended.
     fn stop(&mut self, place: usize, cause: Cause, part: Part) -> Result<Option<Ending>, Error> {
         self.stop_at(place, cause, (part, self.time_of(place)))
     }
 
-    /// The same, where the time is `now` (ticks).
+    /// Like `stop`, but at `now` (ticks).
     fn stop_at(
         &mut self,
         place: usize,
@@ -186,8 +187,8 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// The run is where it is to come to, at the processor at `place` and `now` (ticks), by default
-    /// its own time. How the run ended, if it did.
+    /// Arrives at the moment that the run goes to, at the processor at `place` and `now` (ticks),
+    /// by default the processor's own time. Returns the run's ending, if it has ended.
     fn arrive(
         &mut self,
         place: usize,
@@ -217,7 +218,8 @@ impl Run<'_> {
         self.stop_at(place, cause, (part, now))
     }
 
-    /// The run has passed where it was to come to. How the run ended, if it did.
+    /// Handles a run that has passed the moment that it goes to. Returns the run's ending, if it
+    /// has ended.
     fn miss(&mut self, place: usize, now: Option<u64>) -> Result<Option<Ending>, Error> {
         let Some(debug) = &mut self.debug else { return Ok(None) };
         debug.session.say(ANOTHER.into());
@@ -229,7 +231,7 @@ impl Run<'_> {
 }
 
 impl Debug {
-    /// Has another run go back from `here`; why there is none.
+    /// Has another run go back from `here`. Returns the reason if no run does.
     fn back(&mut self, back: debug::Back, here: Position) -> String {
         let (breakpoints, watchpoints) = self.debuggee.set_by_gdb();
         // The instruction before is known where it is of the same slice.
@@ -258,7 +260,8 @@ impl From<&Why> for Cause {
 }
 
 impl Run<'_> {
-    /// Before a slice of the processor at `place`. How the run ended, if it did.
+    /// Stops before a slice of the processor at `place`, if a debugger wants it. Returns the run's
+    /// ending, if it has ended.
     fn debug_entry(&mut self, place: usize) -> Result<Option<Ending>, Error> {
         let Some(debug) = &mut self.debug else { return Ok(None) };
         let end = debug.replay.as_ref().map(|replay| replay.plan.goal.end());
@@ -273,7 +276,7 @@ impl Run<'_> {
     }
 
     /// Runs a processor until the slice's end or an exit of the processor, as a run without a
-    /// debugger does; how the run ended, if it did.
+    /// debugger does. Returns the run's ending, if it has ended.
     pub(super) fn debugged_slice(
         &mut self,
         place: usize,

@@ -144,8 +144,8 @@ impl Machine {
         }
     }
 
-    /// With rewind, and every processor idle: time goes back to a completion
-    /// that is past, if one is. Whether completions were held back.
+    /// With rewind, and every processor idle: goes back in time to a past completion, if there is
+    /// one. Returns whether completions were held back.
     pub(super) fn go_back(&mut self, common: &mut Common) -> bool {
         let now = common.clock.now();
         let Some(rewind) = self.rewind.as_mut().filter(|rewind| rewind.holds(now).is_some()) else {

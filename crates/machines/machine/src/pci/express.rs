@@ -153,8 +153,8 @@ pub(super) fn capability(port_type: PortType, link: Link) -> Capability {
 }
 
 impl Express {
-    /// After a write: bits that start something read as 0, and a port's status
-    /// is that of its link. Whether the function is to be reset.
+    /// Completes a write: bits that start an action read as 0, and a port's status is that of its
+    /// link. Returns whether the function is to be reset.
     pub(super) fn settle(&self, config: &mut [u8; CONFIG]) -> bool {
         let mut change = |offset: usize, change: &dyn Fn(u16) -> u16| {
             let at = self.at + offset;

@@ -31,7 +31,7 @@ const POWER: u8 = 1;
 const POWER_CAPABILITIES: u16 = 3;
 /// Its control and status register: going back to D0 keeps what was set.
 const NO_SOFT_RESET: u8 = 1 << 3;
-/// The same: the power state.
+/// Power state, in the same register.
 const POWER_STATE: u8 = 3;
 const D3_HOT: u8 = 3;
 
@@ -319,7 +319,7 @@ impl Function {
         }
     }
 
-    /// As after power was switched on, but for what is wired.
+    /// Resets the writable registers to their values after power-on.
     pub(super) fn reset(&mut self) {
         for (at, byte) in self.config.iter_mut().enumerate() {
             let mask = self.writable[at];

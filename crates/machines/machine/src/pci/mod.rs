@@ -88,7 +88,8 @@ impl Bus {
         self.functions.len() - 1
     }
 
-    /// The same at the other end of a `link`, whose root port is in the slot.
+    /// Like `add`, but adds the function at the other end of a `link`, whose root port is in the
+    /// slot.
     pub fn add_behind_port(&mut self, function: Function, link: Link, next: &mut u64) -> usize {
         let from = next.next_multiple_of(WINDOW);
         *next = from;
@@ -120,7 +121,7 @@ impl Bus {
         &mut self.functions[slot]
     }
 
-    /// From now on the slots from `slot` on are empty for the guest.
+    /// Makes the slots from `slot` on empty for the guest.
     pub fn hide(&mut self, slot: usize) {
         self.hidden = Some(slot);
     }

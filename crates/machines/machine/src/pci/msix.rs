@@ -42,7 +42,7 @@ impl Msix {
         self.masked = byte & 0x40 != 0;
     }
 
-    /// As after a reset.
+    /// Restores the state after a reset.
     pub(super) fn reset(&mut self) {
         *self = Self::new(self.entries.len() as u16);
     }

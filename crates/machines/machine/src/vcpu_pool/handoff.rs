@@ -65,7 +65,7 @@ impl<T> Handoff<T> {
         }
     }
 
-    /// Waits until there is something to do; false if that is to end.
+    /// Waits until there is work. Returns false if the thread is to end.
     fn wait_for_work(&self) -> bool {
         let mut spin = SpinWait::new();
         loop {

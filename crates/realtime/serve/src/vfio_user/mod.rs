@@ -269,7 +269,8 @@ impl Served {
         }
     }
 
-    /// Hands held completions to the guests, once the drive's state is kept; whether there were some.
+    /// Hands held completions to the guests, once the drive's state is kept. Returns whether there
+    /// were any.
     fn release(&mut self) -> bool {
         let Self { ports, subsystem, follower, backend, .. } = self;
         release(ports, subsystem, follower, &backend.name)
@@ -371,7 +372,8 @@ fn complete(
     });
 }
 
-/// Hands held completions to the guests, once the drive's state is kept; whether there were some.
+/// Hands held completions to the guests, once the drive's state is kept. Returns whether there were
+/// any.
 fn release(ports: &[Port], subsystem: &mut Subsystem, follower: &mut Follower, name: &str) -> bool {
     let mut any = false;
     for port in ports {

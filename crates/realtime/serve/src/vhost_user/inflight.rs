@@ -66,7 +66,7 @@ impl Inflight {
     /// Maps a buffer that a client has.
     ///
     /// # Errors
-    /// If it is too small for its queues, or cannot be mapped.
+    /// The buffer is too small for its queues, or cannot be mapped.
     pub fn map(file: &File, offset: u64, queues: u16, size: u16) -> Result<Self, ServeError> {
         let mapping = Mapping::new(file, offset, bytes(queues, size))
             .map_err(|source| ServeError::Inflight { source })?;

@@ -139,7 +139,7 @@ impl Mapping {
         Some(unsafe { self.base.add(self.start + at) })
     }
 
-    /// Copies from `at` on into all of `into`; whether that is inside.
+    /// Copies from `at` on into all of `into`. Returns whether the range is inside the mapping.
     pub fn read(&self, at: usize, into: &mut [u8]) -> bool {
         let Some(from) = self.place(at, into.len()) else { return false };
         // SAFETY: both ranges are valid for as many bytes, and do not overlap:
@@ -149,7 +149,8 @@ impl Mapping {
         true
     }
 
-    /// Copies all of `from` to `at`; whether that is inside, and may be written.
+    /// Copies all of `from` to `at`. Returns whether the range is inside the mapping, and may be
+    /// written.
     pub fn write(&self, at: usize, from: &[u8]) -> bool {
         let place = self.place(at, from.len()).filter(|_| self.writable);
         let Some(into) = place else { return false };

@@ -42,7 +42,7 @@ impl GuestMemory {
     /// The memory with one more region.
     ///
     /// # Errors
-    /// If it cannot be mapped, or overlaps another.
+    /// The region cannot be mapped, or overlaps another one.
     pub fn with(&self, place: MemoryRegion, file: &File) -> Result<Self, ServeError> {
         self.and(place, file, true)
     }

@@ -80,7 +80,7 @@ impl Served {
         self.running != 0
     }
 
-    /// Another memory of the guest's, from now on.
+    /// Sets the guest's memory.
     pub(crate) fn set_memory(&mut self, memory: Arc<GuestMemory>) {
         self.memory = memory;
     }
@@ -247,7 +247,7 @@ impl Served {
         self.device.in_flight()
     }
 
-    /// Nobody waits any more for requests to end: the drive is about to.
+    /// Begins the drive's end: nobody waits any more for requests to end.
     pub(crate) fn begin_end(&mut self) {
         self.ending = true;
         self.next = None;

@@ -116,7 +116,7 @@ impl Socket {
         self.listener.as_fd().try_clone_to_owned()
     }
 
-    /// Another server has it.
+    /// Hands the socket over to another server.
     pub(crate) fn hand_over(&mut self) {
         self.own = false;
         self.handed_over.store(true, Ordering::Relaxed);

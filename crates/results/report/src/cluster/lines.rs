@@ -48,7 +48,7 @@ impl Lines {
         self.last.push_back(line);
     }
 
-    /// Those that are kept, in their order.
+    /// Returns the lines that are kept, in their order.
     pub(crate) fn kept(&self) -> impl Iterator<Item = &Line> {
         self.first.iter().chain(&self.last)
     }

@@ -111,7 +111,7 @@ impl Messages {
         place
     }
 
-    /// Those that are kept, in the order of their arrival.
+    /// Returns the messages that are kept, in the order of their arrival.
     pub(crate) fn kept(&self) -> &[Message] {
         &self.kept
     }

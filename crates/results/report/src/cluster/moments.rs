@@ -40,7 +40,7 @@ impl MomentKind {
     /// Every kind.
     pub const ALL: [Self; 4] = [Self::Output, Self::Error, Self::Fault, Self::Message];
 
-    /// Its name in results.
+    /// Returns the kind's name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Output => "output",
@@ -127,7 +127,7 @@ impl KeptMoments {
     /// Opens the [`CLUSTER_FILE`] of a folder of results; `None` where there is none.
     ///
     /// # Errors
-    /// If it is no such file.
+    /// The file is not of this kind.
     pub fn open(folder: &Path) -> Result<Option<Self>, ResultsError> {
         let rows = KeptRows::open(folder, CLUSTER_FILE, COLUMNS)?;
         Ok(rows.map(|rows| Self { rows }))

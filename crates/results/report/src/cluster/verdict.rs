@@ -23,7 +23,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// That of a run.
+    /// Returns the answer for a run.
     pub(crate) fn of(cluster: &Cluster, summary: &Summary, time: &Time) -> Self {
         let faults = FaultSummary::all(summary);
         let history = summary.extra.get("history").cloned();

@@ -44,7 +44,7 @@ impl Head {
         }
     }
 
-    /// The same with a table under a caption, which may be empty.
+    /// Adds a table under a caption, which may be empty.
     #[must_use]
     pub fn with(mut self, caption: impl Into<String>, table: Table) -> Self {
         self.caption = caption.into();
@@ -52,7 +52,7 @@ impl Head {
         self
     }
 
-    /// The same with what repeats it.
+    /// Adds the command that repeats the results.
     #[must_use]
     pub fn repeated_by(mut self, repeat: Option<Repeat>) -> Self {
         self.repeat = repeat;

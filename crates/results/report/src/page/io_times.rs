@@ -19,7 +19,7 @@ pub struct IoTimes {
     pub note: String,
 }
 
-/// All of them, folded together.
+/// Writes all of the I/Os, folded together.
 pub(super) fn to_html(all: &[IoTimes], out: &mut String) {
     out.push_str("<details class=\"ios\"><summary>Where the time of each of them went</summary>\n");
     for io in all {

@@ -73,7 +73,7 @@ impl Axis {
         Self { label: label.into(), scale, quantity, common: None }
     }
 
-    /// The same as an axis that plots of a page have in common, from zero to `end`.
+    /// Makes the axis common to the plots of a page, from zero to `end`.
     #[must_use]
     pub fn common(mut self, end: u64) -> Self {
         self.common = Some(end);
@@ -209,7 +209,7 @@ pub(super) struct Fitted {
 }
 
 impl Fitted {
-    /// The same, with this one scale only: another would mislead.
+    /// Fixes the axis to this one scale: another one would mislead.
     pub(super) fn fixed(mut self) -> Self {
         self.fixed = true;
         self

@@ -39,7 +39,7 @@ impl Group {
         Some(Self { label: label.into(), colour, whiskers, quartiles, shade: None })
     }
 
-    /// The same with a range to compare with.
+    /// Adds a range to compare with.
     #[must_use]
     pub fn shaded(mut self, range: [f64; 2]) -> Self {
         self.shade = Some(range);

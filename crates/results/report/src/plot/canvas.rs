@@ -354,7 +354,7 @@ impl Canvas {
         self.rectangle(&format!("fill c{}", colour % COLOURS), "", place, Some(span), text);
     }
 
-    /// The same, so pale that what lies behind and before it is seen.
+    /// Like [`Self::bar`], but so pale that marks behind and before the box are visible.
     pub(super) fn shade(&mut self, place: [f64; 4], span: Span, colour: usize, text: &str) {
         self.rectangle(&format!("fill shade c{}", colour % COLOURS), "", place, Some(span), text);
     }

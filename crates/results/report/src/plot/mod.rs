@@ -48,7 +48,7 @@ impl Markup {
         &self.html
     }
 
-    /// Its title, where nothing was recorded that it could show.
+    /// Returns the plot's title if nothing was recorded for the plot to show.
     pub fn without_marks(&self) -> Option<&str> {
         self.without.as_deref()
     }

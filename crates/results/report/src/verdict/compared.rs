@@ -64,7 +64,7 @@ pub enum Sure {
     OneRunEach,
     /// The intervals of several runs do not overlap.
     Apart,
-    /// They do.
+    /// The intervals overlap.
     Overlap,
 }
 
@@ -77,7 +77,7 @@ pub enum Work {
     Same,
     /// In the same time one did so many times as many of the same kinds and sizes.
     InTheSameTime(f64),
-    /// They did others; what differs, such as `20 flushes in place of 501`.
+    /// The candidates did different I/Os; the differences, such as `20 flushes in place of 501`.
     Other(Vec<String>),
 }
 

@@ -33,7 +33,7 @@ pub struct Verdict {
     pub word: String,
     /// Whether it is good.
     pub tone: Tone,
-    /// In one sentence or more, each with a capital letter or a figure at its begin.
+    /// One or more sentences, each with a capital letter or a figure at its start.
     pub sentence: String,
 }
 

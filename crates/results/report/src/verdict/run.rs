@@ -61,7 +61,7 @@ pub enum Precision {
     Simulated,
     /// Percentiles differ by so many per cent at most.
     Within(f64),
-    /// It has no percentage: the models take no time.
+    /// The deviation has no percentage: the models take no time.
     NoTime,
 }
 

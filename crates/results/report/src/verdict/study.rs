@@ -68,11 +68,11 @@ struct Effect<'a> {
 /// Confidence that an axis has an effect.
 #[derive(Debug, PartialEq)]
 enum Found {
-    /// It changes the figure by less than what matters.
+    /// The axis changes the figure by less than what matters.
     None,
     /// The interval has both more and less in it.
     Unsure,
-    /// It does.
+    /// The axis has an effect.
     Sure,
 }
 

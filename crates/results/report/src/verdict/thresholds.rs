@@ -8,7 +8,7 @@ use crate::table::Tone;
 pub struct Thresholds {
     /// Their number.
     pub count: usize,
-    /// Those that were not met, a clause each.
+    /// The thresholds that were not met, a clause each.
     pub unmet: Vec<String>,
 }
 

@@ -26,7 +26,7 @@ impl KeptRows {
     /// none.
     ///
     /// # Errors
-    /// If it is no such file.
+    /// The file is not of this kind.
     pub fn open(
         folder: &Path,
         name: &'static str,

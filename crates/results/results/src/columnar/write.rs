@@ -59,7 +59,7 @@ impl ColumnFile {
         Ok(())
     }
 
-    /// Nothing more comes; `footer` goes into the file's metadata.
+    /// Ends the file; `footer` goes into its metadata.
     pub fn finish(mut self, footer: &Map<String, Value>) -> std::result::Result<(), ResultsError> {
         self.write()?;
         let units = self.columns.iter().filter(|column| !column.unit.is_empty());

@@ -36,7 +36,7 @@ impl Ios {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Csv, Self::Zst, Self::Parquet, Self::None];
 
-    /// Its name on the command line.
+    /// Returns the format's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Csv => "csv",
@@ -85,6 +85,6 @@ pub trait Rows: Send {
     /// Hands the rows to the system, where the format allows that.
     fn flush(&mut self) -> Result<(), ResultsError>;
 
-    /// Nothing more comes.
+    /// Ends the file.
     fn finish(self: Box<Self>, footer: &Footer) -> Result<(), ResultsError>;
 }

@@ -17,7 +17,7 @@ impl Records {
         Self { input, line: Vec::new(), fields: String::new(), ends: Vec::new() }
     }
 
-    /// Reads the next record; false if there is none.
+    /// Reads the next record. Returns false if there is none.
     ///
     /// # Errors
     /// The file cannot be read, or is no text.

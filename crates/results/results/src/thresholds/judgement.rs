@@ -29,7 +29,7 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Its name for a reader: its own, or the threshold.
+    /// Returns the threshold's name for a reader: its own name, or its text.
     pub fn title(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.that)
     }

@@ -47,7 +47,7 @@ impl Operator {
     pub const ALL: [Self; 6] =
         [Self::AtMost, Self::AtLeast, Self::Equal, Self::Unequal, Self::Less, Self::Greater];
 
-    /// Its sign.
+    /// Returns the relation's sign.
     pub fn sign(self) -> &'static str {
         match self {
             Self::Less => "<",
@@ -141,7 +141,7 @@ impl Threshold {
         })
     }
 
-    /// The same with a name for readers.
+    /// Gives the threshold a name for readers.
     #[must_use]
     pub fn named(self, name: Option<String>) -> Self {
         Self { name, ..self }
@@ -285,7 +285,7 @@ fn owner_and_operation(before: &str) -> (&str, Option<Operation>) {
     }
 }
 
-/// The reason to refuse a figure that there is not.
+/// The error message for a figure that does not exist.
 fn unknown(figure: &str) -> String {
     let word = figure.rsplit('.').next().unwrap_or(figure);
     if crate::INCIDENTAL_FIELDS.contains(&word) {

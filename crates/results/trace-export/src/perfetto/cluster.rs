@@ -20,7 +20,7 @@ pub struct ClusterMoments {
     pub from: u64,
 }
 
-/// Writes them; how many there were.
+/// Writes the moments. Returns their number.
 pub(super) fn write(cluster: &mut ClusterMoments, trace: &mut Trace<'_>) -> io::Result<u64> {
     let ClusterMoments { kept, from } = cluster;
     let (mut tracks, mut written) = (BTreeMap::new(), 0);

@@ -92,7 +92,7 @@ impl<'a> Trace<'a> {
         Ok(uuid)
     }
 
-    /// The same for a counter's track; an empty unit is none.
+    /// Like [`Self::track`], but for a counter; an empty unit is none.
     pub(super) fn counter(
         &mut self,
         process: &str,
@@ -175,7 +175,7 @@ impl<'a> Trace<'a> {
         self.event((track, time), event)
     }
 
-    /// The same of a value with a point.
+    /// Like [`Self::count`], but for a fractional value.
     pub(super) fn sample(&mut self, track: u64, time: u64, value: f64) -> io::Result<()> {
         let event =
             Message::default().number(TYPE, COUNTER_TYPE).double(DOUBLE_COUNTER_VALUE, value);

@@ -46,7 +46,7 @@ impl Open {
     }
 }
 
-/// Writes them; how many there were of busy processors.
+/// Writes the samples. Returns the number of those of busy processors.
 pub(super) fn write(kept: &mut KeptSamples, trace: &mut Trace<'_>) -> io::Result<u64> {
     let (mut processors, mut written) = (BTreeMap::<String, Open>::new(), 0);
     while let Some(sample) = kept.next_sample().map_err(io::Error::other)? {

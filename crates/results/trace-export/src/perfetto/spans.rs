@@ -24,7 +24,7 @@ pub struct Inside<'a> {
     pub wanted: &'a dyn Fn(&Track) -> bool,
 }
 
-/// Writes them; how many there were.
+/// Writes the spans. Returns their number.
 pub(super) fn write(inside: &mut Inside<'_>, trace: &mut Trace<'_>) -> io::Result<u64> {
     let Inside { kept, from, wanted } = inside;
     let (mut tracks, mut written) = (HashMap::new(), 0);

@@ -69,7 +69,7 @@ impl RunAgain {
     /// Reads the run of a folder of results; `parse` reads command lines.
     ///
     /// # Errors
-    /// If they are of another command, or a file that the run read is not as it was.
+    /// The results are of another command, or a file that the run read has changed.
     pub fn of(results: &Path, parse: Parse) -> Result<Self> {
         let whole = Whole::read(results)?;
         let Made::Run(arguments) = parse(&whole.words)? else {

@@ -183,7 +183,7 @@ impl Whole {
     /// The files and folders that the command reads, by `parse`, as relative paths from the current folder.
     ///
     /// # Errors
-    /// If one of them cannot go into an archive.
+    /// An input cannot go into an archive.
     pub fn inputs(&self, parse: Parse) -> Result<BTreeSet<PathBuf>> {
         match &self.study {
             Some(paths) => inputs::of_study(paths),

@@ -269,7 +269,7 @@ impl fmt::Debug for Wire {
 const LOOK: i32 = 50;
 
 impl Wire {
-    /// Waits for gdb; whether it is there.
+    /// Waits for gdb. Returns whether gdb is there.
     fn connect(&mut self) -> io::Result<bool> {
         self.was_there = true;
         let target = self.listener.to_string();

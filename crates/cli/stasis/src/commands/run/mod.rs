@@ -28,7 +28,7 @@ pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
     changed(arguments, stdin::Source::Own, quiet, |_| ())
 }
 
-/// The same, where a debugger takes hold of the run, which may begin at a snapshot.
+/// Like [`changed`], but a debugger takes hold of the run, which may begin at a snapshot.
 pub(super) fn debugged(
     arguments: RunArguments,
     stdin: stdin::Source,
@@ -39,7 +39,8 @@ pub(super) fn debugged(
     whole(arguments, stdin, quiet, change, Some(debugger))
 }
 
-/// The same with another standard input, and a change of the experiment that is not in its words.
+/// Like [`main`], but with another standard input, and a change of the experiment that no argument
+/// describes.
 pub(super) fn changed(
     arguments: RunArguments,
     stdin: stdin::Source,

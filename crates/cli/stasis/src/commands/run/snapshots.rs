@@ -40,7 +40,7 @@ pub struct SnapshotArguments {
 /// A branch of a run, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BranchWord {
-    /// The same with another seed.
+    /// Another seed.
     Seed(u64),
     /// As this experiment file says.
     File(PathBuf),

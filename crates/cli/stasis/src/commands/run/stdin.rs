@@ -28,7 +28,7 @@ pub enum Source {
 /// given.
 ///
 /// # Errors
-/// If it cannot be read, or is too long.
+/// The standard input cannot be read, or is too long.
 pub fn given() -> Result<Option<NamedTempFile>> {
     let stdin = io::stdin();
     // A device is nobody's input: /dev/null, /dev/zero.

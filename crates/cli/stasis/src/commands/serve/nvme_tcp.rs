@@ -121,7 +121,7 @@ pub struct Targets {
     hosts: Vec<String>,
     secrets: BTreeMap<String, Secrets>,
     groups: Vec<Group>,
-    /// Those of each drive, one for each path.
+    /// Discovery entries of each drive, one for each path.
     entries: Vec<Vec<DiscoveryEntry>>,
     listeners: Vec<Vec<TcpListener>>,
 }

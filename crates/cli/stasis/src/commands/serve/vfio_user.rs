@@ -64,7 +64,7 @@ impl Place {
 }
 
 impl Devices {
-    /// Those of an experiment, if its drives are to be such devices.
+    /// Returns the places of an experiment's sockets, if its drives are to be such devices.
     pub fn of(experiment: &Experiment) -> Result<Option<Self>> {
         let serve = &experiment.serve;
         let Some(named) = &serve.vfio_user else { return Ok(None) };

@@ -46,12 +46,13 @@ impl fmt::Debug for Programs {
 }
 
 impl Programs {
-    /// Those of the image of a root, and files that the experiment puts into the guest.
+    /// Returns the programs of the image of a root, and of files that the experiment puts into the
+    /// guest.
     pub fn new(image: PathBuf, files: Vec<(String, PathBuf)>) -> Self {
         Self { image, in_place: None, guest: None, files, known: Mutex::default() }
     }
 
-    /// The same, with a root that is read in place, and the agent's program.
+    /// Adds a root that is read in place, and the agent's program.
     pub fn with(self, in_place: Option<Lower>, guest: Guest) -> Self {
         Self { in_place, guest: Some(guest), ..self }
     }

@@ -71,7 +71,7 @@ impl Cache {
         true
     }
 
-    /// A line changes, if it is here; whether it is.
+    /// Marks a line as changed, if it is in the cache. Returns whether it is.
     pub fn dirty(&mut self, line: u32) -> bool {
         let Some(index) = self.table.get(line) else { return false };
         self.entries[index as usize].dirty = true;

@@ -217,7 +217,7 @@ impl Dftl {
         }
     }
 
-    /// Nobody waits any more.
+    /// Forgets all waiters.
     pub(super) fn forget_lookups(&mut self) {
         self.lookups.clear();
         self.lookups_free.clear();

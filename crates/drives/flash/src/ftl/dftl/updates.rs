@@ -16,9 +16,9 @@ const BEHIND: usize = 16;
 
 /// A unit of the map waits to be written back.
 const DUE: u8 = 1;
-/// It is being read for that.
+/// The unit is being read for that.
 const READ: u8 = 2;
-/// It waits among those that are not urgent.
+/// The unit waits among those that are not urgent.
 const LAZY: u8 = 4;
 
 /// Units of the map that are to be written back.

@@ -29,7 +29,7 @@ fn known(number: u32) -> Option<u32> {
 }
 
 impl Mapping {
-    /// Nothing lies anywhere. `order`: the planes in the order of writing.
+    /// Creates an empty mapping. `order`: the planes in the order of writing.
     pub fn new(shape: Shape, order: Vec<u32>) -> Self {
         let blocks = shape.units.div_ceil(shape.geometry.pages);
         let (slots, data) = (vec![NONE; shape.units as usize], vec![NONE; blocks as usize]);
@@ -125,8 +125,8 @@ impl Mapping {
         self.damaged.insert(unit, None);
     }
 
-    /// All units of a logical block lie in `target` now, if there is one: its data block from now
-    /// on; `wrong` are those whose copies are wrong data. The data block before.
+    /// Moves all units of a logical block to `target`, if there is one, which is the data block
+    /// from now on; `wrong`: units whose copies are wrong data. Returns the data block before.
     pub fn merge(
         &mut self,
         logical: u32,

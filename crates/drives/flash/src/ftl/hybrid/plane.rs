@@ -182,8 +182,8 @@ impl Hybrid {
         }
     }
 
-    /// Reads what a write of a part leaves as it is, if there is anything; `true`
-    /// if the plane now does that, or the write has ended.
+    /// Reads the part of a unit that a write leaves as it is, if there is any. Returns true if the
+    /// plane reads now, or the write has ended.
     fn read_old(&mut self, now: Nanos, number: u32, write: Write, context: &mut Context) -> bool {
         if self.mapping.damage(write.unit) == Some(None) {
             self.end_write(number, self.failed(write, Status::ReadError, context), context);

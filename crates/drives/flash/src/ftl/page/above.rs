@@ -17,7 +17,7 @@ pub(in crate::ftl) enum Above {
 pub(in crate::ftl) enum Event {
     /// The unit was written.
     Written,
-    /// It was moved, or trimmed.
+    /// The unit was moved, or trimmed.
     Moved,
     /// Data that could not be read, and is lost.
     Lost,

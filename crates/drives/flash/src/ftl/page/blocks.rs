@@ -37,7 +37,7 @@ pub(crate) enum BlockState {
 }
 
 impl BlockState {
-    /// Its name, for a person who looks.
+    /// Returns the state's human-readable name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Free => "free",
@@ -165,7 +165,7 @@ impl Blocks {
         }
     }
 
-    /// The same, of which so many of each plane are bad from the factory.
+    /// Marks `bad` blocks of each plane as bad from the factory.
     #[must_use]
     pub fn with_bad(mut self, bad: &[u32]) -> Self {
         for (number, (pool, &bad)) in (0..).zip(self.planes.iter_mut().zip(bad)) {
@@ -184,7 +184,7 @@ impl Blocks {
         self.planes.iter().map(|pool| u64::from(self.cache.regular - pool.good)).sum()
     }
 
-    /// Those of a plane.
+    /// Returns the number of a plane's blocks that are bad from the factory.
     pub fn bad_in(&self, plane: u32) -> u32 {
         self.cache.regular - self.planes[plane as usize].good
     }
@@ -300,8 +300,8 @@ impl Blocks {
         }
     }
 
-    /// An open block has so many programmed pages from the beginning of the run on; whether it is
-    /// full.
+    /// Sets the number of programmed pages of an open block at the beginning of the run. Returns
+    /// whether the block is full.
     pub fn begin(&mut self, block: u32, pages: u32) -> bool {
         let entry = &mut self.blocks[block as usize];
         (entry.next, entry.ended) = (pages, pages);
@@ -452,7 +452,7 @@ impl Blocks {
         (self.cache.blocks, self.cache.valid)
     }
 
-    /// A block leaves SLC mode; whether it was in it.
+    /// Takes a block out of SLC mode. Returns whether the block was in it.
     fn leave_cache(&mut self, block: u32) -> bool {
         if !self.is_slc(block) {
             return false;

@@ -120,7 +120,7 @@ pub(super) struct Cleaner {
 }
 
 impl Cleaner {
-    /// Nothing is being emptied.
+    /// Creates a cleaner that empties nothing yet.
     pub fn new(spec: &Spec, shape: Shape, seed: u64) -> Self {
         Self {
             shape,
@@ -530,7 +530,8 @@ impl Cleaner {
         true
     }
 
-    /// Reads a page of the job's filler, if the last units do not fill a page; whether it did.
+    /// Reads a page of the job's filler, if the last units do not fill a page. Returns whether a
+    /// page is read.
     fn fill_up(&mut self, plane: u32, moment: &mut Moment) -> bool {
         let Collector { job: Some(Job { filler: Some((block, page)), .. }), gathered, .. } =
             &mut self.collectors[plane as usize]
@@ -592,8 +593,8 @@ impl Cleaner {
         true
     }
 
-    /// Nothing more moves for now: the word line of the last pages is filled up with empty ones and
-    /// has its fine pass. False if the job was given up.
+    /// Ends the moves for now: the word line of the last pages is filled up with empty ones and has
+    /// its fine pass. Returns false if the job was given up.
     fn close_line(&mut self, plane: u32, moment: &mut Moment) -> bool {
         loop {
             let block = self.collectors[plane as usize].open;
@@ -616,8 +617,8 @@ impl Cleaner {
         true
     }
 
-    /// Submits a page of moved units of the plane of `source`; false if there is no room and the
-    /// job was given up.
+    /// Submits a page of moved units of the plane of `source`. Returns false if there is no room
+    /// and the job was given up.
     fn move_to(
         &mut self,
         (kind, source): (OpKind, PageAddress),
@@ -829,7 +830,7 @@ impl Cleaner {
         self.look_at(plane, moment);
     }
 
-    /// There is nowhere to move to: the block stays as it is.
+    /// Gives the job up, as there is nowhere to move to: the block stays as it is.
     fn abandon(&mut self, plane: u32, moment: &mut Moment) {
         let collector = &mut self.collectors[plane as usize];
         collector.gathered.clear();

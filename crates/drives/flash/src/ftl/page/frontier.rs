@@ -99,8 +99,8 @@ impl Frontier {
         }
     }
 
-    /// The same, where some streams go round the planes each by itself: what one writes in one go is
-    /// in as many pages of each plane.
+    /// Lets the streams `own` go round the planes each by itself: data that such a stream writes in
+    /// one go is in as many pages of each plane.
     #[must_use]
     pub fn with_own_turns(self, own: Range<u32>) -> Self {
         Self { own_turns: vec![0; own.len()], own, ..self }
@@ -167,7 +167,7 @@ impl Frontier {
         None
     }
 
-    /// The same, past the SLC cache.
+    /// Like `choose_cached`, but past the SLC cache.
     pub fn choose_regular(&mut self, stream: u32, blocks: &mut Blocks) -> Option<Choice> {
         // Planes that hold more than their share are passed over, unless no other
         // is left.

@@ -84,7 +84,7 @@ impl Map {
         self.begun = Some(sequence);
     }
 
-    /// It will soon be asked where a unit lies.
+    /// Prefetches the entry of `unit`, which is soon read.
     pub fn prefetch_unit(&self, unit: u32) {
         prefetch(&self.slots, unit as usize);
     }

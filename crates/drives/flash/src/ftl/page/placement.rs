@@ -25,8 +25,8 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// Nothing lies anywhere. `units` may be more than the host's; `records`: changes are kept for
-    /// a layer above.
+    /// Creates an empty placement. `units` may be more than the host's; `records`: changes are kept
+    /// for a layer above.
     pub fn new(shape: Shape, units: u32, blocks: Blocks, records: bool) -> Self {
         Self {
             shape,
@@ -66,13 +66,13 @@ impl Placement {
         self.map.unit(slot)
     }
 
-    /// It will soon be asked where a unit lies.
+    /// Prefetches the place of `unit`, which is soon read.
     #[inline]
     pub fn prefetch_unit(&self, unit: u32) {
         self.map.prefetch_unit(unit);
     }
 
-    /// It will soon be asked which unit a slot holds.
+    /// Prefetches the unit of `slot`, which is soon read.
     #[inline]
     pub fn prefetch_slot(&self, slot: u32) {
         self.map.prefetch_slot(slot);

@@ -54,7 +54,7 @@ impl Spares {
         self.erases
     }
 
-    /// So many blocks were given up before, and erased.
+    /// Restores the number of blocks that were given up, and of erases.
     pub fn restore(&mut self, retired: u64, erases: u64) {
         (self.retired, self.erases) = (retired, erases);
     }

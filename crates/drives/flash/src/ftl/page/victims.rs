@@ -24,7 +24,7 @@ pub(super) enum Why {
     Disturb,
     /// Because it was written long ago, or its errors are many.
     Age,
-    /// It is in SLC mode, and its data is folded into blocks that are not.
+    /// The block is in SLC mode, and its data is folded into blocks that are not.
     Fold,
     /// Because a program failed in it: it is not erased.
     Bad,
@@ -33,11 +33,11 @@ pub(super) enum Why {
 /// The need of a plane that was looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
-    /// It has free blocks enough.
+    /// The plane has enough free blocks.
     Nothing,
     /// This block is emptied.
     Empty(u32, Why),
-    /// It needs space, and no block would gain any.
+    /// The plane needs space, and no block would gain any.
     Starved,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Victims {
 }
 
 impl Victims {
-    /// For planes of so many blocks each.
+    /// Creates the choice of victims for `planes` planes of `blocks` blocks each.
     pub fn new(spec: &Spec, planes: u32, blocks: u32, seed: u64) -> Self {
         Self {
             policy: gc::build(&spec.gc, seed),
@@ -93,8 +93,8 @@ impl Victims {
         self.policy = gc::build(&self.gc, self.seed);
     }
 
-    /// The host has a command in flight, or has none since `now`. When background collection
-    /// begins, if it does.
+    /// Notes that the host has a command in flight, or has none since `now`. Returns the time at
+    /// which background collection begins, if it does.
     pub fn host_active(&mut self, now: Nanos, active: bool) -> Option<Nanos> {
         self.idle_since = (!active).then_some(now);
         let waits = !active && (self.gc.background > 0 || self.folds);

@@ -85,7 +85,7 @@ impl Zones {
         }
     }
 
-    /// Another block takes a bad one's place, if there is one.
+    /// Replaces a bad block by another one, if there is one.
     fn replace(&mut self, block: u32) {
         let old = self.blocks[block as usize].number;
         let plane = self.shape.plane_of(old) as usize;

@@ -24,13 +24,13 @@ impl Cursor {
 /// Stage of a page in memory on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It is not full, or not the next of its block.
+    /// The page is not full, or not the next of its block.
     Filling,
-    /// It is being programmed.
+    /// The page is being programmed.
     Flying,
-    /// It cannot be programmed.
+    /// The page cannot be programmed.
     Stranded,
-    /// It is no page of the drive's any more, though it is being programmed.
+    /// The page is not the drive's any more, though it is being programmed.
     Dead,
     Unused,
 }

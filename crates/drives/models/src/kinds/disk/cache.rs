@@ -49,14 +49,14 @@ impl WriteCache {
         }
     }
 
-    /// Nothing is in it any more.
+    /// Empties the cache.
     pub(crate) fn empty(&mut self) {
         self.order.clear();
         self.free = (0..self.slots.len() as u16).collect();
         (self.in_flight, self.bytes) = (None, 0);
     }
 
-    /// Its contents, in words for a person who looks.
+    /// Returns a human-readable list of the cache's contents.
     pub(crate) fn told(&self) -> String {
         /// Limit on the extents that are named.
         const NAMED: usize = 64;

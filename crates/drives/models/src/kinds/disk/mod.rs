@@ -467,7 +467,7 @@ impl Model for HardDisk {
         self.commands.take_spans(spans);
     }
 
-    /// Its caches are empty, and nothing waits for the arm, which stands where it stood.
+    /// Empties the caches and the queue of the arm, which stands where it stood.
     fn cut_power(&mut self, now: Nanos) {
         let pending = self.queue.drain(..).chain(self.waiting.drain(..));
         let mut tags: Vec<Tag> = pending.map(|pending| pending.submitted.tag).collect();

@@ -52,7 +52,7 @@ impl ReadAhead {
         Self { segments: vec![Segment::default(); segments], ahead, fill: None, uses: 0 }
     }
 
-    /// Nothing is in it any more, and nothing is read ahead.
+    /// Empties the segments, and stops reading ahead.
     pub(crate) fn empty(&mut self) {
         self.segments.fill(Segment::default());
         self.fill = None;

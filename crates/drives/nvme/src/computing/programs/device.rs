@@ -74,7 +74,7 @@ impl Device {
         self.memory.get_mut(start..end)
     }
 
-    /// All of the memory becomes zeroes.
+    /// Clears all of the memory.
     pub fn clear(&mut self) {
         self.memory.fill(0);
     }

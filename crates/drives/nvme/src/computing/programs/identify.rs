@@ -4,7 +4,7 @@ use stasis_nvme_layout::command_sets::ComputeNamespace;
 
 use super::device::{MAX_PROGRAMS, MAX_PROGRAM_BYTES, MAX_RANGES, MAX_SETS};
 
-/// Its limits. Load Program takes any number of bytes, which is 0.
+/// Fills in the limits of a compute namespace. Load Program takes any number of bytes, which is 0.
 pub fn fill_compute_namespace(page: &mut ComputeNamespace) {
     /// A range begins and ends at dwords, as a power of two.
     const GRANULARITY: u16 = 2;

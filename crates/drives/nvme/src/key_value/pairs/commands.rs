@@ -63,7 +63,8 @@ fn refused(refusal: Refusal) -> Failure {
     status_of(refusal).at(at)
 }
 
-/// Stores a pair (section 3.2.5). Whether the value may be compressed is no matter: it is not.
+/// Stores a pair (section 3.2.5). The option of compression has no effect: values are never
+/// compressed.
 fn store(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<Outcome, Failure> {
     io.writable_namespace(command.nsid)?;
     let key = key(command)?;

@@ -57,13 +57,13 @@ impl KeyValueNamespace {
         Some(Self { store: Store::new(layout), writes: BTreeMap::new() })
     }
 
-    /// Its state, if it was ever used.
+    /// Returns the state of the pairs, if the namespace was ever used.
     pub fn kept(&self) -> Option<KeptPairs> {
         let unused = Store::new(*self.store.layout()).kept();
         Some(self.store.kept()).filter(|kept| *kept != unused)
     }
 
-    /// It takes over a state, of one that is empty.
+    /// Restores a state into an empty namespace.
     ///
     /// # Errors
     /// The reason why it cannot be in that state.

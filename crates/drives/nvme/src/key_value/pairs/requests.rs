@@ -21,13 +21,13 @@ impl Io {
         pairs.ok_or(StatusCode::InvalidOpcode.at(location::OPCODE))
     }
 
-    /// A pair whose value the host has given: it is written, at once or when there is room.
+    /// Writes a pair whose value the host has given, at once or when there is room.
     pub fn store_pair(&mut self, store: WaitingStore) {
         self.commands.slots.wait(store);
         self.go_on_key_value();
     }
 
-    /// Hands to the drive what there is to do for pairs: values that wait for room, and collection.
+    /// Hands the drive the requests for pairs: values that wait for room, and collection.
     pub fn go_on_key_value(&mut self) {
         if !self.namespaces.has_pairs() {
             return;
@@ -37,7 +37,8 @@ impl Io {
         }
     }
 
-    /// Hands one request of a namespace's pairs to the drive, if there is one now.
+    /// Takes one step for a namespace's pairs: hands a request to the drive, or refuses a value
+    /// that has no room. Returns false if there is no step now.
     fn next_of_pairs(&mut self, nsid: u32) -> bool {
         let Some(pairs) = self.namespaces.key_value_mut(nsid) else { return false };
         if let Some(length) = self.commands.slots.waiting_length(nsid) {

@@ -35,7 +35,7 @@ impl KeptZones {
         Self { first: index, count: 1, state, written, zrwa: false, extension: None }
     }
 
-    /// Their indexes.
+    /// Returns the indexes of the zones.
     pub fn indexes(&self) -> impl Iterator<Item = u64> {
         (self.first..).take(usize::try_from(self.count).unwrap_or(0))
     }

@@ -31,7 +31,7 @@ use queue::Queue;
 use service::{Current, Decision};
 use spec::MAX_RAISE;
 
-/// Those that compete with each other, by class.
+/// Entities that compete with each other, by class.
 #[derive(Debug, Default)]
 struct Level {
     fairs: [Fair; Class::COUNT],

@@ -66,7 +66,8 @@ impl Lane {
         Self { clook, ..Self::default() }
     }
 
-    /// Its next budget before the queue has learnt a better one, and never more than `max`.
+    /// Returns the lane's next budget, never more than `max`: a default before the queue has learnt
+    /// a better one.
     pub(super) fn budget(&self, max: u64) -> u64 {
         let budget = if self.budget == 0 { max / BEGINNING } else { self.budget };
         budget.clamp((max / MIN_DIVISOR).max(1), max)
@@ -163,7 +164,7 @@ impl Queue {
         (0..LANES).filter(|&lane| self.waits(lane)).map(|lane| &self.lanes[lane])
     }
 
-    /// Nothing of it waits or is in flight.
+    /// Returns whether no request of the queue waits or is in flight.
     pub(super) fn is_done(&self) -> bool {
         self.waiting == 0 && self.in_flight == 0
     }
@@ -184,8 +185,8 @@ impl Queue {
         u64::from(self.spec.effective_weight()) * u64::from(helped.max(raised))
     }
 
-    /// Its next budget: enough for whichever lane's turn it will be, and never
-    /// more than `max`.
+    /// Returns the queue's next budget: enough for whichever lane's turn it will be, and never more
+    /// than `max`.
     pub(super) fn budget(&self, max: u64) -> u64 {
         self.waiting().map(|lane| lane.budget(max)).max().unwrap_or(1)
     }

@@ -16,7 +16,7 @@ pub struct FioOption {
 /// Treatment of an option.
 #[derive(Debug, Clone, Copy)]
 pub enum Verdict {
-    /// The same effect as in fio; with a description of it in a few words.
+    /// The option has the same effect as in fio; with a description of it in a few words.
     Simulated(Key, &'static str),
     /// The option changes no I/O; with the reason.
     NoEffect(&'static str),

@@ -31,7 +31,7 @@ impl Run<'_> {
         self.apply(change, None, None)
     }
 
-    /// The same. `begun`: when the commands began (ns), if they have.
+    /// Applies `change`. `begun`: the time at which the commands began (ns), if they have.
     fn apply(
         &mut self,
         change: Change,

@@ -89,7 +89,7 @@ pub struct DriveChange {
 
 /// A change of a drive's model into another.
 pub enum ModelChange {
-    /// It takes over what can change from these parameters ([`Model::adapt`]).
+    /// The model takes over the parameters that can change ([`Model::adapt`]).
     Adapts(Arc<dyn Any + Send + Sync>),
     /// This one takes its place.
     Replaces(Box<dyn Model>),

@@ -123,7 +123,7 @@ fn digest(machine: &Machine) -> (u64, u64) {
     (length, digest)
 }
 
-/// The answer to a command that names a drive; None where there is no such command.
+/// Answers a command that names a drive; None where there is no such command.
 fn look(debuggee: &mut Debuggee, command: &str) -> Option<String> {
     let mut words = command.split_whitespace();
     let (word, name, place) = (words.next()?, words.next(), words.next());

@@ -85,7 +85,7 @@ impl Session {
         self.lines.push(line);
     }
 
-    /// Has another run go on by `plan`, in place of this one; why there is none.
+    /// Has another run go on by `plan`, in place of this one. Returns the reason if no run does.
     pub(in super::super) fn again(&mut self, mut plan: Plan) -> String {
         plan.hello.clone_from(&self.hello);
         plan.incoming = self.incoming.iter().copied().collect();

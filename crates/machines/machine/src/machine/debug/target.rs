@@ -128,7 +128,7 @@ impl Debuggee {
         *machines = std::mem::take(&mut self.machines);
     }
 
-    /// Nothing is to stop the run any more.
+    /// Removes everything that can stop the run.
     pub(in super::super) fn release(&mut self) {
         self.breakpoints.clear();
         (self.watches, self.step, self.stepped) = ([None; WATCHES], None, None);
@@ -514,7 +514,7 @@ impl SwBreakpoint for Debuggee {
     }
 }
 
-/// The same as the others: none is in the guest's memory.
+/// Hardware breakpoints are like the others: none is written to the guest's memory.
 impl HwBreakpoint for Debuggee {
     fn add_hw_breakpoint(&mut self, address: u64, _: usize) -> TargetResult<bool, Self> {
         Ok(self.add(address))

@@ -50,7 +50,7 @@ impl Accesses {
         has_room
     }
 
-    /// All of them.
+    /// Returns all accesses.
     pub(in super::super) fn iter(&self) -> impl Iterator<Item = &Access> {
         self.0.iter()
     }

@@ -18,7 +18,7 @@ struct Page {
 
 #[derive(Debug)]
 enum Content {
-    /// The same word everywhere.
+    /// One word, repeated.
     Word(u64),
     /// At this place (bytes) of the copies.
     Copy(usize),
@@ -33,8 +33,8 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// The present content of `memory`, of which everything that is not zero is known to be written. What
-    /// is written from now on is known apart from it.
+    /// Copies the present content of `memory`, of which all bytes that are not zero are known to be
+    /// written. Later writes are known apart from these.
     ///
     /// # Errors
     /// If the host has too little memory for it.
@@ -78,8 +78,8 @@ impl Pages {
         }
     }
 
-    /// Brings the content back, of which everything that has been changed since it was there is known
-    /// to be written. What is written from now on is known apart from it.
+    /// Restores the content of `memory`, of which all changes since then are known to be written.
+    /// Later writes are known apart from these.
     pub(super) fn bring_back(&mut self, memory: &mut GuestMemory) {
         let copies = self.copies.as_mut_slice();
         let guard = memory.guard();
@@ -119,7 +119,7 @@ impl Pages {
     }
 }
 
-/// The word that all of `page` consists of, if there is one.
+/// Returns the word that all of `page` consists of, if there is one.
 fn one_word(page: &[u8]) -> Option<u64> {
     let word = stasis_layout::u64_at(page, 0)?;
     // Each word is the one before.

@@ -58,7 +58,7 @@ impl Machine {
         Ok(Ok(()))
     }
 
-    /// The reason for which the guest has to boot, if there is one.
+    /// Returns the reason for which the guest has to boot, if there is one.
     fn reason_to_boot(&self, common: &Common) -> Option<&'static str> {
         let reasons = [
             (!common.clock.scale().is_whole(), FREQUENCY),
@@ -70,7 +70,8 @@ impl Machine {
         reasons.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
     }
 
-    /// Makes the accesses of the first boot again. Whether all reads gave what they did then.
+    /// Makes the accesses of the first boot again. Returns whether all reads gave the values of the
+    /// first boot.
     fn access_again(&mut self, common: &mut Common, accesses: &Accesses) -> Result<bool, Error> {
         for access in accesses.iter() {
             match access {

@@ -80,7 +80,7 @@ impl Run<'_> {
     }
 
     /// Runs a processor until the slice's end or an exit of the processor, as a run without samples
-    /// does, and takes its samples; how the run ended, if it did.
+    /// does, and takes its samples. Returns the run's ending, if it has ended.
     pub(super) fn sampled_slice(
         &mut self,
         place: usize,

@@ -57,8 +57,8 @@ impl Loaded {
         self.modules.iter().find(|module| module.has(address))
     }
 
-    /// Learns the module of an address, if it is not known and may be one's; whether there is more
-    /// to know now.
+    /// Learns the module of an address, if it is not known and the address may be a module's.
+    /// Returns whether more is known now.
     pub(super) fn learn(
         &mut self,
         address: u64,

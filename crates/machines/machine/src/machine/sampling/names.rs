@@ -67,7 +67,7 @@ impl Names {
         self.loaded.entry(machine).or_default()
     }
 
-    /// Learns the module of an address of the kernel's; whether there is more to know now.
+    /// Learns the module of an address of the kernel's. Returns whether more is known now.
     pub(super) fn learn(&mut self, machine: usize, at: u64, memory: &mut impl Words) -> bool {
         let Some(places) = &self.modules else { return false };
         self.loaded.entry(machine).or_default().learn(at, (places, self.from_6_4), memory)

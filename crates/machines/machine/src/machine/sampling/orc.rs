@@ -47,7 +47,7 @@ enum Type {
     Call,
     /// All registers are on the stack.
     Registers,
-    /// Those that an interrupt has put there are.
+    /// The registers that an interrupt saves are on the stack.
     Interrupt,
     /// There is no caller, or none is known.
     End,

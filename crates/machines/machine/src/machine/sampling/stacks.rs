@@ -42,8 +42,8 @@ impl Stacks {
         (frames, program)
     }
 
-    /// All frames of a processor: the kernel's, and those of the program below with its thread, if there
-    /// is one. `gs`: the processor's bases of GS, the one in use first.
+    /// Returns all frames of a processor: the kernel's, and those of the program below with its
+    /// thread, if there is one. `gs`: the processor's bases of GS, the one in use first.
     pub(super) fn whole(
         &mut self,
         machine: usize,

@@ -26,7 +26,7 @@ impl View {
         (self.stacks, self.ios) = (Some(Box::new(stacks)), ios.map(Box::new));
     }
 
-    /// Nothing more is looked at: sends the names and I/Os that have not been sent.
+    /// Ends the look at the guest: sends the names and I/Os that have not been sent.
     pub(super) fn close(&mut self, stream: &mut EventStream) -> Result<(), Error> {
         self.emit_names(stream)?;
         if let Some(ios) = self.ios.take() {

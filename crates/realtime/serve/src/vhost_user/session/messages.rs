@@ -199,8 +199,8 @@ impl Session {
         })
     }
 
-    /// The same for a request about one queue; `None` for others. Descriptors for messages to the
-    /// client stand here as well, which are taken like a queue's.
+    /// Answers a request about one queue; `None` for other requests. Descriptors for messages to
+    /// the client are handled here as well, as they are taken like a queue's.
     fn answer_for_queue(
         &mut self,
         request: u32,

@@ -1,4 +1,5 @@
-//! Entities that are served, and virtual time.
+//! Entities that are served, and virtual time. Weights come from `QueueSpec::effective_weight`
+//! (`lib.rs`), raised in `kinds/bfq/queue.rs`.
 
 /// Virtual time: sectors per unit of weight, in fixed point.
 pub(in crate::kinds::bfq) type Virtual = u128;
