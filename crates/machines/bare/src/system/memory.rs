@@ -8,8 +8,8 @@ const PAGE: u64 = 4096;
 /// save one step for each step of the guest's own.
 const ALIGNMENTS: [u64; 3] = [1 << 30, BIG, PAGE];
 const BIG: u64 = 2 << 20;
-/// Pieces of memory that was never used.
-const FRESH: usize = 4;
+/// Limit on the pieces of memory that was never used: the alignment of each large request leaves one over.
+const FRESH: usize = 16;
 /// Limit on the pieces of memory that were given back and are not in use again.
 const PIECES: usize = 1024;
 
@@ -69,7 +69,8 @@ impl Pages {
         (self.break_start, self.break_end, self.break_used) = (start, start, start);
         let low = Range { start: start + BREAK_LENGTH, end: memory.min(LOW_END) };
         let high = Range { start: HIGH, end: HIGH + memory.saturating_sub(LOW_END) };
-        self.fresh = [low, high, Range::EMPTY, Range::EMPTY];
+        self.fresh = [Range::EMPTY; FRESH];
+        (self.fresh[0], self.fresh[1]) = (low, high);
     }
 
     /// brk(2).
@@ -203,6 +204,16 @@ mod tests {
                 let (start, end) = held.swap_remove((seed >> 33) as usize % held.len());
                 pages.give(start, end - start);
             }
+        }
+    }
+
+    /// What no one has used is not cleared.
+    #[test]
+    fn what_alignment_leaves_over_stays_fresh() {
+        let mut pages = pages();
+        for length in [1 << 30, 3 << 20, 1 << 30, 5000, 224 << 20, 1 << 30, 2 << 20] {
+            assert!(pages.take(length).is_some());
+            assert_eq!(pages.count, 0, "{length}");
         }
     }
 
