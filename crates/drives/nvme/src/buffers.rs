@@ -10,6 +10,9 @@ use crate::{prp, sgl, Memory, PAGE_SIZE};
 
 /// The buffers of a command that is being carried out (`Io::lend`): those that it does not take out
 /// come back, however it ends.
+///
+/// One that is dropped with buffers, and not by [`Buffers::end`], loses them, so that later commands
+/// allocate. With debug assertions this panics; without them it is no error.
 #[derive(Debug, Default)]
 pub struct Lease {
     /// Places of its data in guest memory.
@@ -28,6 +31,18 @@ impl Lease {
     /// Takes the data out.
     pub fn take_data(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.data)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // A panic of the command has dropped it.
+        debug_assert!(
+            std::thread::panicking()
+                || self.segments.capacity() + self.metadata_segments.capacity() == 0
+                    && self.data.capacity() == 0,
+            "a lease was dropped with buffers, which Buffers::end takes back"
+        );
     }
 }
 
@@ -74,10 +89,11 @@ impl Buffers {
     }
 
     /// Takes back what a lease still has.
-    pub fn end(&mut self, lease: Lease) {
-        self.give_segments(lease.segments);
-        self.give_segments(lease.metadata_segments);
-        self.give(lease.data);
+    pub fn end(&mut self, mut lease: Lease) {
+        let (segments, metadata_segments) = lease.take_places();
+        self.give_segments(segments);
+        self.give_segments(metadata_segments);
+        self.give(lease.take_data());
     }
 
     /// Returns the places in guest memory of the `length` bytes of a command, by its PRPs or SGLs.
@@ -182,5 +198,29 @@ impl Buffers {
         let result = use_them(&segments);
         self.give_segments(segments);
         result
+    }
+}
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    use super::*;
+
+    fn lease(data: Vec<u8>) -> Lease {
+        Lease { segments: Vec::new(), metadata_segments: Vec::new(), data }
+    }
+
+    #[test]
+    fn an_ended_lease_is_dropped_without_buffers() {
+        let mut buffers = Buffers::default();
+        let lease = lease(buffers.take(4096));
+        let place = lease.data.as_ptr();
+        buffers.end(lease);
+        assert_eq!(buffers.take(4096).as_ptr(), place);
+    }
+
+    #[test]
+    #[should_panic(expected = "a lease was dropped with buffers")]
+    fn a_lease_that_is_not_ended_is_noticed() {
+        drop(lease(Buffers::default().take(512)));
     }
 }

@@ -6,7 +6,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::{layout, FormatError};
+use stasis_layout::{FromBytes, IntoBytes};
+
+use crate::layout::{self, Extension, Further, SnapshotExtra, SnapshotHead};
+use crate::FormatError;
 
 /// The first bytes of an image.
 pub const MAGIC: u32 = 0x5146_49fb;
@@ -149,12 +152,6 @@ impl<'a> Source<'a> {
 }
 
 /// The big-endian number at `at`; 0 beyond the end.
-pub fn be32(bytes: &[u8], at: usize) -> u32 {
-    let four = bytes.get(at..).and_then(|rest| rest.first_chunk());
-    four.map_or(0, |bytes| u32::from_be_bytes(*bytes))
-}
-
-/// The big-endian number at `at`; 0 beyond the end.
 pub fn be64(bytes: &[u8], at: usize) -> u64 {
     let eight = bytes.get(at..).and_then(|rest| rest.first_chunk());
     eight.map_or(0, |bytes| u64::from_be_bytes(*bytes))
@@ -165,7 +162,7 @@ pub fn be64(bytes: &[u8], at: usize) -> u64 {
 /// # Errors
 /// The file cannot be read.
 pub fn is_qcow2(source: &Source) -> io::Result<bool> {
-    Ok(be32(&source.bytes(0, 4)?, 0) == MAGIC)
+    Ok(source.bytes(0, 4)? == MAGIC.to_be_bytes())
 }
 
 impl Header {
@@ -182,44 +179,49 @@ impl Header {
         let damaged =
             |contradiction: String| FormatError::Damaged { path: path.into(), contradiction };
 
-        let fixed = source.bytes(0, 112).map_err(os)?;
-        if layout::MAGIC.get32(&fixed) != MAGIC {
+        let mut first = layout::Header::default();
+        source.read(0, first.as_mut_bytes()).map_err(os)?;
+        if first.magic.get() != MAGIC {
             return Err(FormatError::NotQcow2(path.into()));
         }
-        let version = layout::VERSION.get32(&fixed);
+        let version = first.version.get();
         if !matches!(version, 2 | 3) {
             return Err(unsupported(&format!("qcow2 version {version}")));
         }
-        let least = layout::LENGTH[usize::from(version > 2)];
+        let least = layout::LENGTH[usize::from(version > 2)] as u32;
         if source.length < u64::from(least) {
             return Err(damaged(format!(
                 "it ends after {} bytes, within its header",
                 source.length
             )));
         }
+        let mut third = layout::Version3::default();
+        if version > 2 {
+            source.read(layout::LENGTH[0] as u64, third.as_mut_bytes()).map_err(os)?;
+        }
         let (length, refcount_order) = match version {
             2 => (least, 4),
-            _ => (layout::HEADER_LENGTH.get32(&fixed), layout::REFCOUNT_ORDER.get32(&fixed)),
+            _ => (third.header_length.get(), third.refcount_order.get()),
         };
         let mut header = Self {
             version,
-            cluster_bits: layout::CLUSTER_BITS.get32(&fixed),
-            size: layout::SIZE.get(&fixed),
+            cluster_bits: first.cluster_bits.get(),
+            size: first.size.get(),
             backing: None,
             backing_format: None,
-            l1_entries: layout::L1_ENTRIES.get32(&fixed),
-            l1_offset: layout::L1_OFFSET.get(&fixed),
-            reftable_offset: layout::REFTABLE_OFFSET.get(&fixed),
-            reftable_clusters: layout::REFTABLE_CLUSTERS.get32(&fixed),
-            snapshots: layout::SNAPSHOTS.get32(&fixed),
-            snapshots_offset: layout::SNAPSHOTS_OFFSET.get(&fixed),
-            incompatible: layout::INCOMPATIBLE.get(&fixed),
-            compatible: layout::COMPATIBLE.get(&fixed),
-            autoclear: layout::AUTOCLEAR.get(&fixed),
+            l1_entries: first.l1_entries.get(),
+            l1_offset: first.l1_offset.get(),
+            reftable_offset: first.reftable_offset.get(),
+            reftable_clusters: first.reftable_clusters.get(),
+            snapshots: first.snapshots.get(),
+            snapshots_offset: first.snapshots_offset.get(),
+            incompatible: third.incompatible.get(),
+            compatible: third.compatible.get(),
+            autoclear: third.autoclear.get(),
             refcount_order,
             compression: Compression::Deflate,
         };
-        match layout::ENCRYPTION.get(&fixed) {
+        match first.encryption.get() {
             0 => {}
             1 | 2 => return Err(unsupported("encryption")),
             other => return Err(damaged(format!("the unknown encryption method {other}"))),
@@ -233,14 +235,18 @@ impl Header {
         {
             return Err(damaged(format!("a header of {length} bytes")));
         }
-        let kind = if length > least { fixed[104] } else { 0 };
+        let mut further = Further::default();
+        if length > least {
+            source.read(u64::from(least), further.as_mut_bytes()).map_err(os)?;
+        }
+        let kind = further.compression;
         header.compression = match (header.incompatible & COMPRESSION_TYPE != 0, kind) {
             (false, 0) => Compression::Deflate,
             (true, 1) => Compression::Zstd,
             (true, 2..) => return Err(unsupported(&format!("compression of the kind {kind}"))),
             _ => return Err(damaged(format!("the compression type {kind} against its bit"))),
         };
-        let name = (layout::BACKING_OFFSET.get(&fixed), layout::BACKING_LENGTH.get32(&fixed));
+        let name = (first.backing_offset.get(), first.backing_length.get());
         header.read_names(source, length, name, path)?;
         Ok(header)
     }
@@ -342,8 +348,9 @@ impl Header {
         let mut at = u64::from(length);
         let end = if offset == 0 { cluster } else { offset };
         while at + 8 <= end {
-            let head = source.bytes(at, 8).map_err(os)?;
-            let (kind, bytes) = (be32(&head, 0), u64::from(be32(&head, 4)));
+            let mut head = Extension::default();
+            source.read(at, head.as_mut_bytes()).map_err(os)?;
+            let (kind, bytes) = (head.kind.get(), u64::from(head.length.get()));
             if kind == 0 {
                 return Ok(());
             }
@@ -428,24 +435,26 @@ pub fn snapshots(
     }
     let mut at = start;
     for _ in 0..header.snapshots {
-        if at.checked_add(40).is_none_or(|end| end > source.length.next_multiple_of(8)) {
+        let mut head = SnapshotHead::default();
+        let length = head.as_bytes().len();
+        if at.checked_add(length as u64).is_none_or(|end| end > source.length.next_multiple_of(8)) {
             return Err(damaged("a table of snapshots behind its end"));
         }
-        let fixed = source.bytes(at, 40).map_err(os)?;
-        let lengths = be32(&fixed, 12);
-        let [id, name] = [lengths >> 16, lengths & 0xffff].map(|length| length as usize);
-        let extra = be32(&fixed, 36) as usize;
+        source.read(at, head.as_mut_bytes()).map_err(os)?;
+        let [id, name] = [head.id_length, head.name_length].map(|length| usize::from(length.get()));
+        let extra = head.extra_length.get() as usize;
         if extra > 1024 {
             return Err(damaged("a snapshot with extra data that is too long"));
         }
-        let rest = source.bytes(at + 40, extra + id + name).map_err(os)?;
+        let rest = source.bytes(at + length as u64, extra + id + name).map_err(os)?;
+        let then = SnapshotExtra::read_from_prefix(&rest[..extra]);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let snapshot = Snapshot {
             id: text(&rest[extra..extra + id]),
             name: text(&rest[extra + id..]),
-            size: if extra >= 16 { be64(&rest, 8) } else { header.size },
-            l1_offset: be64(&fixed, 0),
-            l1_entries: be32(&fixed, 8),
+            size: then.map_or(header.size, |(then, _)| then.size.get()),
+            l1_offset: head.l1_offset.get(),
+            l1_entries: head.l1_entries.get(),
         };
         let l1 = 8 * u64::from(snapshot.l1_entries);
         let covered = header.cluster_size() * (header.cluster_size() / 8);
@@ -459,7 +468,7 @@ pub fn snapshots(
             return Err(damaged("a snapshot with an impossible L1 table"));
         }
         found.push(snapshot);
-        at += (40 + extra + id + name).next_multiple_of(8) as u64;
+        at += (length + extra + id + name).next_multiple_of(8) as u64;
     }
     Ok((found, at - start))
 }

@@ -1,158 +1,164 @@
-//! Places of the header's fields, and the version that introduced each: the one description from
-//! which they are read and by which they are written (QEMU, docs/interop/qcow2.txt, "Header").
+//! Structures of an image: the header's two parts, its extensions, and snapshots (QEMU,
+//! docs/interop/qcow2.txt). All numbers are big-endian. The one description from which they are read
+//! and by which they are written.
 
-/// A field of the header: big-endian, at the same place in every version that has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Field {
-    at: usize,
-    length: usize,
-    /// First version that has it.
-    since: u32,
+use stasis_layout::big_endian::{U16, U32, U64};
+use stasis_layout::{layout, FromBytes};
+
+layout! {
+    /// The header of every version ("Header").
+    pub struct Header: 72 {
+        /// `QFI\xfb`.
+        [0] magic: U32,
+        /// 2 or 3.
+        [4] version: U32,
+        /// Offset of the backing file's name (bytes); 0 without one.
+        [8] backing_offset: U64,
+        /// Length of that name (bytes).
+        [16] backing_length: U32,
+        /// Binary logarithm of the cluster size.
+        [20] cluster_bits: U32,
+        /// Size of the disk (bytes).
+        [24] size: U64,
+        /// Method of encryption; 0 for none.
+        [32] encryption: U32,
+        /// Entries of the active L1 table.
+        [36] l1_entries: U32,
+        /// Offset of the L1 table (bytes).
+        [40] l1_offset: U64,
+        /// Offset of the refcount table (bytes).
+        [48] reftable_offset: U64,
+        /// Its length (clusters).
+        [56] reftable_clusters: U32,
+        /// Number of internal snapshots.
+        [60] snapshots: U32,
+        /// Offset of the table of snapshots (bytes).
+        [64] snapshots_offset: U64,
+    }
 }
 
-const fn field(at: usize, length: usize, since: u32) -> Field {
-    Field { at, length, since }
+layout! {
+    /// Part of the header behind that, from version 3 on.
+    pub struct Version3: 32 {
+        /// Features without which an image cannot be opened.
+        [0] incompatible: U64,
+        /// Features that may be ignored.
+        [8] compatible: U64,
+        /// Features that a program clears if it does not support them.
+        [16] autoclear: U64,
+        /// Binary logarithm of a refcount's width (bits).
+        [24] refcount_order: U32,
+        /// Length of the header (bytes).
+        [28] header_length: U32,
+    }
 }
 
-/// `QFI\xfb`.
-pub const MAGIC: Field = field(0, 4, 0);
-/// 2 or 3.
-pub const VERSION: Field = field(4, 4, 0);
-/// Offset of the backing file's name (bytes); 0 without one.
-pub const BACKING_OFFSET: Field = field(8, 8, 2);
-/// Length of that name (bytes).
-pub const BACKING_LENGTH: Field = field(16, 4, 2);
-/// Binary logarithm of the cluster size.
-pub const CLUSTER_BITS: Field = field(20, 4, 2);
-/// Size of the disk (bytes).
-pub const SIZE: Field = field(24, 8, 2);
-/// Method of encryption; 0 for none.
-pub const ENCRYPTION: Field = field(32, 4, 2);
-/// Entries of the active L1 table.
-pub const L1_ENTRIES: Field = field(36, 4, 2);
-/// Offset of the L1 table (bytes).
-pub const L1_OFFSET: Field = field(40, 8, 2);
-/// Offset of the refcount table (bytes).
-pub const REFTABLE_OFFSET: Field = field(48, 8, 2);
-/// Its length (clusters).
-pub const REFTABLE_CLUSTERS: Field = field(56, 4, 2);
-/// Number of internal snapshots.
-pub const SNAPSHOTS: Field = field(60, 4, 2);
-/// Offset of the table of snapshots (bytes).
-pub const SNAPSHOTS_OFFSET: Field = field(64, 8, 2);
-/// Features without which an image cannot be opened.
-pub const INCOMPATIBLE: Field = field(72, 8, 3);
-/// Features that may be ignored.
-pub const COMPATIBLE: Field = field(80, 8, 3);
-/// Features that a program clears if it does not support them.
-pub const AUTOCLEAR: Field = field(88, 8, 3);
-/// Binary logarithm of a refcount's width (bits).
-pub const REFCOUNT_ORDER: Field = field(96, 4, 3);
-/// Length of the header (bytes).
-pub const HEADER_LENGTH: Field = field(100, 4, 3);
+layout! {
+    /// Fields that may follow behind that ("Additional fields").
+    pub(crate) struct Further: 8 {
+        /// Compression of clusters: 0 for deflate, 1 for zstd.
+        [0] compression: u8,
+        [1] padding: [u8; 7],
+    }
+}
+
+layout! {
+    /// Head of a header extension, whose data follows in multiples of 8 bytes ("Header extensions").
+    pub struct Extension: 8 {
+        /// Kind of extension; 0 behind the last.
+        [0] kind: U32,
+        /// Length of the data (bytes).
+        [4] length: U32,
+    }
+}
+
+layout! {
+    /// Head of a snapshot, with extra data, its number and its name behind it ("Snapshots").
+    pub(crate) struct SnapshotHead: 40 {
+        /// Offset of its L1 table (bytes).
+        [0] l1_offset: U64,
+        /// Entries of that table.
+        [8] l1_entries: U32,
+        /// Length of its number, which is text (bytes).
+        [12] id_length: U16,
+        /// Length of its name (bytes).
+        [14] name_length: U16,
+        /// Times of the host and of the guest, and the size of the machine's state.
+        [16] machine: [u8; 20],
+        /// Length of its extra data (bytes).
+        [36] extra_length: U32,
+    }
+}
+
+layout! {
+    /// Extra data of a snapshot, of version 3 at least.
+    pub(crate) struct SnapshotExtra: 16 {
+        /// Size of the machine's state (bytes).
+        [0] state: U64,
+        /// Size of the disk then (bytes).
+        [8] size: U64,
+    }
+}
 
 /// Bytes of the header of version 2, and the fewest of that of version 3.
-pub const LENGTH: [u32; 2] = [72, 104];
+pub const LENGTH: [usize; 2] = [size_of::<Header>(), size_of::<Header>() + size_of::<Version3>()];
 
-impl Field {
-    fn raw(self, header: &[u8]) -> Option<u64> {
-        let bytes = header.get(self.at..self.at + self.length)?;
-        Some(bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte)))
-    }
+/// The header at the begin of a file; `None` where there is none.
+pub fn header(file: &[u8]) -> Option<&Header> {
+    let (header, _) = Header::ref_from_prefix(file).ok()?;
+    (header.version.get() > 1).then_some(header)
+}
 
-    /// Returns whether a header of this version has the field.
-    fn exists(self, header: &[u8]) -> bool {
-        self.since == 0 || VERSION.raw(header).is_some_and(|is| is >= u64::from(self.since))
-    }
+/// The header, to be changed.
+pub fn header_mut(file: &mut [u8]) -> Option<&mut Header> {
+    let (header, _) = Header::mut_from_prefix(file).ok()?;
+    (header.version.get() > 1).then_some(header)
+}
 
-    /// The field's value; 0 where the header's version has no such field.
-    pub fn get(self, header: &[u8]) -> u64 {
-        match self.exists(header) {
-            true => self.raw(header).unwrap_or(0),
-            false => 0,
-        }
-    }
+/// The part of version 3; `None` where the header is of an earlier one: something else lies there.
+pub fn version3(file: &[u8]) -> Option<&Version3> {
+    let (header, behind) = Header::ref_from_prefix(file).ok()?;
+    let (version3, _) = Version3::ref_from_prefix(behind).ok()?;
+    (header.version.get() > 2).then_some(version3)
+}
 
-    /// The value of a field of 4 bytes.
-    pub fn get32(self, header: &[u8]) -> u32 {
-        self.get(header) as u32
-    }
+/// That part, to be changed.
+pub fn version3_mut(file: &mut [u8]) -> Option<&mut Version3> {
+    let (header, behind) = Header::mut_from_prefix(file).ok()?;
+    let (version3, _) = Version3::mut_from_prefix(behind).ok()?;
+    (header.version.get() > 2).then_some(version3)
+}
 
-    /// Writes the field; `false`, and nothing written, where the header's version has no
-    /// such field: something else lies there.
-    #[must_use]
-    pub fn set(self, header: &mut [u8], value: u64) -> bool {
-        if !self.exists(header) {
-            return false;
-        }
-        let Some(bytes) = header.get_mut(self.at..self.at + self.length) else { return false };
-        bytes.copy_from_slice(&value.to_be_bytes()[8 - self.length..]);
-        true
-    }
-
-    /// Sets or clears `bits`; `false` as [`Field::set`].
-    #[must_use]
-    pub fn set_bits(self, header: &mut [u8], bits: u64, on: bool) -> bool {
-        let now = self.get(header);
-        self.set(header, if on { now | bits } else { now & !bits })
-    }
+/// Sets or clears a feature.
+pub fn set_feature(features: &mut U64, feature: u64, on: bool) {
+    let others = features.get() & !feature;
+    features.set(if on { others | feature } else { others });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ALL: [Field; 18] = [
-        MAGIC,
-        VERSION,
-        BACKING_OFFSET,
-        BACKING_LENGTH,
-        CLUSTER_BITS,
-        SIZE,
-        ENCRYPTION,
-        L1_ENTRIES,
-        L1_OFFSET,
-        REFTABLE_OFFSET,
-        REFTABLE_CLUSTERS,
-        SNAPSHOTS,
-        SNAPSHOTS_OFFSET,
-        INCOMPATIBLE,
-        COMPATIBLE,
-        AUTOCLEAR,
-        REFCOUNT_ORDER,
-        HEADER_LENGTH,
-    ];
-
-    fn header(version: u8) -> Vec<u8> {
-        let mut bytes = vec![0xa5; 512];
-        bytes[4..8].copy_from_slice(&[0, 0, 0, version]);
-        bytes
-    }
-
     #[test]
-    fn fields_follow_each_other_without_gaps() {
-        let mut at = 0;
-        for field in ALL {
-            assert_eq!(field.at, at, "{field:?}");
-            at += field.length;
-            assert!(field.at + field.length <= LENGTH[usize::from(field.since > 2)] as usize);
-        }
-        assert_eq!(at, LENGTH[1] as usize);
-    }
-
-    #[test]
-    fn no_field_of_version_3_is_written_into_version_2() {
-        for field in ALL.into_iter().filter(|field| *field != VERSION) {
-            for version in [2, 3] {
-                let (mut bytes, before) = (header(version), header(version));
-                let written = field.set(&mut bytes, 1) | field.set_bits(&mut bytes, 1, false);
-                assert_eq!(written, field.since <= u32::from(version), "{field:?}");
-                let span = field.at..field.at + field.length;
-                assert!(written || bytes == before, "{field:?} in version {version}");
-                assert_eq!(bytes[..span.start], before[..span.start]);
-                assert_eq!(bytes[span.end..], before[span.end..]);
-                assert_eq!(field.get(&bytes), 0, "{field:?}");
+    fn no_field_of_version_3_is_in_version_2() {
+        for version in [1, 2, 3, 4] {
+            let mut file = vec![0xa5; 512];
+            header_mut(&mut file).unwrap().version = version.into();
+            assert_eq!(file[4..8], [0, 0, 0, version as u8]);
+            assert_eq!(header(&file).is_some(), version > 1);
+            let third = version3_mut(&mut file);
+            assert_eq!(third.is_some(), version > 2);
+            if let Some(third) = third {
+                set_feature(&mut third.incompatible, 1 << 63, false);
+                set_feature(&mut third.incompatible, 2, true);
+                assert_eq!(file[72..80], [0x25, 0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0xa7]);
+                assert_eq!(version3(&file).unwrap().incompatible.get(), 0x25a5_a5a5_a5a5_a5a7);
+            } else {
+                assert!(version3(&file).is_none() && file[8..] == [0xa5; 504]);
             }
         }
+        let short = [0xff; LENGTH[1] - 1];
+        assert!(header(&short[..LENGTH[0] - 1]).is_none() && version3(&short).is_none());
+        assert!(header(&short).is_some());
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use stasis_qcow2_format::layout::Field;
+use stasis_layout::IntoBytes;
 
 use crate::chain::{self, Format};
 use crate::header::{Source, BACKING_FORMAT, LAZY_REFCOUNTS, MAGIC, MAX_L1};
@@ -155,37 +155,37 @@ impl New {
 
     fn header(&self, lazy: bool, backing: Option<&(String, String)>) -> Vec<u8> {
         let (table, blocks) = self.counts();
-        let mut header = vec![0; layout::LENGTH[1] as usize];
-        let fields: [(Field, u64); 11] = [
-            (layout::MAGIC, u64::from(MAGIC)),
-            (layout::VERSION, 3),
-            (layout::CLUSTER_BITS, u64::from(self.bits)),
-            (layout::SIZE, self.size),
-            (layout::L1_ENTRIES, self.l1() * (self.cluster() / 8)),
-            (layout::L1_OFFSET, (1 + table + blocks) << self.bits),
-            (layout::REFTABLE_OFFSET, self.cluster()),
-            (layout::REFTABLE_CLUSTERS, table),
-            (layout::COMPATIBLE, if lazy { LAZY_REFCOUNTS } else { 0 }),
-            (layout::REFCOUNT_ORDER, u64::from(self.order)),
-            (layout::HEADER_LENGTH, u64::from(layout::LENGTH[1])),
-        ];
+        let mut header = layout::Header {
+            magic: MAGIC.into(),
+            version: 3.into(),
+            cluster_bits: self.bits.into(),
+            size: self.size.into(),
+            l1_entries: ((self.l1() * (self.cluster() / 8)) as u32).into(),
+            l1_offset: ((1 + table + blocks) << self.bits).into(),
+            reftable_offset: self.cluster().into(),
+            reftable_clusters: (table as u32).into(),
+            ..Default::default()
+        };
+        let version3 = layout::Version3 {
+            compatible: if lazy { LAZY_REFCOUNTS } else { 0 }.into(),
+            refcount_order: self.order.into(),
+            header_length: (layout::LENGTH[1] as u32).into(),
+            ..Default::default()
+        };
+        let mut behind = Vec::new();
         if let Some((_, format)) = backing {
-            header.extend(BACKING_FORMAT.to_be_bytes());
-            header.extend((format.len() as u32).to_be_bytes());
-            header.extend(format.as_bytes());
-            header.resize(header.len().next_multiple_of(8), 0);
+            let (kind, length) = (BACKING_FORMAT.into(), (format.len() as u32).into());
+            behind.extend_from_slice(layout::Extension { kind, length }.as_bytes());
+            behind.extend(format.as_bytes());
+            behind.resize(behind.len().next_multiple_of(8), 0);
         }
-        // The end of the extensions.
-        header.extend([0; 8]);
-        let name = header.len() as u64;
-        let written = fields.into_iter().all(|(field, value)| field.set(&mut header, value));
-        debug_assert!(written, "version 3 has all of these");
+        behind.extend_from_slice(layout::Extension::default().as_bytes());
         if let Some((backing, _)) = backing {
-            let _ = layout::BACKING_OFFSET.set(&mut header, name)
-                && layout::BACKING_LENGTH.set(&mut header, backing.len() as u64);
-            header.extend(backing.as_bytes());
+            header.backing_offset = ((layout::LENGTH[1] + behind.len()) as u64).into();
+            header.backing_length = (backing.len() as u32).into();
+            behind.extend(backing.as_bytes());
         }
-        header
+        [header.as_bytes(), version3.as_bytes(), &behind].concat()
     }
 
     /// Writes it, the header last: before that, the file is no image.

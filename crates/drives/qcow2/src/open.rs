@@ -345,12 +345,9 @@ impl Opening {
         let (mut size, mut l1) = (header.size, (header.l1_offset, header.l1_entries));
         if let Some(then) = then {
             (size, l1) = (then.size, (then.l1_offset, then.l1_entries));
-            let set = layout::SIZE.set(&mut head, size)
-                && layout::L1_ENTRIES.set(&mut head, u64::from(l1.1))
-                && layout::L1_OFFSET.set(&mut head, l1.0);
-            if !set {
-                return Err(self.failed("its header has changed meanwhile"));
-            }
+            let changed = || self.failed("its header has changed meanwhile");
+            let head = layout::header_mut(&mut head).ok_or_else(changed)?;
+            (head.size, head.l1_offset, head.l1_entries) = (size.into(), l1.0.into(), l1.1.into());
         }
         tables.load(0, head);
         self.load(lower, 0, &mut tables, (l1.0, 8 * u64::from(l1.1)))?;

@@ -28,7 +28,8 @@ pub(crate) const LOGGED: u64 = 1 << 63;
 /// Sets or clears the mark in the bytes of a header; `false` if its version has no room for it.
 #[must_use]
 pub(crate) fn mark(header: &mut [u8], on: bool) -> bool {
-    layout::AUTOCLEAR.set_bits(header, LOGGED, on)
+    let version3 = layout::version3_mut(header);
+    version3.map(|version3| layout::set_feature(&mut version3.autoclear, LOGGED, on)).is_some()
 }
 
 /// A log that is longer than this is begun again (bytes).
@@ -309,7 +310,7 @@ fn changes(bytes: &[u8]) -> Vec<(u64, &[u8])> {
 }
 
 fn unmark(image: &File) -> io::Result<()> {
-    let mut header = [0; layout::LENGTH[1] as usize];
+    let mut header = [0; layout::LENGTH[1]];
     image.read_exact_at(&mut header, 0)?;
     if mark(&mut header, false) {
         image.write_all_at(&header, 0)?;

@@ -85,13 +85,14 @@ pub(crate) fn rewrite(
     file.flush()?;
 
     let mut head = Source { file, length }.bytes(0, 512)?;
-    let moved = layout::REFTABLE_OFFSET.set(&mut head, start * cluster)
-        && layout::REFTABLE_CLUSTERS.set(&mut head, table_clusters);
-    if !moved {
-        return Err(io::Error::other("its header has changed meanwhile"));
-    }
+    let changed = || io::Error::other("its header has changed meanwhile");
+    let header = layout::header_mut(&mut head).ok_or_else(changed)?;
+    header.reftable_offset = (start * cluster).into();
+    header.reftable_clusters = (table_clusters as u32).into();
     // Version 2 has no such bit, and its refcounts are never late.
-    let _ = layout::INCOMPATIBLE.set_bits(&mut head, DIRTY, false);
+    if let Some(version3) = layout::version3_mut(&mut head) {
+        layout::set_feature(&mut version3.incompatible, DIRTY, false);
+    }
     file.write(&head, 0)?;
     file.flush()
 }

@@ -14,8 +14,9 @@ use stasis_channel::LEFT_OUT;
 use stasis_crash::{Frame, TraceWriter};
 use stasis_nvme::KeptState;
 use stasis_report::ResultsWriter;
+use stasis_results::sink::Records;
 use stasis_results::{ResultsFolder, OUTPUT_FILE};
-use stasis_run_events::{EventSink, IoRecord, Outcome, RunEvent, Stage};
+use stasis_run_events::{EventSink, Outcome, RunEvent, Stage};
 
 use crate::event::{Event, SharedObserver};
 use crate::free_space;
@@ -204,7 +205,7 @@ impl<'a> Relay<'a> {
         for from in 0..self.machines.len() {
             self.from = from;
             for (rest, error) in self.machines[from].rest().into_iter().zip([false, true]) {
-                self.writer.record_output(from, self.virtual_ns, error, &rest)?;
+                self.record(Records::Output(from, self.virtual_ns, error, &rest))?;
                 let marked = mark(&self.machines[from].name, &self.shown(rest));
                 self.output(&marked, error)?;
             }
@@ -236,7 +237,7 @@ impl<'a> Relay<'a> {
     fn marked(&mut self, bytes: Vec<u8>, error: bool) -> io::Result<Vec<u8>> {
         let Some(machine) = self.machines.get_mut(self.from) else { return Ok(bytes) };
         let lines = machine.lines(&bytes, error);
-        self.writer.record_output(self.from, self.virtual_ns, error, &lines)?;
+        self.record(Records::Output(self.from, self.virtual_ns, error, &lines))?;
         let lines = self.shown(lines);
         Ok(mark(&self.machines[self.from].name, &lines))
     }
@@ -284,8 +285,8 @@ impl<'a> Relay<'a> {
         Ok(())
     }
 
-    fn ios(&mut self, records: &[IoRecord]) -> io::Result<()> {
-        self.writer.record(records).map_err(io::Error::other)
+    fn record(&mut self, records: Records) -> io::Result<()> {
+        self.writer.take(records).map_err(io::Error::other)
     }
 }
 
@@ -415,20 +416,14 @@ impl EventSink for Relay<'_> {
                 self.show_live(now)?;
             }
             RunEvent::Changed(at) => self.changed_ns = Some(at),
-            RunEvent::Ios(records) => self.ios(&records)?,
-            RunEvent::Faults(faults) => self.writer.record_faults(&faults)?,
-            RunEvent::Packets(packets) => self.writer.record_packets(&packets)?,
-            RunEvent::Tracks(tracks) => self.writer.add_tracks(tracks),
-            RunEvent::Spans(spans) => {
-                self.writer.record_spans(&spans).map_err(io::Error::other)?;
-            }
-            RunEvent::SampleNames(names) => self.writer.add_sample_names(names),
-            RunEvent::Samples(samples) => {
-                self.writer.record_samples(&samples).map_err(io::Error::other)?;
-            }
-            RunEvent::GuestIos(ios) => {
-                self.writer.record_guest_ios(&ios).map_err(io::Error::other)?;
-            }
+            RunEvent::Ios(records) => self.record(Records::Ios(&records))?,
+            RunEvent::Faults(faults) => self.record(Records::Faults(&faults))?,
+            RunEvent::Packets(packets) => self.record(Records::Packets(&packets))?,
+            RunEvent::Tracks(tracks) => self.record(Records::Tracks(&tracks))?,
+            RunEvent::Spans(spans) => self.record(Records::Spans(&spans))?,
+            RunEvent::SampleNames(names) => self.record(Records::Names(&names))?,
+            RunEvent::Samples(samples) => self.record(Records::Samples(&samples))?,
+            RunEvent::GuestIos(ios) => self.record(Records::GuestIos(&ios))?,
             RunEvent::Results(bytes) => {
                 let results = &mut self.results[self.from];
                 if results.is_none() {

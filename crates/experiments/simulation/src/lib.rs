@@ -31,6 +31,7 @@ use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{units, Fate};
 use stasis_models::{BuildContext, ModelSpec};
 use stasis_report::ResultsWriter;
+use stasis_results::sink::Records;
 use stasis_results::thresholds::{self, Threshold};
 use stasis_results::{Ios, ResultsFolder, Summary};
 use stasis_run_events::{Ending, IoRecord, IoStatus, Outcome};
@@ -282,7 +283,7 @@ impl Ready {
             writer.keep_timeline()?;
             let mut tracks = Tracks::default();
             simulation.watch(DRIVE, &mut tracks);
-            writer.add_tracks(tracks.into_vec());
+            writer.take(Records::Tracks(&tracks.into_vec()))?;
             spans = Some(Spans::default());
         }
         let until = setup.limit.unwrap_or(Nanos::MAX);
@@ -451,7 +452,7 @@ fn go<W: Workload>(
         records.clear();
         if let Some(spans) = &mut spans {
             simulation.take_spans(spans);
-            writer.record_spans(spans.kept())?;
+            writer.take(Records::Spans(spans.kept()))?;
             spans.clear();
         }
         let measured = || if early { measured } else { Some(0) };

@@ -1,16 +1,19 @@
 //! A profile of a run: in which functions its processors were, over virtual time.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 
 use parquet::data_type::ByteArray;
 use serde_json::{json, Value};
 use stasis_block::clock::Nanos;
-use stasis_run_events::Sample;
+use stasis_run_events::{Outcome, Sample};
 
 use crate::late::Late;
 use crate::page::{Block, Flame, Resolution, Section};
 use crate::table::{Column, Table};
+use stasis_results::files::write_whole;
 use stasis_results::sample_file::{KeptSamples, SampleFile};
+use stasis_results::sink::{Entry, Footer, Records, Sink};
 use stasis_results::symbols::{FrameNames, Symbols};
 use stasis_results::{units, ResultsError};
 
@@ -84,11 +87,6 @@ impl Profile {
         number
     }
 
-    /// Further names of threads, of modules' functions, and of places in programs.
-    pub(crate) fn add_names(&mut self, names: Vec<String>) {
-        self.frame_names.add(names);
-    }
-
     fn call(&mut self, parent: u32, address: u64) -> u32 {
         let name = self.frame_names.name(address).to_owned();
         let name = self.word(&name);
@@ -106,11 +104,7 @@ impl Profile {
     }
 
     /// Takes a sample, and writes it into a file.
-    pub(crate) fn keep(
-        &mut self,
-        sample: &Sample,
-        file: &mut SampleFile,
-    ) -> Result<(), ResultsError> {
+    fn keep(&mut self, sample: &Sample, file: &mut SampleFile) -> Result<(), ResultsError> {
         let node = self.record(sample);
         let Some(processor) = self.names.get(usize::from(sample.processor)) else { return Ok(()) };
         let path = node.map(|node| self.path(node)).unwrap_or_default();
@@ -188,7 +182,7 @@ impl Profile {
 
     /// The stacks with their numbers of samples, as `flamegraph.pl` and others read them: names from
     /// the outermost on, by semicolons; without idle time.
-    pub(crate) fn folded(&self) -> String {
+    fn folded(&self) -> String {
         let mut lines = Vec::new();
         for (node, count) in (0..).zip(&self.counts).filter(|(_, count)| **count > 0) {
             let path: Vec<_> = self.path(node).into_iter().rev().collect();
@@ -216,7 +210,7 @@ impl Profile {
     }
 
     /// The profile's entry in the summary.
-    pub(crate) fn summary(&self) -> Value {
+    fn summary(&self) -> Value {
         json!({
             "interval_ns": self.interval,
             "samples": self.samples() + self.idle,
@@ -338,6 +332,34 @@ impl Profile {
     }
 }
 
+/// The profile, with its files: each sample, and the stacks.
+pub(crate) struct ProfileFiles {
+    pub(crate) profile: Profile,
+    pub(crate) samples: SampleFile,
+    pub(crate) stacks: PathBuf,
+}
+
+impl Sink for ProfileFiles {
+    fn take(&mut self, records: Records) -> Result<(), ResultsError> {
+        let Self { profile, samples: file, .. } = self;
+        match records {
+            // Names of threads, of modules' functions, and of places in programs.
+            Records::Names(names) => profile.frame_names.add(names.to_vec()),
+            Records::Samples(all) => return all.iter().try_for_each(|one| profile.keep(one, file)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, footer: &Footer, outcome: Option<&Outcome>) -> Result<Entry, ResultsError> {
+        self.samples.finish(footer)?;
+        if outcome.is_some() {
+            write_whole(&self.stacks, self.profile.folded().as_bytes())?;
+        }
+        Ok(Some(("profile".into(), self.profile.summary())))
+    }
+}
+
 /// Each `count` stretches as one.
 fn joined(stretches: &[BTreeMap<u32, u64>], count: usize) -> Vec<BTreeMap<u32, u64>> {
     let join = |some: &[BTreeMap<u32, u64>]| {
@@ -390,8 +412,8 @@ mod tests {
     #[test]
     fn given_names_are_frames() {
         let mut profile = profile();
-        profile.add_names(vec!["[fio]".into()]);
-        profile.add_names(vec!["[xfs]".into()]);
+        profile.frame_names.add(vec!["[fio]".into()]);
+        profile.frame_names.add(vec!["[xfs]".into()]);
         profile.record(&sample(1000, 0, &[NAMED + 1, CODE + 256, NAMED]));
         profile.record(&sample(1100, 0, &[NAMED + 2]));
         assert_eq!(profile.folded(), "vCPU 0;[fio];b;[xfs] 1\nvCPU 0;[kernel] 1\n");
@@ -412,7 +434,7 @@ mod tests {
         ] {
             profile.keep(&one, &mut file).unwrap();
         }
-        file.finish(&stasis_results::ios::Footer::new()).unwrap();
+        file.finish(&Footer::new()).unwrap();
         let samples = || KeptSamples::open(folder.path()).unwrap().unwrap();
         let late = |times: &[(u64, u64)]| Late { name: "late".into(), times: times.to_vec() };
         profile.add_views(samples(), vec![late(&[(1000, 1201)]), late(&[(5000, 6000)])]).unwrap();

@@ -1,29 +1,27 @@
 //! From a run's records to its results.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
-use stasis_block::timeline::{Span, Track};
-use stasis_run_events::{Ending, FaultRecord, GuestIo, IoRecord, Outcome, PacketRecord, Sample};
+use stasis_run_events::{Ending, IoRecord, Outcome};
 
 use crate::cluster::Cluster;
 use crate::page::{self, Page};
-use crate::profile::Profile;
+use crate::profile::{Profile, ProfileFiles};
 use crate::{late, run_page};
 use stasis_results::distribution::EXACT_BOUND;
-use stasis_results::faults::{FaultFile, FaultSummary, PlannedFault, Returns};
+use stasis_results::faults::{FaultFile, PlannedFault, Returns};
 use stasis_results::files::write_whole;
 use stasis_results::folder::ResultsFolder;
 use stasis_results::guest_ios::{self, GuestIoFile};
-use stasis_results::ios::{Footer, Ios, Rows};
+use stasis_results::ios::Ios;
 use stasis_results::jobs::Jobs;
 use stasis_results::pcapng::PacketFile;
 use stasis_results::sample_file::{KeptSamples, SampleFile};
+use stasis_results::sink::{Footer, Records, Sink, Sinks};
 use stasis_results::so_far::{SoFar, RUNNING};
 use stasis_results::spans::SpanFile;
 use stasis_results::statistics::DriveStatistics;
@@ -40,10 +38,8 @@ const SURROUNDINGS: [&str; 6] =
 /// Takes a run's I/Os as they complete, and writes its results.
 pub struct ResultsWriter {
     folder: ResultsFolder,
-    /// `None` where the I/Os are not kept.
-    rows: Option<Box<dyn Rows>>,
-    /// `None` where what happens inside is not kept.
-    spans: Option<SpanFile>,
+    /// The files of records that are kept, and the figures that come with them.
+    sinks: Sinks,
     /// I/Os of a drive that are kept one by one, see [`EXACT_BOUND`].
     bound: usize,
     drives: Vec<DriveStatistics>,
@@ -53,18 +49,8 @@ pub struct ResultsWriter {
     /// Largest distance by which one of a guest's processors may be ahead of another (ns), where a
     /// guest ran.
     quantum: Option<Nanos>,
-    /// Files of the frames of networks; `None` for one whose frames are not kept.
-    packets: Vec<Option<PacketFile>>,
-    /// `None` where nothing can fail.
-    faults: Option<FaultFile>,
-    /// `None` where there is one machine.
-    cluster: Option<Cluster>,
-    /// `None` where processors are not sampled.
-    profile: Option<Profile>,
-    /// Likewise.
-    samples: Option<SampleFile>,
-    /// `None` where the time of I/Os in the guest is not kept.
-    guest_ios: Option<GuestIoFile>,
+    /// Number of networks.
+    networks: u16,
     thresholds: Vec<Threshold>,
     /// The run as it was when it was last asked for.
     before: Option<SoFar>,
@@ -124,25 +110,20 @@ impl ResultsWriter {
         bound: usize,
         ios: Ios,
     ) -> Result<Self, ResultsError> {
-        let rows = ios.begin(&mut folder)?;
+        let mut sinks = Sinks::default();
+        ios.begin(&mut folder)?.into_iter().for_each(|rows| sinks.add(rows));
         // The files of the end are claimed now, so that this cannot fail then.
         folder.file(SUMMARY_FILE)?;
         folder.file(REPORT_FILE)?;
         let mut writer = Self {
             folder,
-            rows,
-            spans: None,
+            sinks,
             bound,
             drives: Vec::new(),
             jobs: None,
             ways: BTreeMap::new(),
             quantum: None,
-            packets: Vec::new(),
-            faults: None,
-            cluster: None,
-            profile: None,
-            samples: None,
-            guest_ios: None,
+            networks: 0,
             thresholds: Vec::new(),
             before: None,
         };
@@ -154,9 +135,8 @@ impl ResultsWriter {
 
     /// One more drive; a record's [`IoRecord::drive`] of it is what this returns.
     pub fn add_drive(&mut self, drive: Drive) -> u16 {
-        if let Some(rows) = &mut self.rows {
-            rows.add_drive(&drive);
-        }
+        // No file has a row for it.
+        let _ = self.sinks.take(Records::Drive(&drive));
         self.drives.push(DriveStatistics::new(drive, self.bound));
         u16::try_from(self.drives.len() - 1).unwrap_or(u16::MAX)
     }
@@ -183,6 +163,13 @@ impl ResultsWriter {
         self.quantum = Some(quantum);
     }
 
+    /// One more sink, which knows the drives.
+    fn keep(&mut self, mut sink: impl Sink) -> Result<(), ResultsError> {
+        self.drives.iter().try_for_each(|drive| sink.take(Records::Drive(&drive.drive)))?;
+        self.sinks.add(Box::new(sink));
+        Ok(())
+    }
+
     /// The run has several machines of these names, and each drive belongs to one of them, by its
     /// index, or to none: the page shows what each did when. To be called before networks and
     /// faults are added.
@@ -195,8 +182,7 @@ impl ResultsWriter {
         drives: Vec<Option<usize>>,
     ) -> Result<(), ResultsError> {
         let path = self.folder.file(stasis_results::CLUSTER_FILE)?;
-        self.cluster = Some(Cluster::new(names, drives, path)?);
-        Ok(())
+        self.keep(Cluster::new(names, drives, path)?)
     }
 
     /// Commands of [several machines](Self::of_machines) write operations of clients, which are kept in
@@ -206,27 +192,10 @@ impl ResultsWriter {
     /// Where the folder has a file of that name that is not a run's.
     pub fn keep_history(&mut self) -> Result<(), ResultsError> {
         let path = self.folder.file(stasis_results::HISTORY_FILE)?;
-        if let Some(cluster) = &mut self.cluster {
+        if let Some(cluster) = self.sinks.get_mut::<Cluster>() {
             cluster.keep_history(path);
         }
         Ok(())
-    }
-
-    /// A machine's command has written these whole lines by `at` (ns), to its standard error if
-    /// `error`. Kept where there are [several](Self::of_machines).
-    ///
-    /// # Errors
-    /// Where the file cannot be written.
-    pub fn record_output(
-        &mut self,
-        machine: usize,
-        at: Nanos,
-        error: bool,
-        lines: &[u8],
-    ) -> io::Result<()> {
-        let cluster = self.cluster.as_mut();
-        let kept = cluster.map_or(Ok(()), |cluster| cluster.output(machine, at, error, lines));
-        kept.map_err(io::Error::other)
     }
 
     /// Takes I/Os. They are in the file when this returns, where its format allows that ([`Ios`]).
@@ -235,31 +204,30 @@ impl ResultsWriter {
     /// Where the file cannot be written, or a record names a drive that is not
     /// there; the records before it are kept.
     pub fn record(&mut self, records: &[IoRecord]) -> Result<(), ResultsError> {
-        let mut result = Ok(());
+        let mut known = 0;
         for record in records {
-            let drives = self.drives.len();
-            let Some(drive) = self.drives.get_mut(usize::from(record.drive)) else {
-                result = Err(ResultsError::NoSuchDrive { index: record.drive, drives });
-                break;
-            };
-            if let Some(rows) = &mut self.rows {
-                result = rows.row(record);
-                if result.is_err() {
-                    break;
-                }
-            }
+            let Some(drive) = self.drives.get_mut(usize::from(record.drive)) else { break };
             drive.record(record);
             if let Some(jobs) = &mut self.jobs {
                 jobs.record(record);
             }
+            known += 1;
         }
-        if let Some(rows) = &mut self.rows {
-            rows.flush()?;
+        let (known, unknown) = records.split_at(known);
+        self.sinks.take(Records::Ios(known))?;
+        let Some(unknown) = unknown.first() else { return Ok(()) };
+        Err(ResultsError::NoSuchDrive { index: unknown.drive, drives: self.drives.len() })
+    }
+
+    /// Takes records of what the run keeps; others are passed over.
+    ///
+    /// # Errors
+    /// Where a file cannot be written, or a record names something that is not there.
+    pub fn take(&mut self, records: Records) -> Result<(), ResultsError> {
+        match records {
+            Records::Ios(records) => self.record(records),
+            records => self.sinks.take(records),
         }
-        if let Some(cluster) = &mut self.cluster {
-            cluster.ios(records);
-        }
-        result
     }
 
     /// One more network, with these machines at its ports; `kept`: whether its frames are kept, in
@@ -273,34 +241,15 @@ impl ResultsWriter {
         machines: &[String],
         kept: bool,
     ) -> Result<(), ResultsError> {
-        let file = if kept {
+        if kept {
             let path = self.folder.file(&format!("{name}.pcapng"))?;
-            let begun = File::create(&path).and_then(|file| PacketFile::begin(file, machines));
-            Some(begun.map_err(|source| ResultsError::Write { path, source })?)
-        } else {
-            None
-        };
-        self.packets.push(file);
-        if let Some(cluster) = &mut self.cluster {
+            self.keep(PacketFile::create(path, self.networks, machines)?)?;
+        }
+        self.networks += 1;
+        if let Some(cluster) = self.sinks.get_mut::<Cluster>() {
             cluster.network(machines);
         }
         Ok(())
-    }
-
-    /// Takes frames of networks.
-    ///
-    /// # Errors
-    /// Where the file cannot be written, or a frame names a port that is not there.
-    pub fn record_packets(&mut self, packets: &[PacketRecord]) -> io::Result<()> {
-        if let Some(cluster) = &mut self.cluster {
-            cluster.packets(packets).map_err(io::Error::other)?;
-        }
-        for packet in packets {
-            if let Some(Some(file)) = self.packets.get_mut(usize::from(packet.network)) {
-                file.packet(packet)?;
-            }
-        }
-        self.packets.iter_mut().flatten().try_for_each(PacketFile::flush)
     }
 
     /// The run can have these faults: those that happen are kept in [`stasis_results::FAULTS_FILE`].
@@ -309,24 +258,11 @@ impl ResultsWriter {
     /// Where the file cannot be written.
     pub fn keep_faults(&mut self, faults: Vec<PlannedFault>) -> Result<(), ResultsError> {
         let path = self.folder.file(stasis_results::FAULTS_FILE)?;
-        if let Some(cluster) = &mut self.cluster {
+        if let Some(cluster) = self.sinks.get_mut::<Cluster>() {
             let drives = self.drives.iter().map(|drive| drive.drive.name.clone());
             cluster.faults(&faults, &drives.collect::<Vec<_>>());
         }
-        self.faults = Some(FaultFile::create(path, faults)?);
-        Ok(())
-    }
-
-    /// Takes faults that have happened.
-    ///
-    /// # Errors
-    /// Where the file cannot be written.
-    pub fn record_faults(&mut self, faults: &[FaultRecord]) -> io::Result<()> {
-        if let Some(cluster) = &mut self.cluster {
-            cluster.happened(faults).map_err(io::Error::other)?;
-        }
-        let Some(file) = &mut self.faults else { return Ok(()) };
-        faults.iter().try_for_each(|fault| file.row(fault)).map_err(io::Error::other)
+        self.keep(FaultFile::create(path, faults)?)
     }
 
     /// Keeps what happens inside as well, in [`stasis_results::TIMELINE_FILE`].
@@ -334,8 +270,8 @@ impl ResultsWriter {
     /// # Errors
     /// Where the file cannot be written.
     pub fn keep_timeline(&mut self) -> Result<(), ResultsError> {
-        self.spans = Some(SpanFile::create(self.folder.file(stasis_results::TIMELINE_FILE)?)?);
-        Ok(())
+        let path = self.folder.file(stasis_results::TIMELINE_FILE)?;
+        self.keep(SpanFile::create(path)?)
     }
 
     /// Keeps a profile as well, in [`stasis_results::PROFILE_FILE`] and
@@ -350,32 +286,11 @@ impl ResultsWriter {
         interval: Nanos,
         processors: &[String],
     ) -> Result<(), ResultsError> {
-        self.folder.file(stasis_results::PROFILE_FILE)?;
-        let path = self.folder.file(stasis_results::SAMPLES_FILE)?;
-        self.samples = Some(SampleFile::create(path, interval)?);
-        self.profile = Some(Profile::new(symbols, interval, processors));
-        Ok(())
-    }
-
-    /// Takes samples of processors.
-    ///
-    /// # Errors
-    /// Where the file cannot be written.
-    pub fn record_samples(&mut self, samples: &[Sample]) -> Result<(), ResultsError> {
-        let (Some(profile), Some(file)) = (&mut self.profile, &mut self.samples) else {
-            return Ok(());
-        };
-        samples.iter().try_for_each(|sample| profile.keep(sample, file))
-    }
-
-    /// Takes further names of programs and modules in samples that follow.
-    pub fn add_sample_names(&mut self, names: Vec<String>) {
-        if let Some(guest_ios) = &mut self.guest_ios {
-            guest_ios.add_names(names.clone());
-        }
-        if let Some(profile) = &mut self.profile {
-            profile.add_names(names);
-        }
+        let stacks = self.folder.file(stasis_results::PROFILE_FILE)?;
+        let samples = self.folder.file(stasis_results::SAMPLES_FILE)?;
+        let samples = SampleFile::create(samples, interval)?;
+        let profile = Profile::new(symbols, interval, processors);
+        self.keep(ProfileFiles { profile, samples, stacks })
     }
 
     /// Keeps the time of I/Os in the guest as well, in [`stasis_results::GUEST_IOS_FILE`]; `symbols` are its
@@ -385,48 +300,23 @@ impl ResultsWriter {
     /// Where the file cannot be written.
     pub fn keep_guest_ios(&mut self, symbols: Symbols) -> Result<(), ResultsError> {
         let path = self.folder.file(stasis_results::GUEST_IOS_FILE)?;
-        self.guest_ios = Some(GuestIoFile::create(path, symbols)?);
-        Ok(())
-    }
-
-    /// Takes the time of I/Os in the guest.
-    ///
-    /// # Errors
-    /// Where the file cannot be written, or one names a drive that is not there.
-    pub fn record_guest_ios(&mut self, ios: &[GuestIo]) -> Result<(), ResultsError> {
-        let Some(file) = &mut self.guest_ios else { return Ok(()) };
-        let drives = &self.drives;
-        ios.iter().try_for_each(|io| match drives.get(usize::from(io.drive)) {
-            Some(drive) => file.row(&drive.drive.name, io),
-            None => Err(ResultsError::NoSuchDrive { index: io.drive, drives: drives.len() }),
-        })
-    }
-
-    /// More tracks, which spans name by their place among all.
-    pub fn add_tracks(&mut self, tracks: Vec<Track>) {
-        if let Some(spans) = &mut self.spans {
-            tracks.into_iter().for_each(|track| spans.add_track(track));
-        }
-    }
-
-    /// Takes what tracks did.
-    ///
-    /// # Errors
-    /// Where the file cannot be written, or a span names a track that is not there.
-    pub fn record_spans(&mut self, spans: &[Span]) -> Result<(), ResultsError> {
-        let Some(file) = &mut self.spans else { return Ok(()) };
-        spans.iter().try_for_each(|span| file.row(span))
+        self.keep(GuestIoFile::create(path, symbols)?)
     }
 
     /// Figures of a run that goes on, whose commands began at `begin`, at the time `now` (ns).
     pub fn so_far(&mut self, begin: Nanos, now: Nanos) -> SoFar {
-        let happened = self.faults.as_ref().map_or(0, FaultFile::happened);
-        let mut so_far = SoFar::of(&self.drives, happened, now.saturating_sub(begin));
+        let mut so_far = self.figures(now.saturating_sub(begin));
         if let Some(before) = &self.before {
             so_far = so_far.after(before);
         }
         self.before = Some(so_far.clone());
         so_far
+    }
+
+    /// Figures after so much virtual time (ns), without the difference from those before.
+    fn figures(&self, virtual_ns: Nanos) -> SoFar {
+        let happened = self.sinks.get().map_or(0, FaultFile::happened);
+        SoFar::of(&self.drives, happened, virtual_ns)
     }
 
     /// The page of a run that goes on, whose commands began at the first of two times, at the second
@@ -436,45 +326,66 @@ impl ResultsWriter {
         engine: &str,
         (begin, now): (Nanos, Nanos),
         (took, remaining): (Duration, Option<Duration>),
-        mut extra: Map<String, Value>,
+        extra: Map<String, Value>,
     ) -> String {
         let outcome = Outcome {
             boot_virtual_ns: begin,
             virtual_ns: now.saturating_sub(begin),
             ..Outcome::of(Ending::Exited(0))
         };
-        // A run tells at its end when machines came back.
-        let so_far = |file: &FaultFile| file.so_far((begin, now), &Returns::default());
-        let mut faults = self.faults.as_ref().map(so_far).unwrap_or_default();
-        let witnessed =
-            self.cluster.as_mut().and_then(|cluster| cluster.settle(&mut faults, (begin, now)));
-        if let Some(Ok(history)) = witnessed.map(serde_json::to_value) {
-            extra.insert("history".into(), history);
-        }
-        if let (false, Ok(faults)) = (faults.is_empty(), serde_json::to_value(faults)) {
-            extra.insert("faults".into(), faults);
-        }
-        let happened = self.faults.as_ref().map_or(0, FaultFile::happened);
-        let so_far = SoFar::of(&self.drives, happened, outcome.virtual_ns);
+        let so_far = self.figures(outcome.virtual_ns);
         let so_far = self.before.as_ref().map_or(so_far.clone(), |before| match before.lately {
             // The last report is newer than a page is old.
             Some(_) if before.ios == so_far.ios => before.clone(),
             _ => so_far.after(before),
         });
-        self.drives.iter_mut().for_each(DriveStatistics::sort);
-        let drives = self.drives.iter().map(DriveStatistics::summary).collect();
-        let mut summary = Summary::new(&outcome, engine, took, drives, extra);
+        let mut summary = self.sum_up(&outcome, engine, took, extra);
         summary.ending = RUNNING.to_owned();
         let remaining = remaining.map(|time| {
             format!("{} left at most, at this speed", units::short(time.as_nanos() as f64))
         });
         summary.message =
             Some(so_far.lines().into_iter().chain(remaining).collect::<Vec<_>>().join("; "));
-        let judged = self.thresholds.iter().map(|one| one.judge(&summary));
-        summary.thresholds = judged.collect();
+        self.judge(&mut summary);
+        self.page(&summary, begin, None)
+    }
+
+    /// The summary of a run, which may go on: the figures of its drives, and of its faults with what
+    /// clients saw. A run tells at its end when machines came back.
+    fn sum_up(
+        &mut self,
+        outcome: &Outcome,
+        engine: &str,
+        wall: Duration,
+        extra: Map<String, Value>,
+    ) -> Summary {
+        let (span, returns) = (commands(outcome), Returns::of(outcome));
+        let mut faults = self.sinks.get().map(|file: &FaultFile| file.summaries(span, &returns));
+        let cluster = self.sinks.get_mut::<Cluster>();
+        let befallen = faults.as_deref_mut().unwrap_or_default();
+        let witnessed = cluster.and_then(|cluster| cluster.settle(befallen, span));
+        self.drives.iter_mut().for_each(DriveStatistics::sort);
+        let drives = self.drives.iter().map(DriveStatistics::summary).collect();
+        let mut summary = Summary::new(outcome, engine, wall, drives, extra);
+        faults.iter().flatten().for_each(|fault| summary.blame(fault));
+        if let Some(Ok(faults)) = faults.map(serde_json::to_value) {
+            summary.extra.insert("faults".into(), faults);
+        }
+        if let Some(Ok(history)) = witnessed.map(serde_json::to_value) {
+            summary.extra.insert("history".into(), history);
+        }
+        summary
+    }
+
+    /// Judges the figures by the thresholds.
+    fn judge(&self, summary: &mut Summary) {
+        summary.thresholds = self.thresholds.iter().map(|one| one.judge(summary)).collect();
+    }
+
+    /// The page of a run whose commands began at `begin` (ns).
+    fn page(&self, summary: &Summary, begin: Nanos, profile: Option<&Profile>) -> String {
         Page::within_limit(|resolution| {
-            let more = (self.cluster.as_ref(), None);
-            run_page::page(&summary, &self.drives, more, begin, resolution)
+            run_page::page(summary, &self.drives, (self.sinks.get(), profile), begin, resolution)
         })
     }
 
@@ -483,32 +394,7 @@ impl ResultsWriter {
     /// # Errors
     /// Where a file cannot be written.
     pub fn abandon(mut self) -> Result<(), ResultsError> {
-        self.end_files(&Footer::new(), None).map(drop)
-    }
-
-    /// Ends every file of records with `footer`; `None`: the run has failed. A file that cannot be written
-    /// keeps none of the others from its end; the first error is returned.
-    fn end_files(
-        &mut self,
-        footer: &Footer,
-        outcome: Option<&Outcome>,
-    ) -> Result<Ended, ResultsError> {
-        let rows = self.rows.take().map(|rows| rows.finish(footer)).transpose();
-        let span = outcome.map_or((0, 0), commands);
-        let returns = outcome.map(Returns::of).unwrap_or_default();
-        let faults = self.faults.take().map(|file| file.finish(footer, span, &returns)).transpose();
-        let cluster = self.cluster.as_mut().map(|file| file.finish_file(footer)).transpose();
-        let samples = self.samples.take().map(|file| file.finish(footer)).transpose();
-        let guest_ios = self.guest_ios.take().map(|file| file.finish(footer)).transpose();
-        let timeline = match (self.spans.take(), outcome) {
-            (None, _) => Ok(None),
-            (Some(spans), Some(outcome)) => spans.finish(footer.clone(), outcome).map(Some),
-            (Some(spans), None) => spans.abandon(footer).map(|()| None),
-        };
-        rows?;
-        cluster?;
-        samples?;
-        Ok(Ended { faults: faults?, guest_ios: guest_ios?, timeline: timeline? })
+        self.sinks.end(&Footer::new(), None).map(drop)
     }
 
     /// Writes `summary.json` and `report.html`, and returns the summary.
@@ -530,36 +416,17 @@ impl ResultsWriter {
         // The same I/Os are the same bytes: when and where they were made stands in the summary.
         let repeats = |name: &String| !SURROUNDINGS.contains(&name.as_str());
         let footer: Footer = extra.clone().into_iter().filter(|(name, _)| repeats(name)).collect();
-        let Ended { mut faults, guest_ios, timeline } = self.end_files(&footer, Some(outcome))?;
-        let span = commands(outcome);
-        let faulty = faults.as_deref_mut().unwrap_or_default();
-        let witnessed = self.cluster.as_mut().and_then(|cluster| cluster.settle(faulty, span));
-        self.drives.iter_mut().for_each(DriveStatistics::sort);
-        let drives = self.drives.iter().map(DriveStatistics::summary).collect();
-        let mut summary = Summary::new(outcome, engine, wall, drives, extra);
-        for fault in faults.iter().flatten() {
-            summary.blame(fault);
+        let entries = self.sinks.end(&footer, Some(outcome))?;
+        let mut summary = self.sum_up(outcome, engine, wall, extra);
+        summary.extra.extend(entries);
+        let folder = self.folder.path();
+        if self.sinks.get::<GuestIoFile>().is_some() {
+            join(folder, &mut summary.drives)?;
         }
-        if let Some(Ok(faults)) = faults.map(serde_json::to_value) {
-            summary.extra.insert("faults".into(), faults);
-        }
-        if let Some(Ok(history)) = witnessed.map(serde_json::to_value) {
-            summary.extra.insert("history".into(), history);
-        }
-        if let Some(count) = guest_ios {
-            summary.extra.insert("guest_ios".into(), count.into());
-            join(self.folder.path(), &mut summary.drives)?;
-        }
-        if let Some(timeline) = timeline {
-            summary.extra.insert("timeline".into(), timeline);
-        }
-        if let Some(profile) = &mut self.profile {
-            if let Some(samples) = KeptSamples::open(self.folder.path())? {
-                profile.add_views(samples, late::of(self.folder.path(), &summary)?)?;
+        if let Some(ProfileFiles { profile, .. }) = self.sinks.get_mut() {
+            if let Some(samples) = KeptSamples::open(folder)? {
+                profile.add_views(samples, late::of(folder, &summary)?)?;
             }
-            let path = self.folder.path().join(stasis_results::PROFILE_FILE);
-            write_whole(&path, profile.folded().as_bytes())?;
-            summary.extra.insert("profile".into(), profile.summary());
         }
         summary.jobs = self.jobs.as_mut().map(Jobs::summaries).unwrap_or_default();
         for (number, &way) in &self.ways {
@@ -569,8 +436,7 @@ impl ResultsWriter {
         if let Some(quantum) = self.quantum {
             summary.warnings = trust::warnings(&summary, quantum);
         }
-        let judged = self.thresholds.iter().map(|one| one.judge(&summary));
-        summary.thresholds = judged.collect();
+        self.judge(&mut summary);
         if !self.leaves_results() {
             return Ok(summary);
         }
@@ -579,10 +445,8 @@ impl ResultsWriter {
             .map_err(|error| ResultsError::Write { path: path.clone(), source: error.into() })?;
         json.push(b'\n');
         write_whole(&path, &json)?;
-        let html = Page::within_limit(|resolution| {
-            let more = (self.cluster.as_ref(), self.profile.as_ref());
-            run_page::page(&summary, &self.drives, more, span.0, resolution)
-        });
+        let profile = self.sinks.get().map(|ProfileFiles { profile, .. }| profile);
+        let html = self.page(&summary, commands(outcome).0, profile);
         page::write(self.folder.path(), REPORT_FILE, &html)?;
         self.folder.finished()?;
         Ok(summary)
@@ -593,16 +457,6 @@ impl ResultsWriter {
     pub fn leaves_results(&self) -> bool {
         self.folder.has_begun() || self.folder.earlier().is_none()
     }
-}
-
-/// Findings of the files of records, at their end.
-struct Ended {
-    /// The faults, where any can happen.
-    faults: Option<Vec<FaultSummary>>,
-    /// The number of I/Os whose time in the guest is kept.
-    guest_ios: Option<u64>,
-    /// The summary of the timeline.
-    timeline: Option<Value>,
 }
 
 /// When the run's commands began and ended (ns).

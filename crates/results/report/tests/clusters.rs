@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use stasis_report::ResultsWriter;
+use stasis_results::sink::Records;
 use stasis_results::{FaultCourse, PlannedFault};
 use stasis_run_events::{Ending, FaultRecord, MachineOutcome, Outcome};
 
@@ -45,7 +46,7 @@ fn run_with(status: i32, last: &str, returns: Vec<Vec<u64>>) -> Run {
         .unwrap();
     let mut line = |at: u64, text: &str| {
         let text = format!("{text}\n");
-        writer.record_output(1, BEGIN + at * MS, false, text.as_bytes()).unwrap();
+        writer.take(Records::Output(1, BEGIN + at * MS, false, text.as_bytes())).unwrap();
     };
     // One each 100 ms, of 10 ms; the third waits for the partition's end, and the last never ends.
     for number in 0..10u64 {
@@ -75,7 +76,7 @@ fn run_with(status: i32, last: &str, returns: Vec<Vec<u64>>) -> Run {
         offset: 0,
         length: 0,
     });
-    writer.record_faults(&records.collect::<Vec<_>>()).unwrap();
+    writer.take(Records::Faults(&records.collect::<Vec<_>>())).unwrap();
     let machine = |name: &str, ending: Option<Ending>| MachineOutcome {
         name: name.into(),
         ending,

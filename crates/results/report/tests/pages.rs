@@ -10,6 +10,7 @@ use stasis_block::{Command, Operation};
 use stasis_report::page::{Block, Page, Section};
 use stasis_report::published_vs_measured::{self, Figure, Relation};
 use stasis_report::ResultsWriter;
+use stasis_results::sink::Records;
 use stasis_results::{Drive, FaultCourse, PlannedFault, REPORT_FILE};
 use stasis_run_events::{Ending, Exits, FaultRecord, IoRecord, Outcome, PacketRecord};
 
@@ -196,9 +197,9 @@ fn the_rows_of_a_run_that_fails_can_be_read() {
     writer.of_machines(["a", "b"].map(str::to_owned).into(), vec![None]).unwrap();
     writer.keep_faults(vec![pause("a", None)]).unwrap();
     writer.keep_timeline().unwrap();
-    writer.record_output(1, BEGIN, false, b"ready\n").unwrap();
+    writer.take(Records::Output(1, BEGIN, false, b"ready\n")).unwrap();
     let fault = FaultRecord { fault: 0, at: BEGIN + 1, order: None, offset: 0, length: 0 };
-    writer.record_faults(&[fault]).unwrap();
+    writer.take(Records::Faults(&[fault])).unwrap();
     writer.folder().begun();
     writer.abandon().unwrap();
     for name in ["faults.parquet", "cluster.parquet", "timeline.parquet"] {
@@ -230,10 +231,12 @@ fn a_cluster_is_lanes_with_messages_output_and_faults() {
         let from = (number % 2) as u16;
         [packet(number, from, true), packet(number, 1 - from, false)]
     });
-    writer.record_packets(&packets.collect::<Vec<_>>()).unwrap();
-    writer.record_output(1, BEGIN + 7_000_000, false, b"ready & <waiting>\nbusy\n").unwrap();
+    writer.take(Records::Packets(&packets.collect::<Vec<_>>())).unwrap();
+    writer
+        .take(Records::Output(1, BEGIN + 7_000_000, false, b"ready & <waiting>\nbusy\n"))
+        .unwrap();
     let fault = FaultRecord { fault: 0, at: BEGIN + 9_000_000, order: None, offset: 0, length: 0 };
-    writer.record_faults(&[fault]).unwrap();
+    writer.take(Records::Faults(&[fault])).unwrap();
     finish(writer, outcome());
     let page = std::fs::read_to_string(folder.path().join(REPORT_FILE)).unwrap();
     for part in [

@@ -8,6 +8,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::{json, Map};
 use stasis_block::timeline::{Cause, Purpose, Span, Step, Track, TrackKind, What, Whom};
 use stasis_report::ResultsWriter;
+use stasis_results::sink::Records;
 use stasis_results::{KeptSpans, ResultsError, Summary};
 use stasis_run_events::{Ending, Outcome};
 
@@ -68,8 +69,8 @@ fn spans(count: u64) -> Vec<Span> {
 fn keep(folder: &Path, spans: &[Span], lost: u64) -> Summary {
     let mut writer = ResultsWriter::create(folder, Vec::new()).unwrap();
     writer.keep_timeline().unwrap();
-    writer.add_tracks(tracks());
-    spans.chunks(999).for_each(|some| writer.record_spans(some).unwrap());
+    writer.take(Records::Tracks(&tracks())).unwrap();
+    spans.chunks(999).for_each(|some| writer.take(Records::Spans(some)).unwrap());
     writer.finish(&outcome(lost), "exact", Duration::ZERO, Map::new()).unwrap()
 }
 
@@ -138,9 +139,9 @@ fn rows_say_where_and_what() {
 fn what_makes_no_sense_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = ResultsWriter::create(folder.path(), Vec::new()).unwrap();
-    writer.record_spans(&spans(3)).unwrap();
+    writer.take(Records::Spans(&spans(3))).unwrap();
     assert!(KeptSpans::open(folder.path()).unwrap().is_none(), "nobody asked to keep them");
     writer.keep_timeline().unwrap();
-    let error = writer.record_spans(&spans(3)).unwrap_err().to_string();
+    let error = writer.take(Records::Spans(&spans(3))).unwrap_err().to_string();
     assert!(error.contains("names track 2, but there are 0"), "{error}");
 }

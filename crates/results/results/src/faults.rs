@@ -13,7 +13,7 @@ use stasis_run_events::{FaultRecord, Outcome};
 
 use crate::columnar::{Cell, Column, ColumnFile, Kind};
 use crate::history::Witnessed;
-use crate::ios::Footer;
+use crate::sink::{Entry, Footer, Records, Sink};
 use crate::summary::Summary;
 use crate::ResultsError;
 
@@ -219,7 +219,7 @@ impl FaultFile {
     }
 
     /// Appends a row; one of a fault that the experiment does not have is passed over.
-    pub fn row(&mut self, record: &FaultRecord) -> Result<(), ResultsError> {
+    fn row(&mut self, record: &FaultRecord) -> Result<(), ResultsError> {
         let Some(fault) = self.faults.get_mut(usize::from(record.fault)) else {
             return Ok(());
         };
@@ -246,8 +246,9 @@ impl FaultFile {
         self.faults.iter().map(|fault| fault.summary.happened).sum()
     }
 
-    /// The figures of each fault so far, as [`Self::finish`] has them.
-    pub fn so_far(&self, ends: (Nanos, Nanos), returns: &Returns) -> Vec<FaultSummary> {
+    /// The figures of each fault so far, of a run whose commands began and that ended at these times
+    /// (ns), and whose machines came back.
+    pub fn summaries(&self, ends: (Nanos, Nanos), returns: &Returns) -> Vec<FaultSummary> {
         let settled = |fault: &Fault| {
             let mut summary = fault.summary.clone();
             summary.settle(fault.course, &fault.each, ends, returns);
@@ -255,18 +256,17 @@ impl FaultFile {
         };
         self.faults.iter().map(settled).collect()
     }
+}
 
-    /// Ends the file. Returns the figures of each fault of a run whose commands began and that ended at
-    /// these times (ns), and whose machines came back.
-    pub fn finish(
-        self,
-        footer: &Footer,
-        ends: (Nanos, Nanos),
-        returns: &Returns,
-    ) -> Result<Vec<FaultSummary>, ResultsError> {
-        let faults = self.so_far(ends, returns);
-        self.file.finish(footer)?;
-        Ok(faults)
+impl Sink for FaultFile {
+    fn take(&mut self, records: Records) -> Result<(), ResultsError> {
+        let Records::Faults(faults) = records else { return Ok(()) };
+        faults.iter().try_for_each(|fault| self.row(fault))
+    }
+
+    /// Its entry is settled with what clients saw ([`Self::summaries`]).
+    fn end(&mut self, footer: &Footer, _: Option<&Outcome>) -> Result<Entry, ResultsError> {
+        self.file.finish(footer).map(|()| None)
     }
 }
 

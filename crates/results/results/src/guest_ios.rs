@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use parquet::data_type::ByteArray;
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
-use stasis_run_events::{GuestIo, Submitter};
+use stasis_run_events::{GuestIo, Outcome, Submitter};
 
 use crate::columnar::{Cell, Column, ColumnFile, KeptRows, Kind, Rows};
-use crate::ios::Footer;
+use crate::sink::{Entry, Footer, Records, Sink};
 use crate::symbols::{FrameNames, Symbols};
 use crate::{ResultsError, GUEST_IOS_FILE};
 
@@ -106,6 +106,8 @@ impl GuestTimes {
 /// The file, with the words that its rows refer to.
 pub struct GuestIoFile {
     file: ColumnFile,
+    /// The drives' names.
+    drives: Vec<ByteArray>,
     frame_names: FrameNames,
     submitters: [ByteArray; Submitter::ALL.len()],
     threads: HashMap<String, ByteArray>,
@@ -121,6 +123,7 @@ impl GuestIoFile {
     pub fn create(path: PathBuf, symbols: Symbols) -> Result<Self, ResultsError> {
         Ok(Self {
             file: ColumnFile::create(path, "guest-ios", COLUMNS)?,
+            drives: Vec::new(),
             frame_names: FrameNames::new(symbols),
             submitters: Submitter::ALL.map(|one| ByteArray::from(one.name())),
             threads: HashMap::new(),
@@ -129,14 +132,12 @@ impl GuestIoFile {
         })
     }
 
-    /// Further names of functions of modules.
-    pub fn add_names(&mut self, names: Vec<String>) {
-        self.frame_names.add(names);
-    }
-
-    /// Appends an I/O of the drive of this name.
-    pub fn row(&mut self, drive: &str, io: &GuestIo) -> Result<(), ResultsError> {
-        let Self { frame_names, stacks, threads, .. } = self;
+    /// Appends an I/O.
+    fn row(&mut self, io: &GuestIo) -> Result<(), ResultsError> {
+        let Self { drives, frame_names, stacks, threads, .. } = self;
+        let Some(drive) = drives.get(usize::from(io.drive)) else {
+            return Err(ResultsError::NoSuchDrive { index: io.drive, drives: drives.len() });
+        };
         if stacks.len() >= MAX_STACKS {
             stacks.clear();
         }
@@ -153,7 +154,7 @@ impl GuestIoFile {
         let or_none = |time: Option<Nanos>| time.map_or(Cell::Missing, Cell::Long);
         self.rows += 1;
         self.file.push(&[
-            Cell::Word(&ByteArray::from(drive)),
+            Cell::Word(drive),
             Cell::Long(io.order),
             Cell::Word(&self.submitters[io.submitter as usize]),
             Cell::Word(thread),
@@ -167,11 +168,22 @@ impl GuestIoFile {
             Cell::Word(stack),
         ])
     }
+}
 
-    /// Ends the file. Returns the number of its rows.
-    pub fn finish(self, footer: &Footer) -> Result<u64, ResultsError> {
+impl Sink for GuestIoFile {
+    fn take(&mut self, records: Records) -> Result<(), ResultsError> {
+        match records {
+            Records::Drive(drive) => self.drives.push(ByteArray::from(drive.name.as_str())),
+            Records::Names(names) => self.frame_names.add(names.to_vec()),
+            Records::GuestIos(ios) => return ios.iter().try_for_each(|io| self.row(io)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, footer: &Footer, _: Option<&Outcome>) -> Result<Entry, ResultsError> {
         self.file.finish(footer)?;
-        Ok(self.rows)
+        Ok(Some(("guest_ios".into(), self.rows.into())))
     }
 }
 
@@ -252,12 +264,14 @@ mod tests {
             let symbols = vec![(1 << 63, "__x64_sys_pread64".into()), ((1 << 63) + 16, "ring".into())];
             let path = folder.path().join(GUEST_IOS_FILE);
             let mut file = GuestIoFile::create(path, Symbols::new(symbols)).unwrap();
+            file.drives.push("d".into());
             for (order, (times, woken, ran)) in raw.iter().enumerate() {
                 let mut times = times.map(u64::from);
                 times.sort_unstable();
-                file.row("d", &io(order as u64, times, *woken, *ran)).unwrap();
+                file.row(&io(order as u64, times, *woken, *ran)).unwrap();
             }
-            prop_assert_eq!(file.finish(&Footer::new()).unwrap(), raw.len() as u64);
+            let entry = file.end(&Footer::new(), None).unwrap();
+            prop_assert_eq!(entry, Some(("guest_ios".into(), raw.len().into())));
             let read = read(folder.path(), |_, _| true).unwrap().unwrap();
             prop_assert_eq!(read.len(), raw.len());
             for (order, (times, woken, ran)) in raw.into_iter().enumerate() {

@@ -2,6 +2,7 @@
 //!
 //! * [`ios`] has the I/Os as CSV or Parquet, [`spans`] what drives and processors did when, [`guest_ios`] the time of
 //!   I/Os in the guest, [`faults`] what befell, [`history`] the operations of clients, [`pcapng`] frames.
+//! * A run's records go to [`sink::Sinks`], a file each.
 //! * [`statistics`] are the figures of the I/Os of a drive, and [`Summary`] those of a run.
 //! * [`thresholds`] are what a run is expected to keep, [`trust`] reasons not to trust it.
 //! * [`ResultsFolder`] is the folder: it belongs to one run at a time, and an earlier run's results move aside.
@@ -33,6 +34,7 @@ pub mod over_time;
 mod own_figure;
 pub mod pcapng;
 pub mod sample_file;
+pub mod sink;
 pub mod slowest;
 pub mod so_far;
 pub mod spans;

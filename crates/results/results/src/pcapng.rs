@@ -6,8 +6,12 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
 
-use stasis_run_events::PacketRecord;
+use stasis_run_events::{Outcome, PacketRecord};
+
+use crate::sink::{Entry, Footer, Records, Sink};
+use crate::ResultsError;
 
 /// Types of blocks.
 const HEADER: u32 = 0x0a0d_0d0a;
@@ -28,6 +32,8 @@ const OUTBOUND: u32 = 2;
 /// A file of frames.
 #[derive(Debug)]
 pub struct PacketFile {
+    path: PathBuf,
+    network: u16,
     file: BufWriter<File>,
     /// The block that is being written.
     block: Vec<u8>,
@@ -35,39 +41,42 @@ pub struct PacketFile {
 }
 
 impl PacketFile {
-    /// Begins a file of a network with these machines at its ports.
+    /// A file of no frames yet, of the network of this number with these machines at its ports.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn begin(file: File, machines: &[String]) -> io::Result<Self> {
-        let mut packets =
-            Self { file: BufWriter::new(file), block: Vec::new(), ports: machines.len() };
-        // Byte order, version 1.0, length unknown.
-        packets.block.extend_from_slice(&0x1a2b_3c4d_u32.to_le_bytes());
-        packets.block.extend_from_slice(&[1, 0, 0, 0]);
-        packets.block.extend_from_slice(&[0xff; 8]);
-        packets.option(APPLICATION, b"Stasis");
-        packets.option(END, &[]);
-        packets.end(HEADER)?;
-        for machine in machines {
-            packets.block.extend_from_slice(&ETHERNET.to_le_bytes());
-            packets.block.extend_from_slice(&[0; 2]);
-            // No limit on a frame's length.
-            packets.block.extend_from_slice(&0u32.to_le_bytes());
-            packets.option(NAME, machine.as_bytes());
-            // 10^-9 s.
-            packets.option(RESOLUTION, &[9]);
-            packets.option(END, &[]);
-            packets.end(INTERFACE)?;
-        }
+    pub fn create(path: PathBuf, network: u16, machines: &[String]) -> Result<Self, ResultsError> {
+        let file = File::create(&path).map_err(ResultsError::write(&path))?;
+        let (file, ports) = (BufWriter::new(file), machines.len());
+        let mut packets = Self { path, network, file, block: Vec::new(), ports };
+        packets.begin(machines).map_err(ResultsError::write(&packets.path))?;
         Ok(packets)
     }
 
+    fn begin(&mut self, machines: &[String]) -> io::Result<()> {
+        // Byte order, version 1.0, length unknown.
+        self.block.extend_from_slice(&0x1a2b_3c4d_u32.to_le_bytes());
+        self.block.extend_from_slice(&[1, 0, 0, 0]);
+        self.block.extend_from_slice(&[0xff; 8]);
+        self.option(APPLICATION, b"Stasis");
+        self.option(END, &[]);
+        self.end(HEADER)?;
+        for machine in machines {
+            self.block.extend_from_slice(&ETHERNET.to_le_bytes());
+            self.block.extend_from_slice(&[0; 2]);
+            // No limit on a frame's length.
+            self.block.extend_from_slice(&0u32.to_le_bytes());
+            self.option(NAME, machine.as_bytes());
+            // 10^-9 s.
+            self.option(RESOLUTION, &[9]);
+            self.option(END, &[]);
+            self.end(INTERFACE)?;
+        }
+        Ok(())
+    }
+
     /// Appends a frame.
-    ///
-    /// # Errors
-    /// If the file cannot be written, or has no such port.
-    pub fn packet(&mut self, packet: &PacketRecord) -> io::Result<()> {
+    fn packet(&mut self, packet: &PacketRecord) -> io::Result<()> {
         if usize::from(packet.port) >= self.ports {
             return Err(io::Error::other("a frame at a port that its network does not have"));
         }
@@ -82,14 +91,6 @@ impl PacketFile {
         self.option(FLAGS, &direction.to_le_bytes());
         self.option(END, &[]);
         self.end(PACKET)
-    }
-
-    /// Writes what is still in memory.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
     }
 
     fn padded(&mut self, bytes: &[u8]) {
@@ -112,5 +113,20 @@ impl PacketFile {
         self.file.write_all(&length)?;
         self.block.clear();
         Ok(())
+    }
+}
+
+impl Sink for PacketFile {
+    fn take(&mut self, records: Records) -> Result<(), ResultsError> {
+        let Records::Packets(packets) = records else { return Ok(()) };
+        let network = self.network;
+        let mut own = packets.iter().filter(|packet| packet.network == network);
+        let taken = own.try_for_each(|packet| self.packet(packet));
+        taken.and_then(|()| self.file.flush()).map_err(ResultsError::write(&self.path))
+    }
+
+    /// All is written already.
+    fn end(&mut self, _: &Footer, _: Option<&Outcome>) -> Result<Entry, ResultsError> {
+        Ok(None)
     }
 }

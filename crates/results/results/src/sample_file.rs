@@ -6,7 +6,7 @@ use parquet::data_type::ByteArray;
 use stasis_block::clock::Nanos;
 
 use crate::columnar::{Cell, Column, ColumnFile, KeptRows, Kind};
-use crate::ios::Footer;
+use crate::sink::Footer;
 use crate::{ResultsError, SAMPLES_FILE};
 
 const COLUMNS: &[Column] = &[
@@ -71,7 +71,7 @@ impl SampleFile {
     ///
     /// # Errors
     /// The failure to write it.
-    pub fn finish(self, footer: &Footer) -> Result<(), ResultsError> {
+    pub fn finish(&mut self, footer: &Footer) -> Result<(), ResultsError> {
         self.file.finish(footer)
     }
 }

@@ -7,12 +7,12 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::path::{Path, PathBuf};
 
 use parquet::data_type::ByteArray;
-use serde_json::{json, Value};
+use serde_json::json;
 use stasis_block::timeline::{Cause, Purpose, Span, Step, Track, TrackKind, What, Whom};
 use stasis_run_events::{Outcome, BLOCK};
 
 use crate::columnar::{Cell, Column, ColumnFile, KeptRows, Kind, Rows};
-use crate::ios::Footer;
+use crate::sink::{self, Footer, Records, Sink};
 use crate::{ResultsError, TIMELINE_FILE};
 
 const COLUMNS: &[Column] = &[
@@ -68,14 +68,13 @@ impl SpanFile {
         })
     }
 
-    /// One more track; a span's [`Span::track`] counts them.
-    pub fn add_track(&mut self, track: Track) {
+    fn add_track(&mut self, track: Track) {
         let [owner, name] = [&track.owner, &track.name].map(|word| ByteArray::from(word.as_str()));
         self.tracks.push((track, owner, name));
     }
 
     /// Appends a row.
-    pub fn row(&mut self, span: &Span) -> Result<(), ResultsError> {
+    fn row(&mut self, span: &Span) -> Result<(), ResultsError> {
         let tracks = self.tracks.len();
         let Some((track, owner, name)) = self.tracks.get(span.track as usize) else {
             return Err(ResultsError::NoSuchTrack { number: span.track, tracks });
@@ -115,17 +114,30 @@ impl SpanFile {
             long(whom.its_collection()),
         ])
     }
+}
 
-    /// Ends the file of a run that has failed.
-    pub fn abandon(self, footer: &Footer) -> Result<(), ResultsError> {
-        self.file.finish(footer)
+impl Sink for SpanFile {
+    fn take(&mut self, records: Records) -> Result<(), ResultsError> {
+        match records {
+            Records::Tracks(tracks) => tracks.iter().for_each(|one| self.add_track(one.clone())),
+            Records::Spans(spans) => return spans.iter().try_for_each(|span| self.row(span)),
+            _ => {}
+        }
+        Ok(())
     }
 
-    /// Ends the file. Returns its entry in the summary.
-    pub fn finish(self, mut footer: Footer, outcome: &Outcome) -> Result<Value, ResultsError> {
-        footer.insert("lost_spans".into(), outcome.lost_spans.into());
+    fn end(
+        &mut self,
+        footer: &Footer,
+        outcome: Option<&Outcome>,
+    ) -> Result<sink::Entry, ResultsError> {
+        let mut footer = footer.clone();
+        let lost = outcome.map(|outcome| outcome.lost_spans);
+        footer.extend(lost.map(|lost| ("lost_spans".to_owned(), lost.into())));
         self.file.finish(&footer)?;
-        Ok(json!({ "tracks": self.tracks.len(), "spans": self.rows, "lost": outcome.lost_spans }))
+        let (tracks, spans) = (self.tracks.len(), self.rows);
+        let summary = |lost| json!({ "tracks": tracks, "spans": spans, "lost": lost });
+        Ok(lost.map(|lost| ("timeline".into(), summary(lost))))
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::json;
 use stasis_block::timeline::{Cause, Span, Step, Track, TrackKind, What};
 use stasis_block::{Command, Health, Operation};
 use stasis_report::{KeptMoments, ResultsWriter};
+use stasis_results::sink::Records;
 use stasis_results::{FaultCourse, KeptSamples, KeptSpans, PlannedFault, Summary, Symbols};
 use stasis_run_events::{FaultRecord, IoRecord, Outcome, PacketRecord, Sample, NAMED};
 use stasis_trace_export::{counters, perfetto, ClusterMoments, Counter, Inside};
@@ -179,8 +180,8 @@ fn kept(tracks: Vec<Track>, spans: &[Span]) -> KeptSpans {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = ResultsWriter::create(folder.path(), Vec::new()).unwrap();
     writer.keep_timeline().unwrap();
-    writer.add_tracks(tracks);
-    writer.record_spans(spans).unwrap();
+    writer.take(Records::Tracks(&tracks)).unwrap();
+    writer.take(Records::Spans(spans)).unwrap();
     writer.finish(&outcome(), "exact", Default::default(), Default::default()).unwrap();
     let kept = KeptSpans::open(folder.path()).unwrap().unwrap();
     assert_eq!(kept.lost(), 3);
@@ -337,10 +338,10 @@ fn a_cluster_has_a_track_for_each_machine_and_a_flow_for_each_message() {
         length: 60,
         bytes: vec![8; 60],
     };
-    writer.record_packets(&[packet(0, true, 100), packet(1, false, 150)]).unwrap();
-    writer.record_output(1, 170, true, b"oh\nno\n").unwrap();
+    writer.take(Records::Packets(&[packet(0, true, 100), packet(1, false, 150)])).unwrap();
+    writer.take(Records::Output(1, 170, true, b"oh\nno\n")).unwrap();
     let fault = FaultRecord { fault: 0, at: 180, order: None, offset: 0, length: 0 };
-    writer.record_faults(&[fault]).unwrap();
+    writer.take(Records::Faults(&[fault])).unwrap();
     writer.finish(&outcome(), "exact", Default::default(), Default::default()).unwrap();
     let moments = || {
         let mut kept = KeptMoments::open(folder.path()).unwrap().unwrap();
@@ -382,7 +383,7 @@ fn samples_are_slices_in_each_other() {
     let functions = [(kernel, "a"), (kernel + 16, "b"), (kernel + 32, "c")];
     let functions = functions.map(|(address, name)| (address, name.to_owned()));
     writer.keep_profile(Symbols::new(functions.to_vec()), 10, &["vCPU 0".into()]).unwrap();
-    writer.add_sample_names(vec!["[fio]".into()]);
+    writer.take(Records::Names(&["[fio]".into()])).unwrap();
     let sample =
         |at, count, frames: &[u64]| Sample { at, processor: 0, count, frames: frames.to_vec() };
     let samples = [
@@ -391,7 +392,7 @@ fn samples_are_slices_in_each_other() {
         sample(130, 5, &[]),
         sample(180, 1, &[0x40_0000]),
     ];
-    writer.record_samples(&samples).unwrap();
+    writer.take(Records::Samples(&samples)).unwrap();
     let outcome = outcome();
     writer.finish(&outcome, "exact", std::time::Duration::ZERO, serde_json::Map::new()).unwrap();
     let mut kept = KeptSamples::open(folder.path()).unwrap().unwrap();

@@ -30,9 +30,9 @@ impl Tables {
 
     /// Place of an L1 entry; `None` behind the table's end.
     fn l1_place(&self, index: u64) -> Option<u64> {
-        let header = self.header(true);
-        let place = layout::L1_OFFSET.get(header) + 8 * index;
-        (index < layout::L1_ENTRIES.get(header)).then_some(place)
+        let header = layout::header(self.header(true))?;
+        let place = header.l1_offset.get() + 8 * index;
+        (index < header.l1_entries.get().into()).then_some(place)
     }
 
     /// Place of the L2 entry for `offset` in the table at `table`.
@@ -146,7 +146,8 @@ impl Tables {
     /// # Errors
     /// Without room for it.
     pub(crate) fn grow_l1(&mut self, size: u64) -> io::Result<()> {
-        let had = layout::L1_ENTRIES.get(self.header(true));
+        let had =
+            layout::header(self.header(true)).map_or(0, |header| header.l1_entries.get().into());
         let in_cluster = self.size() as u64 / 8;
         let wanted = (self.l1_index(size.saturating_sub(1)) + 1).next_multiple_of(in_cluster);
         if wanted <= had {
@@ -162,9 +163,12 @@ impl Tables {
             self.change(start + index, |now| now.copy_from_slice(&bytes));
         }
         self.free(old.start, old.end - old.start);
-        let set = self.set_field(layout::L1_OFFSET, start << self.cluster_bits)
-            && self.set_field(layout::L1_ENTRIES, wanted);
-        set.then_some(()).ok_or_else(|| io::Error::other("its header is not known"))
+        let offset = start << self.cluster_bits;
+        let moved = self.change_header(layout::header_mut, |header| {
+            header.l1_offset = offset.into();
+            header.l1_entries = (wanted as u32).into();
+        });
+        moved.ok_or_else(|| io::Error::other("its header is not known"))
     }
 }
 

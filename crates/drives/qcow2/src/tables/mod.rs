@@ -17,8 +17,6 @@ pub(crate) use write_order::UpdatePlan;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use stasis_qcow2_format::layout::Field;
-
 use crate::header::be64;
 use crate::{layout, refcounts, Header};
 
@@ -167,24 +165,29 @@ impl Tables {
         }
     }
 
-    /// Writes a field of the header; `false` if there is none.
-    fn set_field(&mut self, field: Field, value: u64) -> bool {
-        let mut written = false;
+    /// Changes a part of the header; `None` if there is none.
+    fn change_header<Part>(
+        &mut self,
+        part: fn(&mut [u8]) -> Option<&mut Part>,
+        change: impl FnOnce(&mut Part),
+    ) -> Option<()> {
+        let mut changed = None;
         if self.clusters.contains_key(&0) {
-            self.change(0, |header| written = field.set(header, value));
+            self.change(0, |file| changed = part(file).map(change));
         }
-        written
+        changed
     }
 
     /// Sets the disk's size in the header to `size` bytes; `false` if there is no header.
     pub(crate) fn set_size(&mut self, size: u64) -> bool {
-        self.set_field(layout::SIZE, size)
+        self.change_header(layout::header_mut, |header| header.size = size.into()).is_some()
     }
 
     /// Clears the features that only hold while every program that writes knows them.
     pub(crate) fn clear_features(&mut self) {
-        if layout::AUTOCLEAR.get(self.header(true)) != 0 {
-            let _ = self.set_field(layout::AUTOCLEAR, 0);
+        let version3 = layout::version3(self.header(true));
+        if version3.is_some_and(|version3| version3.autoclear.get() != 0) {
+            self.change_header(layout::version3_mut, |version3| version3.autoclear = 0.into());
         }
     }
 
@@ -209,15 +212,15 @@ impl Tables {
     }
 
     fn pointers(&self, now: bool) -> Pointers {
-        let header = self.header(now);
+        let header = layout::header(self.header(now)).copied().unwrap_or_default();
         let clusters = |offset: u64, bytes: u64| {
             let first = offset >> self.cluster_bits;
             first..first + bytes.div_ceil(self.size() as u64)
         };
-        let reftable = layout::REFTABLE_CLUSTERS.get(header) << self.cluster_bits;
+        let reftable = u64::from(header.reftable_clusters.get()) << self.cluster_bits;
         Pointers {
-            reftable: clusters(layout::REFTABLE_OFFSET.get(header), reftable),
-            l1: clusters(layout::L1_OFFSET.get(header), 8 * layout::L1_ENTRIES.get(header)),
+            reftable: clusters(header.reftable_offset.get(), reftable),
+            l1: clusters(header.l1_offset.get(), 8 * u64::from(header.l1_entries.get())),
         }
     }
 

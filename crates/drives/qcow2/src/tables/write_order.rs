@@ -140,13 +140,11 @@ impl Tables {
     fn mark_dirty(&mut self) -> Option<Write> {
         let header = self.clusters.get_mut(&0)?;
         let below = header.below.as_mut()?;
-        if layout::INCOMPATIBLE.get(below) & DIRTY != 0 {
+        if layout::version3(below)?.incompatible.get() & DIRTY != 0 {
             return None;
         }
         for bytes in [&mut header.now, &mut *below] {
-            if !layout::INCOMPATIBLE.set_bits(bytes, DIRTY, true) {
-                return None;
-            }
+            layout::set_feature(&mut layout::version3_mut(bytes)?.incompatible, DIRTY, true);
         }
         Some(Write { offset: 0, data: below[..512].to_vec() })
     }
@@ -154,11 +152,11 @@ impl Tables {
     /// Clears the bit again: the header's first sector, to be written last.
     pub(crate) fn mark_clean(&mut self) -> Option<Write> {
         let header = self.clusters.get_mut(&0)?;
-        if layout::INCOMPATIBLE.get(&header.now) & DIRTY == 0
-            || !layout::INCOMPATIBLE.set_bits(&mut header.now, DIRTY, false)
-        {
+        let version3 = layout::version3_mut(&mut header.now)?;
+        if version3.incompatible.get() & DIRTY == 0 {
             return None;
         }
+        layout::set_feature(&mut version3.incompatible, DIRTY, false);
         header.below = Some(header.now.clone());
         Some(Write { offset: 0, data: header.now[..512].to_vec() })
     }

@@ -1,4 +1,4 @@
-//! Messages of a guest's agent.
+//! Messages of a guest's agent: what each asks of the part of the machine that owns the answer.
 
 use stasis_block::clock::Nanos;
 use stasis_channel::application_hint;

@@ -1,5 +1,6 @@
 //! Virtual time that does not run away while a person sits at the terminal of a guest's command, or
-//! a network leads outside, and nothing else is to happen.
+//! a network leads outside, and nothing else is to happen. A step of the run: what is typed, and when
+//! all were idle last, is of `typing`.
 
 use super::run::Run;
 use super::vm::Machine;

@@ -1,4 +1,5 @@
 //! The making of a [`FirstBoot`]: a run of a machine without drives that ends as its guest's agent greets.
+//! Owns nothing but that run.
 
 use stasis_channel::Job;
 use stasis_run_events::{EventSink, RunEvent};

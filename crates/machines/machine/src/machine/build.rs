@@ -1,5 +1,5 @@
 //! Makes machines: memory, devices, processors, calibration, and the kernel
-//! loaded.
+//! loaded. Owns nothing: each part is handed to the machine or the run.
 
 use std::ops::Range;
 use std::time::Instant;

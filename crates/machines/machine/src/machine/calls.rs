@@ -1,5 +1,5 @@
 //! Calls of a guest's agent, which sleeps while its command runs: by an interrupt of the guest's kernel
-//! ([`Call`]).
+//! ([`Call`]). A step of the machine: who may call is of `orders` and `branch`.
 
 use stasis_channel::Call;
 

@@ -1,4 +1,4 @@
-//! Configuration of machines and runs.
+//! Configuration of machines and runs: values that a caller owns until a run takes them.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;

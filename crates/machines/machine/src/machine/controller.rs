@@ -1,4 +1,4 @@
-//! The interface through which a guest sees a drive.
+//! The interface through which a guest sees a drive: a choice, of which `drives` owns the device.
 
 use stasis_block::Link;
 

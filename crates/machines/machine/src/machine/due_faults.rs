@@ -1,4 +1,5 @@
 //! Faults of a machine that are due: its processors stand still, or the paths to its drives change.
+//! Steps of the machine: `pauses` and `path_faults` own what is to come.
 
 use stasis_nvme::AnaState;
 

@@ -1,4 +1,5 @@
-//! Handling of a processor's exits: accesses of the guest to MSRs, ports and devices' memory.
+//! Handling of a processor's exits: accesses of the guest to MSRs, ports and devices' memory. Steps of
+//! the machine: each goes to the part that owns the address.
 
 use stasis_layout::number;
 use stasis_run_events::RunEvent;

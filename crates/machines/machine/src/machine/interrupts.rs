@@ -1,4 +1,5 @@
-//! Interrupts between devices and processors.
+//! Interrupts between devices and processors. Steps of the machine: each processor's local APIC owns
+//! those that it has got.
 
 use super::common::Common;
 use super::slots::Device;

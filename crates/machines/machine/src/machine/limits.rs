@@ -1,4 +1,7 @@
-//! Limits of processors at a turn.
+//! Limits of processors at a turn. Owns them, and the list that is kept between turns.
+//!
+//! Invariants: every machine has a limit of its own, or none has one; none is beyond the next event
+//! of its machine.
 
 /// Limit of a processor (ticks).
 #[derive(Debug, Clone, Copy, Default)]
@@ -18,6 +21,7 @@ pub(super) struct Limits {
 impl Limits {
     /// The limit of a machine's processors.
     pub(super) fn of(&self, machine: usize) -> Limit {
+        debug_assert!(self.each.is_empty() || machine < self.each.len(), "it has no limit");
         self.each.get(machine).copied().unwrap_or(self.same)
     }
 }

@@ -1,5 +1,6 @@
 //! Machines on one timeline: the loop that runs all their processors in turn, and what is due
-//! between turns: timers, completions, and what follows from them.
+//! between turns: timers, completions, and what follows from them. Steps of the run and of the machine,
+//! whose parts own the state (`run.rs`, `vm.rs`).
 
 mod agent;
 mod alike;
@@ -199,6 +200,7 @@ impl Run<'_> {
         let (number, index) = self.processors[place];
         let machine = &mut self.machines[number];
         let Some(exit) = machine.processors[index].waiting.take() else { return Ok(None) };
+        debug_assert!(machine.processors[index].time <= self.instant, "it is not its turn yet");
         let after = machine.act(&mut self.common, index, exit)?;
         self.follow(number, after)
     }

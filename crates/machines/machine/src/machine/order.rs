@@ -10,6 +10,11 @@
 //! simulation (Chandy and Misra, IEEE Transactions on Software Engineering SE-5, 1979), with a
 //! quantum where memory gives no lookahead. Machines that share nothing but networks have a lookahead:
 //! the shortest time that a frame needs. Then an event of one machine does not hold up another.
+//!
+//! Invariants: the instant never goes back, but where time is rewound; after it has moved, no busy
+//! processor is behind it; an exit that waits has its turn with no busy processor behind it; a
+//! processor that waits for that turn is given no slice; the run is idle only while no processor is
+//! busy.
 
 use super::limits::{Limit, Limits};
 use super::run::Run;
@@ -48,6 +53,7 @@ impl Run<'_> {
             }
         };
         self.instant = self.instant.max(reached.unwrap_or(0));
+        debug_assert!(self.busy().all(|(_, time)| time >= self.instant), "one is behind");
         self.common.clock.set(self.instant);
     }
 
@@ -127,7 +133,10 @@ impl Run<'_> {
     /// The turn where no processor is able to run.
     fn nobody(&self) -> Turn {
         match self.busy().all(|(_, time)| time <= self.instant) {
-            true => Turn::Idle,
+            true => {
+                debug_assert_eq!(self.busy().count(), 0, "a busy one has a turn, or is ahead");
+                Turn::Idle
+            }
             false => Turn::Later,
         }
     }
@@ -136,6 +145,7 @@ impl Run<'_> {
     fn plan(&self, place: usize, limit: u64) -> Slice {
         let (number, index) = self.processors[place];
         let machine = &self.machines[number];
+        debug_assert!(machine.processors[index].waiting.is_none(), "its exit has its turn first");
         let mut until = limit.min(machine.timer(&self.common, index).unwrap_or(u64::MAX));
         let reached = match self.common.pace.is_free() {
             true => machine.furthest_behind(None).unwrap_or(self.instant),

@@ -1,4 +1,4 @@
-//! A run's end, and its report.
+//! A run's end, and its report, which is taken from every part that has figures. Owns none itself.
 
 use stasis_run_events::{Ending, MachineOutcome, Outcome, RunEvent};
 

@@ -1,4 +1,7 @@
 //! The pace of processors and machines beside each other. Owns how far each may be from the others.
+//!
+//! Invariants: a quantum is at least a tick, so that whoever is furthest behind can run, and several
+//! times as long as a slice can end late; machines that are free have a lookahead.
 
 use crate::freeze::Scale;
 

@@ -1,4 +1,5 @@
-//! A machine's ports of networks.
+//! A machine's ports of networks. Steps of the machine: the devices own frames on the guest's side,
+//! and `networks` those under way.
 
 use super::common::Common;
 use super::event_stream::BATCH;

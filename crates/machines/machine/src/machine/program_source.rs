@@ -1,4 +1,4 @@
-//! A machine's source of the files of its guests' programs.
+//! A machine's source of the files of its guests' programs; the caller owns the files.
 
 use std::sync::Arc;
 

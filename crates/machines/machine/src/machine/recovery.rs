@@ -1,5 +1,6 @@
 //! The effect of a failure on a machine: it goes off, by itself or with its power, and boots again later
-//! on the drives as they are left. All others go on meanwhile.
+//! on the drives as they are left. All others go on meanwhile. Steps of the machine: `failures` owns
+//! which comes when, and `kept_boot` the boot.
 
 use stasis_block::clock::Nanos;
 use stasis_block::splitmix;

@@ -1,4 +1,5 @@
-//! A slice of a processor whose boot is replayed ([`super::kept_boot`]): the guest is not entered.
+//! A slice of a processor whose boot is replayed ([`super::kept_boot`], which owns the boot): the guest
+//! is not entered.
 
 use super::common::Common;
 use super::kept_boot::Stop;

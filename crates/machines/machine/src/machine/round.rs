@@ -1,5 +1,5 @@
 //! One round: processors of which each can run without the others are in guest mode at the same
-//! time, on several threads of the host.
+//! time, on several threads of the host. Steps of the run: slices, threads and processors are others'.
 
 use stasis_run_events::Ending;
 

@@ -1,5 +1,8 @@
 //! Rounds of processors that are in guest mode at the same time. Owns the host's threads for them, and
 //! the lists of slices, which are kept between rounds so that these do not allocate.
+//!
+//! Invariants: a processor is in a round once at most; as many slices have begun as are in the round,
+//! and between rounds there are none; a round takes each slice's end before it acts on any exit.
 
 use super::slice::Begun;
 use crate::error::Error;
@@ -45,6 +48,7 @@ impl Rounds {
 
     /// A round without slices.
     pub(super) fn begin(&mut self) -> Round {
+        debug_assert!(self.spare.begun.is_empty() && self.spare.slices.is_empty());
         std::mem::take(&mut self.spare)
     }
 
@@ -64,6 +68,8 @@ impl Rounds {
 impl Round {
     /// Adds the slice of this processor, which begins at the clock's time.
     pub(super) fn add(&mut self, begun: Begun, vcpu: Box<dyn Vcpu>, clock: Clock) {
+        let is_its = |slice: &ThreadSlice| slice.place == begun.slice.place;
+        debug_assert!(!self.slices.iter().any(is_its), "a processor is in a round once");
         self.slices.push(ThreadSlice {
             place: begun.slice.place,
             vcpu: Some(vcpu),
@@ -90,6 +96,7 @@ impl Round {
         ends: Ends,
     ) -> impl Iterator<Item = Result<Ended, Error>> + use<'_> {
         let Self { begun, slices } = self;
+        debug_assert_eq!(begun.len(), slices.len());
         slices.drain(..).filter_map(move |ThreadSlice { place, clock, result, .. }| {
             let end = match result {
                 Some(Ok(end)) => end,

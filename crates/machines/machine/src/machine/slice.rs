@@ -1,4 +1,8 @@
-//! One slice of one processor: into guest mode, out of it, and when that was.
+//! One slice of one processor: into guest mode, out of it, and when that was. The slice and its
+//! beginning are values; the processor's place in virtual time is the machine's.
+//!
+//! Invariants: a processor that enters guest mode is busy, and none of its exits waits; its time does
+//! not go back in a slice; one exit of it waits at most.
 
 use super::common::Common;
 use super::vm::{After, Machine};
@@ -49,6 +53,7 @@ impl Machine {
     ) -> Result<Option<Begun>, Error> {
         let Slice { index, until, .. } = slice;
         let processor = &mut self.processors[index];
+        debug_assert!(processor.is_busy() && processor.waiting.is_none(), "it has no turn");
         processor.yields = false;
         processor.late = false;
         let now = processor.time;
@@ -95,7 +100,9 @@ impl Machine {
             Exit::Interrupted => overshoot.is_some_and(|over| over > 0),
             _ => common.clock.now() > until,
         };
-        let (exited, ran) = (common.clock.now(), common.clock.now() - entered);
+        let exited = common.clock.now();
+        debug_assert!(exited >= entered, "its time has gone back");
+        let ran = exited - entered;
         // A slice that overruns left guest mode by a path whose cost was not calibrated: the guest
         // may have read a little more.
         let late = if is_late { common.pace.lateness() } else { 0 };
@@ -124,6 +131,7 @@ impl Machine {
                 self.act(common, index, exit)
             }
             exit => {
+                debug_assert!(processor.waiting.is_none(), "one exit waits at most");
                 processor.waiting = Some(exit);
                 Ok(After::Continue)
             }

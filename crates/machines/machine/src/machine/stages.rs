@@ -1,4 +1,5 @@
-//! The stages of a run: its commands begin and end by messages of the guests' agents.
+//! The stages of a run: its commands begin and end by messages of the guests' agents. Steps of the
+//! run: each machine's stage is of its `progress`.
 
 use stasis_run_events::{Ending, RunEvent, Stage};
 

@@ -1,4 +1,5 @@
-//! Stops of a run: where a debugger wants them, between slices and within.
+//! Stops of a run: where a debugger wants them, between slices and within. Steps of the run: `debug`
+//! owns what the debugger wants, and where the run stands.
 
 use stasis_run_events::{Ending, Moment};
 

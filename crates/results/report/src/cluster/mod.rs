@@ -13,9 +13,9 @@ use std::path::PathBuf;
 use stasis_block::clock::Nanos;
 use stasis_results::faults::{FaultCourse, FaultSummary, PlannedFault};
 use stasis_results::history::{History, Witnessed};
-use stasis_results::ios::Footer;
+use stasis_results::sink::{Entry, Footer, Records, Sink};
 use stasis_results::ResultsError;
-use stasis_run_events::{FaultRecord, IoRecord, PacketRecord};
+use stasis_run_events::{FaultRecord, IoRecord, Outcome, PacketRecord};
 
 use density::Density;
 use lines::Lines;
@@ -88,12 +88,6 @@ impl Cluster {
         self.history = Some(History::new(path));
     }
 
-    /// Ends the files.
-    pub(crate) fn finish_file(&mut self, footer: &Footer) -> Result<(), ResultsError> {
-        let history = self.history.as_mut().map_or(Ok(()), History::finish);
-        self.file.take().map_or(Ok(()), |file| file.finish(footer)).and(history)
-    }
-
     /// Gives faults what clients saw in their time, of a run from `begin` to `end` (ns), and the machines
     /// their times. Returns what clients saw in all of the run.
     pub(crate) fn settle(
@@ -155,7 +149,7 @@ impl Cluster {
         self.faults = faults.iter().map(named).collect();
     }
 
-    pub(crate) fn ios(&mut self, ios: &[IoRecord]) {
+    fn ios(&mut self, ios: &[IoRecord]) {
         for io in ios {
             let owner = self.drives.get(usize::from(io.drive)).copied().flatten();
             if let Some(machine) = owner.and_then(|owner| self.machines.get_mut(owner)) {
@@ -164,7 +158,7 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn packets(&mut self, packets: &[PacketRecord]) -> Result<(), ResultsError> {
+    fn packets(&mut self, packets: &[PacketRecord]) -> Result<(), ResultsError> {
         for packet in packets {
             let Some(message) = self.messages.packet(packet) else { continue };
             let at = |port: u16| {
@@ -181,7 +175,7 @@ impl Cluster {
         Ok(())
     }
 
-    pub(crate) fn happened(&mut self, faults: &[FaultRecord]) -> Result<(), ResultsError> {
+    fn happened(&mut self, faults: &[FaultRecord]) -> Result<(), ResultsError> {
         for record in faults {
             let Some(fault) = self.faults.get(usize::from(record.fault)) else { continue };
             let Some(&owner) = fault.machines.first() else { continue };
@@ -202,7 +196,7 @@ impl Cluster {
     }
 
     /// A machine's command has written `bytes`, of whole lines.
-    pub(crate) fn output(
+    fn output(
         &mut self,
         machine: usize,
         at: Nanos,
@@ -224,5 +218,25 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+}
+
+impl Sink for Cluster {
+    fn take(&mut self, records: Records) -> Result<(), ResultsError> {
+        match records {
+            Records::Ios(ios) => self.ios(ios),
+            Records::Packets(packets) => self.packets(packets)?,
+            Records::Faults(faults) => self.happened(faults)?,
+            Records::Output(machine, at, error, lines) => self.output(machine, at, error, lines)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Its entry is settled with the faults ([`Self::settle`]).
+    fn end(&mut self, footer: &Footer, _: Option<&Outcome>) -> Result<Entry, ResultsError> {
+        let history = self.history.as_mut().map_or(Ok(()), History::finish);
+        let moments = self.file.as_mut().map_or(Ok(()), |file| file.finish(footer));
+        moments.and(history).map(|()| None)
     }
 }

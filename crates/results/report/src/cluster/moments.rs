@@ -10,7 +10,7 @@ use parquet::data_type::ByteArray;
 use stasis_block::clock::Nanos;
 
 use stasis_results::columnar::{Cell, Column, ColumnFile, KeptRows, Kind};
-use stasis_results::ios::Footer;
+use stasis_results::sink::Footer;
 use stasis_results::{ResultsError, CLUSTER_FILE};
 
 const COLUMNS: &[Column] = &[
@@ -112,7 +112,7 @@ impl MomentFile {
         ])
     }
 
-    pub(super) fn finish(self, footer: &Footer) -> Result<(), ResultsError> {
+    pub(super) fn finish(&mut self, footer: &Footer) -> Result<(), ResultsError> {
         self.file.finish(footer)
     }
 }

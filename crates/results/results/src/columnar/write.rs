@@ -60,7 +60,7 @@ impl ColumnFile {
     }
 
     /// Ends the file; `footer` goes into its metadata.
-    pub fn finish(mut self, footer: &Map<String, Value>) -> std::result::Result<(), ResultsError> {
+    pub fn finish(&mut self, footer: &Map<String, Value>) -> std::result::Result<(), ResultsError> {
         self.write()?;
         let units = self.columns.iter().filter(|column| !column.unit.is_empty());
         let units: Map<_, _> =
@@ -70,7 +70,7 @@ impl ColumnFile {
         for (name, value) in footer {
             self.writer.append_key_value_metadata(KeyValue::new(name.clone(), value.to_string()));
         }
-        self.writer.close().map(drop).map_err(|error| failed(&self.path, error))
+        self.writer.finish().map(drop).map_err(|error| failed(&self.path, error))
     }
 }
 

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
-use stasis_run_events::{text, IoRecord, Kind};
+use stasis_run_events::{text, IoRecord, Kind, Outcome};
 use zstd::stream::write::Encoder;
 
-use super::{Footer, Rows};
-use crate::{Drive, ResultsError};
+use crate::sink::{Entry, Footer, Records, Sink};
+use crate::ResultsError;
 
 /// Rows are handed to the system in pieces of about this size (bytes).
 const PIECE: usize = 256 << 10;
@@ -17,7 +17,7 @@ const PIECE: usize = 256 << 10;
 const LEVEL: i32 = 1;
 
 /// Destination of rows.
-enum Sink {
+enum Output {
     Plain(File),
     Compressed(Box<Encoder<'static, File>>),
 }
@@ -25,7 +25,7 @@ enum Sink {
 /// The file, with a row's buffer that is reused.
 pub struct IoCsv {
     path: PathBuf,
-    sink: Sink,
+    output: Output,
     /// The drives' names, quoted.
     names: Vec<Vec<u8>>,
     buffer: Vec<u8>,
@@ -36,34 +36,28 @@ impl IoCsv {
     /// A file of no drives yet.
     pub fn create(path: PathBuf, compressed: bool) -> Result<Self, ResultsError> {
         let file = File::create(&path).map_err(ResultsError::write(&path))?;
-        let sink = if compressed {
+        let output = if compressed {
             let encoder = Encoder::new(file, LEVEL).map_err(ResultsError::write(&path))?;
-            Sink::Compressed(Box::new(encoder))
+            Output::Compressed(Box::new(encoder))
         } else {
-            Sink::Plain(file)
+            Output::Plain(file)
         };
         let mut buffer = Vec::with_capacity(PIECE + 4096);
         buffer.extend_from_slice(text::heading().as_bytes());
         buffer.push(b'\n');
         let names = Vec::new();
-        let mut csv = Self { path, sink, names, buffer, numbers: itoa::Buffer::new() };
-        csv.flush()?;
+        let mut csv = Self { path, output, names, buffer, numbers: itoa::Buffer::new() };
+        csv.write()?;
         Ok(csv)
     }
 
     fn write(&mut self) -> Result<(), ResultsError> {
-        let written = match &mut self.sink {
-            Sink::Plain(file) => file.write_all(&self.buffer),
-            Sink::Compressed(encoder) => encoder.write_all(&self.buffer),
+        let written = match &mut self.output {
+            Output::Plain(file) => file.write_all(&self.buffer),
+            Output::Compressed(encoder) => encoder.write_all(&self.buffer),
         };
         self.buffer.clear();
         written.map_err(ResultsError::write(&self.path))
-    }
-}
-
-impl Rows for IoCsv {
-    fn add_drive(&mut self, drive: &Drive) {
-        self.names.push(quoted(&drive.name).into_bytes());
     }
 
     fn row(&mut self, record: &IoRecord) -> Result<(), ResultsError> {
@@ -77,24 +71,32 @@ impl Rows for IoCsv {
         }
         Ok(())
     }
+}
 
-    /// Rows survive the end of this process where the file is a plain one. Small pieces would
-    /// compress badly.
-    fn flush(&mut self) -> Result<(), ResultsError> {
-        match self.sink {
-            Sink::Plain(_) => self.write(),
-            Sink::Compressed(_) => Ok(()),
+impl Sink for IoCsv {
+    fn take(&mut self, records: Records) -> Result<(), ResultsError> {
+        match records {
+            Records::Drive(drive) => self.names.push(quoted(&drive.name).into_bytes()),
+            Records::Ios(records) => {
+                let taken = records.iter().try_for_each(|record| self.row(record));
+                // Rows survive the end of this process where the file is a plain one. Small pieces
+                // would compress badly.
+                if let Output::Plain(_) = self.output {
+                    self.write()?;
+                }
+                return taken;
+            }
+            _ => {}
         }
+        Ok(())
     }
 
-    fn finish(mut self: Box<Self>, _: &Footer) -> Result<(), ResultsError> {
+    fn end(&mut self, _: &Footer, _: Option<&Outcome>) -> Result<Entry, ResultsError> {
         self.write()?;
-        match self.sink {
-            Sink::Plain(_) => Ok(()),
-            Sink::Compressed(encoder) => {
-                encoder.finish().map(drop).map_err(ResultsError::write(&self.path))
-            }
+        if let Output::Compressed(encoder) = &mut self.output {
+            encoder.do_finish().map_err(ResultsError::write(&self.path))?;
         }
+        Ok(None)
     }
 }
 

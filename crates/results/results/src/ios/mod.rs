@@ -7,11 +7,9 @@ mod parquet;
 mod read;
 mod records;
 
-use serde_json::{Map, Value};
-use stasis_run_events::IoRecord;
-
 use crate::folder::ResultsFolder;
-use crate::{Drive, ResultsError};
+use crate::sink::Sink;
+use crate::ResultsError;
 
 pub use as_csv::IosAsCsv;
 pub use read::KeptIos;
@@ -47,7 +45,7 @@ impl Ios {
     }
 
     /// Begins the file in a results folder; `None` where the I/Os are not kept.
-    pub fn begin(self, folder: &mut ResultsFolder) -> Result<Option<Box<dyn Rows>>, ResultsError> {
+    pub fn begin(self, folder: &mut ResultsFolder) -> Result<Option<Box<dyn Sink>>, ResultsError> {
         Ok(Some(match self {
             Self::Csv => Box::new(csv::IoCsv::create(folder.file(crate::IOS_FILE)?, false)?),
             Self::Zst => {
@@ -68,23 +66,4 @@ impl std::str::FromStr for Ios {
         let found = Self::ALL.into_iter().find(|ios| ios.name() == word);
         found.ok_or_else(|| "must be csv, zst, parquet or none".to_owned())
     }
-}
-
-/// Fields that a file can add about its run when the run is over.
-pub type Footer = Map<String, Value>;
-
-/// A file of rows.
-pub trait Rows: Send {
-    /// One more drive; a record's [`IoRecord::drive`] counts them.
-    fn add_drive(&mut self, drive: &Drive);
-
-    /// Appends a row. It reaches the file at [`Self::flush`] at the latest, where the format
-    /// allows that.
-    fn row(&mut self, record: &IoRecord) -> Result<(), ResultsError>;
-
-    /// Hands the rows to the system, where the format allows that.
-    fn flush(&mut self) -> Result<(), ResultsError>;
-
-    /// Ends the file.
-    fn finish(self: Box<Self>, footer: &Footer) -> Result<(), ResultsError>;
 }

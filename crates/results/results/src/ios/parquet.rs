@@ -7,11 +7,11 @@
 use std::path::PathBuf;
 
 use parquet::data_type::ByteArray;
-use stasis_run_events::{IoRecord, Kind, COLUMN_COUNT};
+use stasis_run_events::{IoRecord, Kind, Outcome, COLUMN_COUNT};
 
-use super::{Footer, Rows};
 use crate::columnar::{self, Cell, Column, ColumnFile};
-use crate::{Drive, ResultsError};
+use crate::sink::{Entry, Footer, Records, Sink};
+use crate::ResultsError;
 
 /// The columns of [`IoRecord`], with the types that they have here.
 pub(super) static COLUMNS: [Column; COLUMN_COUNT] = {
@@ -55,12 +55,6 @@ impl IoParquet {
             words: words.collect(),
         })
     }
-}
-
-impl Rows for IoParquet {
-    fn add_drive(&mut self, drive: &Drive) {
-        self.drives.push(ByteArray::from(drive.name.as_str()));
-    }
 
     fn row(&mut self, record: &IoRecord) -> Result<(), ResultsError> {
         let drives = self.drives.len();
@@ -80,14 +74,21 @@ impl Rows for IoParquet {
         }
         self.file.push(&cells)
     }
+}
 
-    /// A group is written when it is full.
-    fn flush(&mut self) -> Result<(), ResultsError> {
+/// A group of rows is written when it is full.
+impl Sink for IoParquet {
+    fn take(&mut self, records: Records) -> Result<(), ResultsError> {
+        match records {
+            Records::Drive(drive) => self.drives.push(ByteArray::from(drive.name.as_str())),
+            Records::Ios(records) => return records.iter().try_for_each(|record| self.row(record)),
+            _ => {}
+        }
         Ok(())
     }
 
-    fn finish(self: Box<Self>, footer: &Footer) -> Result<(), ResultsError> {
-        self.file.finish(footer)
+    fn end(&mut self, footer: &Footer, _: Option<&Outcome>) -> Result<Entry, ResultsError> {
+        self.file.finish(footer).map(|()| None)
     }
 }
 
