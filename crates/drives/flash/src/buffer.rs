@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use self::table::Table;
 pub(crate) use crate::ftl::context::IN_FLIGHT;
 use crate::ftl::RequestId;
+use crate::narrow::count;
 use crate::owners::Owners;
 
 /// No entry, no request.
@@ -174,7 +175,7 @@ impl Buffer {
             sequence: self.sequence,
             lacks: 0,
         };
-        let index = self.free.pop().unwrap_or(self.entries.len() as u32);
+        let index = self.free.pop().unwrap_or(count(self.entries.len()));
         if index as usize == self.entries.len() {
             self.entries.push(entry);
         } else {

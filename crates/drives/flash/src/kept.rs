@@ -41,6 +41,7 @@ pub struct Writer(Vec<u8>);
 
 impl Writer {
     /// Adds a number.
+    #[expect(clippy::cast_possible_truncation, reason = "the low bits of each byte are taken")]
     pub fn put(&mut self, number: impl Into<u64>) {
         let mut number = number.into();
         while number >= 0x80 {

@@ -9,6 +9,7 @@
 //! - [`ftl`], [`gc`], [`vendor`]: translation layers, policies of collection and
 //!   a vendor's commands, of which each is a file and a line.
 
+#![warn(clippy::cast_possible_truncation)]
 // A layer is the same file here and in a crate of its own (`docs/guides/ftl.md`).
 extern crate self as stasis_flash;
 
@@ -20,10 +21,12 @@ pub mod gc;
 pub mod kept;
 mod link;
 mod logical;
+mod narrow;
 mod owners;
 mod precondition;
 mod read_cache;
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 mod shadow;
 pub mod spec;
 mod ssd;
@@ -36,4 +39,5 @@ pub use ssd::{Ssd, ADAPTS};
 pub use statistics::Statistics;
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 mod tests;

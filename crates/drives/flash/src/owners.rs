@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::narrow;
 use stasis_block::timeline::{Purpose, Whom};
 use stasis_nand::Array;
 
@@ -233,7 +234,7 @@ impl Owners {
     /// An operation has ended.
     pub(crate) fn end(&mut self, number: u64) {
         if let Some(place) = number.checked_sub(self.first) {
-            if let Some(operation) = self.operations.get_mut(place as usize) {
+            if let Some(operation) = self.operations.get_mut(narrow::place(place)) {
                 operation.1 = true;
             }
         }
@@ -241,7 +242,7 @@ impl Owners {
 
     fn owner(&self, number: u64) -> Option<&Owner> {
         let place = number.checked_sub(self.first)?;
-        self.operations.get(place as usize).map(|(owner, _)| owner)
+        self.operations.get(narrow::place(place)).map(|(owner, _)| owner)
     }
 
     /// Multi-plane operations are for all for whom their parts are.
@@ -249,7 +250,7 @@ impl Owners {
         array.take_joined(|leader, mate| {
             let Some(other) = self.owner(mate).cloned() else { return };
             let place = leader.checked_sub(self.first).unwrap_or(u64::MAX);
-            if let Some((owner, _)) = self.operations.get_mut(place as usize) {
+            if let Some((owner, _)) = self.operations.get_mut(narrow::place(place)) {
                 owner.add(&other);
             }
         });
@@ -287,6 +288,7 @@ fn put(all: &mut Vec<Owner>, place: u32, owner: Owner) {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

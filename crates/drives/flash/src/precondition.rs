@@ -7,6 +7,7 @@
 //! collected. So with S(j) = m(j) + ... + m(b) and the rate c of collections
 //! j m(j) = c (1 - S(j)^d). Greedy is the limit of many choices.
 
+use crate::narrow::{count, few};
 use stasis_nand::hash::{bits, mix, normal, unit};
 
 /// Choices that are as good as all of them.
@@ -62,7 +63,7 @@ fn shares(slots: u32, power: f64, rate: f64) -> Vec<f64> {
 /// Numbers of valid slots for `blocks` blocks, ascending, that are distributed
 /// like `shares` and add up to `total`.
 pub(crate) fn valid_counts(shares: &[f64], blocks: u32, total: u64) -> Vec<u32> {
-    let slots = shares.len() as u32 - 1;
+    let slots = count(shares.len()) - 1;
     let mut counts = Vec::with_capacity(blocks as usize);
     let (mut valid, mut below) = (0u32, shares[0]);
     for block in 0..blocks {
@@ -100,6 +101,7 @@ pub(crate) fn valid_counts(shares: &[f64], blocks: u32, total: u64) -> Vec<u32> 
 /// Units of each of `planes` planes: in steady state the number of each has half
 /// the variance of a Poisson process, for writes come evenly and only what they
 /// overwrite is random. Never more than `most`.
+#[expect(clippy::cast_possible_truncation, reason = "a cast of a float saturates")]
 pub(crate) fn plane_shares(units: u64, planes: u32, most: u64, seed: u64) -> Vec<u64> {
     let mean = units as f64 / f64::from(planes);
     let mut shares: Vec<u64> = (0..planes)
@@ -149,7 +151,7 @@ impl Order {
             }
             value = (left << self.half) | right;
             if value < u64::from(self.count) {
-                return value as u32;
+                return few(value);
             }
         }
     }
@@ -168,6 +170,7 @@ pub(crate) fn choose(slots: u32, valid: u32, seed: u64) -> impl Iterator<Item = 
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 mod tests {
     use super::*;
 

@@ -13,6 +13,7 @@ use stasis_nand::hash::bits;
 use crate::buffer::{table::Table, IN_FLIGHT, NONE};
 use crate::ftl::RequestId;
 use crate::link::Link;
+use crate::narrow::{count, remainder};
 use crate::spec::{CachedWrites, ReadCacheSpec, Replacement};
 
 /// Sequential streams of reads that are followed at a time.
@@ -157,7 +158,7 @@ impl ReadCache {
             self.give_up(self.victim());
         }
         let entry = Entry { unit, before: NONE, after: NONE, filler };
-        let index = self.free.pop().unwrap_or(self.entries.len() as u32);
+        let index = self.free.pop().unwrap_or(count(self.entries.len()));
         match self.entries.get_mut(index as usize) {
             Some(free) => *free = entry,
             None => self.entries.push(entry),
@@ -195,7 +196,7 @@ impl ReadCache {
     pub fn remove(&mut self, units: Range<u32>) {
         if units.len() > self.entries.len() {
             // By entry, where a request covers more than the cache has.
-            for index in 0..self.entries.len() as u32 {
+            for index in 0..count(self.entries.len()) {
                 let unit = self.entries[index as usize].unit;
                 if units.contains(&unit) && self.table.get(unit) == Some(index) {
                     self.give_up(index);
@@ -250,7 +251,7 @@ impl ReadCache {
         match self.replacement {
             Replacement::Lru | Replacement::Fifo => self.oldest,
             // All entries are in use.
-            Replacement::Random => (bits(self.seed, self.drawn) % u64::from(self.room)) as u32,
+            Replacement::Random => remainder(bits(self.seed, self.drawn), self.room),
         }
     }
 

@@ -79,19 +79,13 @@ impl Sinks {
         self.0.iter_mut().find_map(|sink| (&mut **sink as &mut dyn Any).downcast_mut())
     }
 
-    /// Hands records to all.
-    ///
-    /// # Errors
-    /// The first of a sink.
+    /// Hands records to all, up to the first that fails.
     pub fn take(&mut self, records: Records) -> Result<(), ResultsError> {
         self.0.iter_mut().try_for_each(|sink| sink.take(records))
     }
 
-    /// Ends all, and returns their entries. One that cannot be written keeps none of the others from
-    /// its end.
-    ///
-    /// # Errors
-    /// The first of a sink.
+    /// Ends all, and returns their entries, or the first error: one that cannot be written keeps none
+    /// of the others from its end.
     pub fn end(
         &mut self,
         footer: &Footer,

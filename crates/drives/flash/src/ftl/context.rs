@@ -9,6 +9,7 @@ use stasis_block::inside::Parts;
 use stasis_block::{Fate, Operation, Status, Tag};
 use stasis_nand::{Array, Breakdown, Op, OpDone, OpKind, OpStatus};
 
+use crate::narrow::count;
 use crate::owners::{Owner, Owners};
 use crate::statistics::{Statistics, Temperature};
 use crate::watch::Watch;
@@ -386,7 +387,7 @@ impl Context {
 
     /// Takes up a request, with one piece.
     pub(crate) fn begin(&mut self, mut open: Open) -> RequestId {
-        let id = self.free.pop().unwrap_or(self.requests.len() as RequestId);
+        let id = self.free.pop().unwrap_or(count(self.requests.len()));
         open.request.id = id;
         open.pieces = 1;
         if id as usize == self.requests.len() {

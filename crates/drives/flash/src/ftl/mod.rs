@@ -223,6 +223,7 @@ pub(crate) fn build(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl
 
 /// The layer of `docs/guides/ftl.md`, where the guide has it written.
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 #[path = "../../tests/extending/direct.rs"]
 mod direct;
 

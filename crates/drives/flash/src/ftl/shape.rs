@@ -2,6 +2,7 @@
 
 use stasis_nand::{Geometry, PageAddress, PlaneId};
 
+use crate::narrow::few;
 use crate::spec::{CacheShape, Spec};
 
 /// A number that others are divided by often: by a multiplication, which is
@@ -20,6 +21,7 @@ impl Divisor {
         Self { value, magic: (u64::MAX / u64::from(value)).wrapping_add(1) }
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "a quotient is at most the number")]
     fn quotient(self, number: u32) -> u32 {
         if self.value == 1 {
             return number;
@@ -63,7 +65,7 @@ impl Shape {
         Self {
             geometry,
             planes: geometry.total_planes(),
-            unit: spec.mapping_unit as u32,
+            unit: few(spec.mapping_unit),
             units: u32::try_from(capacity.div_ceil(spec.mapping_unit.max(1))).unwrap_or(u32::MAX),
             slots,
             block_slots: slots * geometry.pages,
@@ -102,7 +104,7 @@ impl Shape {
     pub fn units_of(&self, offset: u64, length: u64) -> (u32, u32) {
         let end = offset.saturating_add(length).min(u64::from(self.units) << self.shift);
         let last = (end + u64::from(self.unit) - 1) >> self.shift;
-        ((offset >> self.shift).min(last) as u32, last as u32)
+        (few((offset >> self.shift).min(last)), few(last))
     }
 
     /// The units that lie in bytes: the first, and the one after the last.
@@ -113,7 +115,7 @@ impl Shape {
         let last =
             if end >= u64::from(self.units) << self.shift { u64::from(self.units) } else { last };
         let first = (offset + u64::from(self.unit) - 1) >> self.shift;
-        (first.min(last) as u32, last as u32)
+        (few(first.min(last)), few(last))
     }
 
     /// First byte of a unit.
@@ -130,7 +132,7 @@ impl Shape {
     pub fn overlap(&self, unit: u32, offset: u64, length: u64) -> u32 {
         let start = self.offset(unit);
         let end = (start + u64::from(self.unit)).min(offset.saturating_add(length));
-        end.saturating_sub(start.max(offset)) as u32
+        few(end.saturating_sub(start.max(offset)))
     }
 
     /// The number of a block, counted through the array.
@@ -183,6 +185,7 @@ impl Shape {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

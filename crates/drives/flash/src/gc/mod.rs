@@ -86,4 +86,5 @@ pub(crate) fn build(spec: &GcSpec, seed: u64) -> Box<dyn VictimPolicy> {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 mod tests;

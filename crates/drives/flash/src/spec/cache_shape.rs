@@ -1,5 +1,6 @@
 //! The SLC cache of a drive of some size in blocks, and its conditions on a description.
 
+use crate::narrow::count;
 use stasis_block::units::format_size;
 use stasis_nand::{CellPattern, SlcTimes, TwoPass};
 
@@ -37,7 +38,7 @@ impl CacheShape {
 impl Spec {
     /// Bits of a cell: as many as the pattern has page types, if it is one.
     pub(super) fn bits(&self, pages: u32) -> Option<u32> {
-        Some(CellPattern::parse(&self.cells, pages).ok()?.letters().len() as u32)
+        Some(count(CellPattern::parse(&self.cells, pages).ok()?.letters().len()))
     }
 
     /// The SLC cache of a drive of `capacity` bytes whose blocks have so many pages.

@@ -194,6 +194,7 @@ impl Spec {
     }
 
     /// Blocks of each plane by the over-provisioning that is asked for.
+    #[expect(clippy::cast_possible_truncation, reason = "a cast of a float saturates")]
     fn asked_blocks(&self, capacity: u64, pages: u32) -> u32 {
         let flash = capacity as f64 * (1.0 + self.asked_over_provisioning());
         // The cache's own blocks are none of the over-provisioning.

@@ -383,6 +383,7 @@ impl Default for Spec {
 
 impl Spec {
     /// Slots of a page: units that it holds.
+    #[expect(clippy::cast_possible_truncation, reason = "a description with more slots is refused")]
     pub fn slots(&self) -> u32 {
         (self.page_size / self.mapping_unit.max(1)).max(1) as u32
     }

@@ -33,6 +33,7 @@ impl CacheSize {
     const NONE: Self = Self::Bytes(0);
 
     /// In bytes, on a drive of `capacity` bytes.
+    #[expect(clippy::cast_possible_truncation, reason = "a cast of a float saturates")]
     pub(super) fn bytes(self, capacity: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,

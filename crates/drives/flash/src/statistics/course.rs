@@ -5,6 +5,7 @@ use stasis_block::inside::FlashCourse;
 
 use super::temperature::{Ages, Temperature};
 use crate::ftl::Occupancy;
+use crate::narrow::place;
 
 /// Steps of time: twice as many are merged.
 const STEPS: usize = 64;
@@ -60,7 +61,7 @@ impl Course {
             self.ends.truncate(longer);
             self.shift += 1;
         }
-        let ended = (now >> self.shift) as usize;
+        let ended = place(now >> self.shift);
         self.ends.resize(ended.max(self.ends.len()), level);
     }
 

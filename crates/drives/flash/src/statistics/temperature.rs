@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 
+use crate::narrow::{few, place};
 use stasis_block::inside::DataAge;
 
 /// Units that share a stamp, as a power of two: a stamp of 32 bits reaches 2^38 units.
@@ -42,7 +43,7 @@ impl Temperature {
     pub fn new(capacity: u64, unit: u32) -> Self {
         let unit = u64::from(unit.max(1));
         let units = usize::try_from(capacity.div_ceil(unit)).unwrap_or(0);
-        let epochs = vec![0; 2 * EPOCHS as usize];
+        let epochs = vec![0; place(2 * EPOCHS)];
         Self { unit, stamps: vec![UNWRITTEN; units], written: 0, epochs, shift: 0 }
     }
 
@@ -53,7 +54,7 @@ impl Temperature {
             return;
         }
         let units = offset / self.unit..(offset + length).div_ceil(self.unit);
-        for unit in units.start as usize..units.end as usize {
+        for unit in place(units.start)..place(units.end) {
             let grain = (self.written >> GRAIN).min(u64::from(u32::MAX - 1));
             if grain >> self.shift >= 2 * EPOCHS {
                 self.merge();
@@ -62,7 +63,7 @@ impl Temperature {
             if *stamp != UNWRITTEN {
                 self.epochs[((*stamp - 1) >> self.shift) as usize] -= 1;
             }
-            *stamp = grain as u32 + 1;
+            *stamp = few(grain) + 1;
             self.epochs[(grain >> self.shift) as usize] += 1;
             self.written += 1;
         }
@@ -72,7 +73,7 @@ impl Temperature {
     pub fn discard(&mut self, bytes: Range<u64>) {
         let units = bytes.start.div_ceil(self.unit)..bytes.end / self.unit;
         for unit in units {
-            let Some(stamp) = self.stamps.get_mut(unit as usize) else { return };
+            let Some(stamp) = self.stamps.get_mut(place(unit)) else { return };
             if *stamp != UNWRITTEN {
                 self.epochs[((*stamp - 1) >> self.shift) as usize] -= 1;
                 *stamp = UNWRITTEN;
@@ -83,10 +84,10 @@ impl Temperature {
     /// Makes epochs twice as long.
     #[cold]
     fn merge(&mut self) {
-        for epoch in 0..EPOCHS as usize {
+        for epoch in 0..place(EPOCHS) {
             self.epochs[epoch] = self.epochs[2 * epoch] + self.epochs[2 * epoch + 1];
         }
-        self.epochs[EPOCHS as usize..].fill(0);
+        self.epochs[place(EPOCHS)..].fill(0);
         self.shift += 1;
     }
 
@@ -125,6 +126,7 @@ fn least(class: usize) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 mod tests {
     use proptest::prelude::*;
 

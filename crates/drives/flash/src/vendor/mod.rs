@@ -5,6 +5,7 @@
 //! (NVM Express Base, Vendor Specific Commands); a command's own fields begin
 //! with CDW12. Numbers in data are little-endian.
 
+#[expect(clippy::cast_possible_truncation, reason = "a log is short")]
 mod health;
 mod inside;
 mod timings;
@@ -77,4 +78,5 @@ pub(crate) fn carry_out(
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 mod tests;

@@ -20,6 +20,7 @@ use stasis_block::{VendorCommand, VendorError};
 use stasis_nand::{cells::MAX_TYPES, BusRate, Timing};
 
 use super::{CDW12, CDW13, CDW14};
+use crate::narrow::count;
 use crate::Ssd;
 
 /// Numbers in the table.
@@ -52,7 +53,7 @@ pub(super) fn get(
     for (place, number) in command.data.chunks_exact_mut(8).zip(numbers) {
         place.copy_from_slice(&number.to_le_bytes());
     }
-    Ok(NUMBERS as u32)
+    Ok(count(NUMBERS))
 }
 
 pub(super) fn set(

@@ -5,6 +5,7 @@
 
 use crate::buffer::table::Table;
 use crate::buffer::NONE;
+use crate::narrow::count;
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
@@ -99,7 +100,7 @@ impl Cache {
         }
         let evicted = if self.used() < self.room { None } else { self.evict() };
         let entry = Entry { line, newer: NONE, older: NONE, dirty, protected: false };
-        let index = self.free.pop().unwrap_or(self.entries.len() as u32);
+        let index = self.free.pop().unwrap_or(count(self.entries.len()));
         if index as usize == self.entries.len() {
             self.entries.push(entry);
         } else {

@@ -8,6 +8,7 @@ use stasis_nand::{Breakdown, OpDone, OpStatus};
 use super::{Dftl, FETCH};
 use crate::buffer::NONE;
 use crate::ftl::{Context, Ftl, Request, RequestId};
+use crate::narrow::count;
 use crate::owners::{Owner, Owners};
 
 /// A request whose entries are looked up.
@@ -36,7 +37,7 @@ impl Dftl {
         writes: bool,
         context: &mut Context,
     ) {
-        let number = self.lookups_free.pop().unwrap_or(self.lookups.len() as u32);
+        let number = self.lookups_free.pop().unwrap_or(count(self.lookups.len()));
         let lookup = Lookup { request: *request, missing: 0 };
         if number as usize == self.lookups.len() {
             self.lookups.push(lookup);
@@ -95,7 +96,7 @@ impl Dftl {
             return self.take_in(line, false);
         }
         let waiter = Waiter { lookup, first: line, last: line, next: waiting };
-        let index = self.waiters_free.pop().unwrap_or(self.waiters.len() as u32);
+        let index = self.waiters_free.pop().unwrap_or(count(self.waiters.len()));
         if index as usize == self.waiters.len() {
             self.waiters.push(waiter);
         } else {

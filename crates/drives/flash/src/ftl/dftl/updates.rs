@@ -8,6 +8,7 @@ use stasis_nand::{OpDone, OpStatus};
 use super::{Dftl, UPDATE};
 use crate::ftl::page::Event;
 use crate::ftl::Context;
+use crate::narrow::count;
 
 /// Write-backs that are read for at a time.
 const WINDOW: u32 = 8;
@@ -190,7 +191,7 @@ impl Dftl {
         self.updates.lazy.clear();
         let (lines, updates) = (self.entries / self.line, &mut self.updates);
         self.cache.lose(|line| updates.state[(line / lines) as usize] |= LAZY);
-        for home in 0..updates.state.len() as u32 {
+        for home in 0..count(updates.state.len()) {
             let held = self.page.holds(self.shape.units + home);
             let due = std::mem::take(&mut updates.state[home as usize]) != 0;
             if due || held {

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use crate::buffer::NONE;
 use crate::ftl::Shape;
+use crate::narrow::count;
 
 /// The map of units and blocks; see the [module](self).
 #[derive(Debug)]
@@ -38,7 +39,7 @@ impl Mapping {
 
     /// Logical blocks of the drive.
     pub fn logical_blocks(&self) -> u32 {
-        self.data.len() as u32
+        count(self.data.len())
     }
 
     /// The logical block of a unit, and the unit's page there.

@@ -28,6 +28,7 @@ use self::merge::Merges;
 use self::plane::{Log, Plane};
 use super::{fate_of, Context, Dropped, Ftl, Occupancy, PowerCut, Request, Shape};
 use crate::buffer::IN_FLIGHT;
+use crate::narrow::{count, percentage, remainder, subject};
 use crate::spec::{Blocking, Precondition, Spec, SpecError};
 
 /// Kinds of operation, in the high byte of a token; the rest identifies the subject.
@@ -115,14 +116,14 @@ impl Hybrid {
         let (rounds, planes) =
             (self.mapping.logical_blocks() / self.shape.planes, self.shape.planes);
         for draw in 0..u64::from(planes) * self.log_blocks as u64 * 4 {
-            let turn = (draw % u64::from(planes)) as u32;
+            let turn = remainder(draw, planes);
             if rounds == 0 {
                 return;
             }
-            let round = (bits(self.seed, draw) % u64::from(rounds)) as u32;
+            let round = remainder(bits(self.seed, draw), rounds);
             let logical = round * planes + turn;
             let units = self.mapping.units_of(logical);
-            let unit = units.start + (bits(!self.seed, draw) % units.len() as u64) as u32;
+            let unit = units.start + remainder(bits(!self.seed, draw), count(units.len()));
             let plane = &mut self.planes[self.mapping.home(turn) as usize];
             let taken = plane.logs.iter().any(|log| log.logical == logical);
             if taken || plane.logs.len() == self.log_blocks || plane.free.len() < 2 {
@@ -167,7 +168,7 @@ impl Ftl for Hybrid {
         let failed = done.status == OpStatus::ProgramFailed;
         match done.token & KIND {
             HOST_READ => {
-                let id = (done.token & !KIND) as u32;
+                let id = subject(done.token);
                 let fate = fate_of(done.status, || self.begin_of(context.request(id), done));
                 context.finish(id, fate, &done.times);
                 self.reads[self.shape.block(plane, done.op.at.block) as usize] -= 1;
@@ -221,8 +222,8 @@ impl Ftl for Hybrid {
         let spare = if self.read_only { 0 } else { self.spare.saturating_sub(self.retired) };
         let used = self.erases * 100 / (u64::from(self.endurance) * u64::from(self.shape.blocks()));
         Health {
-            available_spare: (spare * 100).checked_div(self.spare).unwrap_or(100) as u8,
-            percentage_used: used.min(255) as u8,
+            available_spare: percentage((spare * 100).checked_div(self.spare).unwrap_or(100)),
+            percentage_used: percentage(used),
             media_bytes_written: context.media_bytes(),
             media_bytes_erased: context.erased_bytes(),
             read_only: self.read_only,

@@ -16,6 +16,7 @@ use crate::buffer::NONE;
 use crate::ftl::Shape;
 use crate::gc::{Candidate, Candidates};
 use crate::kept::{KeptError, Reader, Writer};
+use crate::narrow::{count, place};
 use crate::spec::{WearLevelling, WhenFull};
 
 /// The use of a block.
@@ -641,7 +642,7 @@ impl Blocks {
         let mut blocks = [0; 17];
         let full = |block: &&Block| block.state == BlockState::Full && !block.slc;
         for block in self.blocks.iter().filter(full) {
-            blocks[(u64::from(block.valid) * 16 / u64::from(self.shape.block_slots)) as usize] += 1;
+            blocks[place(u64::from(block.valid) * 16 / u64::from(self.shape.block_slots))] += 1;
         }
         blocks
     }
@@ -652,7 +653,7 @@ impl Blocks {
         for (number, block) in (0..).zip(&self.blocks) {
             let first = self.shape.slot(number, 0);
             let slots = first..first + self.shape.block_slots;
-            let valid = slots.filter(|&slot| map.unit(slot).is_some()).count() as u32;
+            let valid = count(slots.filter(|&slot| map.unit(slot).is_some()).count());
             assert_eq!(block.valid, valid, "block {number} {block:?}");
             assert!(block.ended <= block.next && block.next <= self.pages_of(number));
             assert!(!self.is_slc(number) || block.state != BlockState::Free);
@@ -672,8 +673,8 @@ impl Blocks {
                 }
             }
             let fresh = pool.good - pool.fresh;
-            assert_eq!(pool.free, fresh + pool.used.len() as u32);
-            let free = pool.free + pool.slc_free.len() as u32;
+            assert_eq!(pool.free, fresh + count(pool.used.len()));
+            let free = pool.free + count(pool.slc_free.len());
             assert_eq!((free, pool.retired, pool.valid, full), counted, "plane {number}");
         }
         self.check_cache();
@@ -684,12 +685,12 @@ impl Blocks {
         let numbered = || (0..).zip(&self.blocks).filter(|(_, block)| block.slc);
         let taken = numbered().filter(|&(number, block)| block.next == self.pages_of(number));
         let valid = numbered().map(|(_, block)| u64::from(block.valid)).sum::<u64>();
-        let counted = (numbered().count() as u32, taken.count() as u32, valid);
+        let counted = (count(numbered().count()), count(taken.count()), valid);
         assert_eq!((self.cache.blocks, self.cache.taken, self.cache.valid), counted);
         for (number, pool) in (0..).zip(&self.planes) {
             let here = |block: u32| self.shape.plane_of(block) == number;
             let others = numbered().filter(|&(block, _)| here(block) && !self.is_fixed(block));
-            assert_eq!(pool.dynamic, others.count() as u32);
+            assert_eq!(pool.dynamic, count(others.count()));
             let full =
                 |&(block, entry): &(u32, &Block)| here(block) && entry.state == BlockState::Full;
             assert_eq!(pool.cached.len(), numbered().filter(full).count());
@@ -788,7 +789,7 @@ impl Blocks {
         let first = self.shape.slot(number, 0);
         let slots = first..first + self.shape.block_slots;
         let last = slots.clone().rev().find(|&slot| map.unit(slot).is_some());
-        let valid = slots.filter(|&slot| map.unit(slot).is_some()).count() as u32;
+        let valid = count(slots.filter(|&slot| map.unit(slot).is_some()).count());
         self.blocks[number as usize] = Block { state, slc, erases, valid, ..Block::default() };
         let pages = self.pages_of(number);
         let used = match state {
@@ -891,7 +892,7 @@ impl Blocks {
         }
         let [used, slc_free] = heaps;
         let pool = &mut self.planes[plane as usize];
-        pool.free = regular - fresh + used.len() as u32;
+        pool.free = regular - fresh + count(used.len());
         (pool.fresh, pool.rank, pool.filled) = (fresh, rank, filled);
         (pool.used, pool.slc_free, pool.cached) = (used, slc_free, cached.into());
         listed.into_iter().for_each(|block| self.enlist(block));

@@ -20,6 +20,7 @@ use super::victims::{Need, Victims, Why};
 use crate::buffer::NONE;
 use crate::ftl::{Context, Shape};
 use crate::kept::{KeptError, Reader, Writer};
+use crate::narrow::count;
 use crate::owners::Owner;
 use crate::spec::{Blocking, Spec};
 
@@ -547,7 +548,7 @@ impl Cleaner {
             let source = self.shape.address(*block, *page);
             *page += 1;
             let slots = first..first + self.shape.slots;
-            let valid = slots.filter(|&slot| moment.placement.unit(slot).is_some()).count() as u32;
+            let valid = count(slots.filter(|&slot| moment.placement.unit(slot).is_some()).count());
             if valid > 0 {
                 self.read_page(source, valid, moment);
                 return true;
@@ -902,4 +903,5 @@ impl Cleaner {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 mod tests;

@@ -16,6 +16,7 @@ use super::programs::Programs;
 use crate::buffer::{Buffer, NONE};
 use crate::ftl::Shape;
 use crate::kept::{KeptError, Reader, Writer};
+use crate::narrow;
 
 /// Free blocks of a plane that are kept for collection: one to move into, and
 /// one in case that fails.
@@ -213,7 +214,7 @@ impl Frontier {
         let page = self.programs.begin();
         let mut oldest = u64::MAX;
         for _ in 0..self.shape.slots {
-            let Some(entry) = buffer.take(stream as u16) else { break };
+            let Some(entry) = buffer.take(narrow::stream(stream)) else { break };
             self.programs.push(page, entry);
             placement.prefetch_old(buffer.unit_of(entry));
             if self.shape.line > 1 {
@@ -411,6 +412,7 @@ impl Frontier {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 mod tests {
     use super::super::testing::drive;
     use super::*;

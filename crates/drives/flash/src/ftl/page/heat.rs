@@ -2,6 +2,7 @@
 //! are halved now and then (Hsieh, Kuo and Chang, ACM Transactions on Storage
 //! 2006), in memory that does not grow with the drive.
 
+use crate::narrow::remainder;
 use stasis_nand::hash::bits;
 
 /// Counters, a power of two.
@@ -32,7 +33,7 @@ impl Heat {
         }
         let mut hot = true;
         for hash in 0..HASHES {
-            let at = bits(hash, u64::from(unit)) as u32 % COUNTERS;
+            let at = remainder(bits(hash, u64::from(unit)), COUNTERS);
             let counter = &mut self.counters[at as usize];
             *counter = counter.saturating_add(1);
             hot &= *counter >= HOT;

@@ -7,6 +7,7 @@ use stasis_nand::prefetch;
 
 use crate::ftl::Shape;
 use crate::kept::{KeptError, Reader, Writer};
+use crate::narrow::{count, few, place};
 
 /// A unit or slot that is mapped no longer.
 const GONE: u32 = u32::MAX;
@@ -53,7 +54,7 @@ impl Sequence {
             return None;
         }
         let page = self.shape.page_of(unit);
-        let planes = self.order.len() as u32;
+        let planes = count(self.order.len());
         let (turn, place) = (page / planes, page % planes);
         let block = self.shape.block_of_page(turn);
         let first = self.shape.slot(
@@ -68,7 +69,7 @@ impl Sequence {
         let at = self.shape.page(slot);
         let turn = at.block * self.shape.geometry.pages + at.page;
         let place = self.places[at.plane.0 as usize];
-        let page = turn * self.order.len() as u32 + place;
+        let page = turn * count(self.order.len()) + place;
         let unit = page * self.shape.slots + (slot - self.shape.page_of(slot) * self.shape.slots);
         (unit < self.shape.units).then_some(unit)
     }
@@ -76,7 +77,7 @@ impl Sequence {
 
 impl Map {
     pub fn new(units: u32, slots: u64) -> Self {
-        Self { slots: vec![0; units as usize], units: vec![0; slots as usize], begun: None }
+        Self { slots: vec![0; units as usize], units: vec![0; place(slots)], begun: None }
     }
 
     /// The drive holds one sequence written in order, and nothing else.
@@ -143,7 +144,7 @@ impl Map {
 
     /// Writes where each unit lies.
     pub fn keep(&self, out: &mut Writer) {
-        let units = 0..self.slots.len() as u32;
+        let units = 0..count(self.slots.len());
         out.put_all(units.map(|unit| self.slot(unit).map_or(0, |slot| u64::from(slot) + 1)));
     }
 
@@ -154,35 +155,36 @@ impl Map {
         if from.take()? != self.slots.len() as u64 {
             return Err(WRONG);
         }
-        for unit in 0..self.slots.len() as u32 {
+        for unit in 0..count(self.slots.len()) {
             let slot = from.take()?;
             if slot == 0 {
                 continue;
             }
-            if slot > slots || self.units[slot as usize - 1] != 0 {
+            if slot > slots || self.units[place(slot) - 1] != 0 {
                 return Err(WRONG);
             }
-            self.set(unit, slot as u32 - 1);
+            self.set(unit, few(slot) - 1);
         }
         Ok(())
     }
 
     /// Units and slots name one another.
     pub fn check(&self) {
-        let units = 0..self.slots.len() as u32;
+        let units = 0..count(self.slots.len());
         let held = units
             .filter(|&unit| {
                 let slot = self.slot(unit);
                 slot.inspect(|&slot| assert_eq!(self.unit(slot), Some(unit))).is_some()
             })
             .count();
-        let slots = 0..self.units.len() as u32;
+        let slots = 0..count(self.units.len());
         let mapped = slots.filter(|&slot| self.unit(slot).is_some()).count();
         assert_eq!(held, mapped, "each unit lies in one slot at most");
     }
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 mod tests {
     use proptest::prelude::*;
 

@@ -20,6 +20,7 @@ mod queue;
 mod recover;
 mod spares;
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 mod testing;
 mod token;
 mod victims;
@@ -46,6 +47,7 @@ use super::{
 };
 use crate::buffer::NONE;
 use crate::kept::{KeptError, Reader, Writer};
+use crate::narrow::{self, count, remainder, subject};
 use crate::owners::{Owner, Owners};
 use crate::spec::{GcSpec, Planes, Precondition, Spec, SpecError};
 
@@ -80,7 +82,7 @@ fn bad_blocks(spec: &Spec, shape: &Shape, seed: u64) -> Vec<u32> {
     for lun in 0..shape.planes / planes {
         for number in 0..spec.bad_blocks {
             let draw = bits(seed ^ FACTORY, u64::from(lun) << 32 | u64::from(number));
-            bad[(lun * planes) as usize + (draw % u64::from(planes)) as usize] += 1;
+            bad[(lun * planes) as usize + remainder(draw, planes) as usize] += 1;
         }
     }
     bad
@@ -344,7 +346,7 @@ impl PageFtl {
             return;
         }
         for stream in 0..self.frontier.streams() {
-            while self.queue.buffer_mut().wants_page(stream as u16, self.shape.slots) {
+            while self.queue.buffer_mut().wants_page(narrow::stream(stream), self.shape.slots) {
                 let choice = self.frontier.choose(stream, self.placement.blocks_mut());
                 let choice = choice.or_else(|| self.choose_past_cache(now, stream, context));
                 let Some(choice) = choice else {
@@ -362,12 +364,12 @@ impl PageFtl {
                 let page = self.frontier.program(choice, stream, buffer, &mut self.placement);
                 #[cfg(test)]
                 if let Some(shadow) = &mut context.shadow {
-                    let entries = self.frontier.contents(page.token as u32).iter();
+                    let entries = self.frontier.contents(subject(page.token)).iter();
                     let contents = entries.map(|&entry| self.queue.buffer().unit(entry));
                     shadow.program(page.at, contents.collect());
                 }
                 let group = self.lockstep.group(now, plane);
-                let contents = self.frontier.contents(page.token as u32);
+                let contents = self.frontier.contents(subject(page.token));
                 let op = Op { token: PROGRAM | page.token, group, ..page };
                 context.submit_for(now, op, |owners| owners.gathered(contents));
             }
@@ -414,7 +416,7 @@ impl PageFtl {
             let landed = self.queue.buffer_mut().land(entry);
             maps += u64::from(landed.unit >= self.shape.units);
             if landed.alive {
-                if let Some(plane) = self.placement.write(landed.unit, first + index as u32) {
+                if let Some(plane) = self.placement.write(landed.unit, first + count(index)) {
                     let moment = &mut Moment { now, placement: &mut self.placement, context };
                     self.cleaner.gained(plane, moment);
                 }
@@ -562,7 +564,7 @@ impl Ftl for PageFtl {
     }
 
     fn done(&mut self, now: Nanos, done: &OpDone, context: &mut Context) {
-        let whom = (done.token & !KIND) as u32;
+        let whom = subject(done.token);
         let cleaner = &mut self.cleaner;
         let moment = &mut Moment { now, placement: &mut self.placement, context };
         match done.token & KIND {

@@ -7,6 +7,7 @@ use stasis_block::clock::Nanos;
 use stasis_nand::hash::mix;
 
 use crate::ftl::Shape;
+use crate::narrow::{few, remainder};
 use crate::spec::ScrubSpec;
 
 /// The visits; see the [module](self).
@@ -49,7 +50,7 @@ impl Patrol {
     /// The next visit: the plane and the block of it.
     pub fn visit(&mut self) -> (u32, u32) {
         let all = u64::from(self.planes) * u64::from(self.blocks);
-        let place = (self.visits % all) as u32;
+        let place = few(self.visits % all);
         self.visits = self.visits.wrapping_add(1);
         self.at = self.at.saturating_add(self.interval);
         (place % self.planes, place / self.planes)
@@ -57,7 +58,7 @@ impl Patrol {
 
     /// The page of so many that a visit reads: another one each time.
     pub fn page(&self, pages: u32) -> u32 {
-        (mix(self.visits) % u64::from(pages.max(1))) as u32
+        remainder(mix(self.visits), pages.max(1))
     }
 
     /// Returns whether data of an age (ns) is moved.
@@ -77,6 +78,7 @@ impl Patrol {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 mod tests {
     use std::collections::BTreeSet;
 

@@ -1,6 +1,7 @@
 //! Pages on their way into the cells.
 
 use crate::buffer::{IN_FLIGHT, NONE};
+use crate::narrow::count;
 
 /// Future contents of the slots of pages that are being programmed: entries of the
 /// buffer for the host's, slots that units move from for housekeeping's.
@@ -33,7 +34,7 @@ impl Programs {
         }
         self.contents.resize(self.contents.len() + self.slots, NONE);
         self.used.push(0);
-        self.used.len() as u32 - 1
+        count(self.used.len()) - 1
     }
 
     /// The page's next slot will hold this.

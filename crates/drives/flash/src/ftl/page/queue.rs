@@ -14,6 +14,7 @@ use super::heat::Heat;
 use super::placement::Placement;
 use crate::buffer::{Buffer, IN_FLIGHT, NONE};
 use crate::ftl::{Context, Request, RequestId, Shape};
+use crate::narrow::{count, few, stream};
 use crate::spec::Spec;
 
 /// A write that covers a part of units only, while those are read.
@@ -72,7 +73,7 @@ pub(super) struct WriteQueue {
 impl WriteQueue {
     /// An empty queue of a checked description, with a buffer of `streams` streams.
     pub fn new(spec: &Spec, shape: Shape, capacity: u64, streams: u32) -> Self {
-        let room = (spec.buffer / spec.mapping_unit.max(1)).min(u64::from(NONE - 1)) as u32;
+        let room = few((spec.buffer / spec.mapping_unit.max(1)).min(u64::from(NONE - 1)));
         // A buffer that cannot fill a page of each stream would never be full.
         let room = if spec.buffer == 0 { 0 } else { room.max(1) };
         Self {
@@ -86,8 +87,8 @@ impl WriteQueue {
             barriers: 0,
             partial: Vec::with_capacity(IN_FLIGHT),
             partial_free: Vec::with_capacity(IN_FLIGHT),
-            host_streams: spec.host_streams() as u16,
-            log_ends: (spec.open_streams() - spec.host_streams()) as u16,
+            host_streams: stream(spec.host_streams()),
+            log_ends: stream(spec.open_streams() - spec.host_streams()),
             heat: spec.hot_cold.then(Heat::new),
         }
     }
@@ -131,14 +132,14 @@ impl WriteQueue {
         };
         let last = if end - 1 > first { read(end - 1) } else { None };
         let slots = [read(first), last];
-        let reads = slots.iter().flatten().count() as u32;
+        let reads = count(slots.iter().flatten().count());
         if reads == 0 {
             let gathers = self.log_end(request.stream).is_some();
             self.enqueue(request, self.barriers, gathers);
             return None;
         }
         let partial = Partial { request: *request, reads, barriers: self.barriers };
-        let number = self.partial_free.pop().unwrap_or(self.partial.len() as u32);
+        let number = self.partial_free.pop().unwrap_or(count(self.partial.len()));
         if number as usize == self.partial.len() {
             self.partial.push(partial);
         } else {
@@ -358,6 +359,7 @@ impl WriteQueue {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 mod tests {
     use stasis_block::Operation;
     use stasis_nand::{Op, OpKind, PageAddress, Priority};

@@ -3,6 +3,7 @@
 use stasis_block::Health;
 
 use crate::ftl::Context;
+use crate::narrow::percentage;
 
 /// Counts of blocks given up and of erases.
 #[derive(Debug, Clone, Copy)]
@@ -64,8 +65,8 @@ impl Spares {
         let available = (self.left() * 100).checked_div(self.spare).unwrap_or(0);
         let used = self.erases * 100 / (u64::from(self.endurance) * u64::from(blocks));
         Health {
-            available_spare: if self.spare == 0 { 100 } else { available as u8 },
-            percentage_used: used.min(255) as u8,
+            available_spare: if self.spare == 0 { 100 } else { percentage(available) },
+            percentage_used: percentage(used),
             media_bytes_written: context.media_bytes(),
             media_bytes_erased: context.erased_bytes(),
             read_only,

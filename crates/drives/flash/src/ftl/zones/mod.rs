@@ -27,6 +27,7 @@ use super::{
     fate_of, Context, Dropped, Ftl, PageRead, PageRun, PowerCut, Request, RequestId, Shape,
 };
 use crate::buffer::{table::Table, NONE};
+use crate::narrow::{few, percentage, subject};
 use crate::owners::{Owner, Owners};
 use crate::spec::{Spec, SpecError};
 
@@ -125,7 +126,7 @@ impl Zones {
         }
         let mut owners = vec![NONE; shape.blocks() as usize];
         (0..).zip(&numbers).for_each(|(index, &number)| owners[number as usize] = index);
-        let room = (spec.buffer / spec.page_size.max(1)).min(u64::from(NONE)) as u32;
+        let room = few((spec.buffer / spec.page_size.max(1)).min(u64::from(NONE)));
         Self {
             blocks: numbers.iter().map(|&number| Block { number, ..Block::default() }).collect(),
             owners,
@@ -268,7 +269,7 @@ impl Ftl for Zones {
     }
 
     fn done(&mut self, now: Nanos, done: &OpDone, context: &mut Context) {
-        let whom = (done.token & !KIND) as u32;
+        let whom = subject(done.token);
         let block = self.block_of(&done.op);
         match done.token & KIND {
             READ => {
@@ -304,8 +305,8 @@ impl Ftl for Zones {
         let spare = self.spare.iter().map(|plane| plane.len() as u64).sum::<u64>() * 100;
         let used = self.erases * 100 / (u64::from(self.endurance) * u64::from(self.shape.blocks()));
         Health {
-            available_spare: spare.checked_div(self.spares).unwrap_or(100) as u8,
-            percentage_used: used.min(255) as u8,
+            available_spare: percentage(spare.checked_div(self.spares).unwrap_or(100)),
+            percentage_used: percentage(used),
             media_bytes_written: context.media_bytes(),
             media_bytes_erased: context.erased_bytes(),
             read_only: self.zones.iter().all(|zone| zone.failed),

@@ -9,6 +9,7 @@ use stasis_nand::{Breakdown, OpDone, OpKind, OpStatus};
 
 use super::write::Stage;
 use super::{Context, Dropped, PowerCut, Request, Zones, ERASE, KIND, NONE, PAD, PROGRAM};
+use crate::narrow::{few, subject};
 use crate::owners::{Owner, Owners};
 
 impl Zones {
@@ -18,7 +19,7 @@ impl Zones {
         let first = request.offset.div_ceil(size);
         let end = ((request.offset + request.length) / size).min(self.layout.zones.into());
         for zone in first..end {
-            self.reset(now, zone as u32, request, context);
+            self.reset(now, few(zone), request, context);
         }
     }
 
@@ -129,7 +130,7 @@ impl Zones {
             (dropped.op.at.plane.0, dropped.op.at.block, dropped.op.at.page)
         });
         for Dropped { op, started } in programs {
-            let (block, index) = (self.block_of(op), (op.token & !KIND) as u32);
+            let (block, index) = (self.block_of(op), subject(op.token));
             let zone = self.zone_of(block);
             let page = (op.token & KIND == PROGRAM).then(|| self.pages[index as usize].clone());
             let alive = page.filter(|page| page.state == Stage::Flying);
@@ -162,7 +163,7 @@ impl Zones {
         }
         #[cfg(test)]
         if context.shadow.is_some() {
-            for index in 0..self.pages.len() as u32 {
+            for index in 0..crate::narrow::count(self.pages.len()) {
                 if !matches!(self.pages[index as usize].state, Stage::Unused | Stage::Dead) {
                     for (unit, version) in self.contents(index) {
                         context.shadow.iter_mut().for_each(|shadow| shadow.admit(unit, version));

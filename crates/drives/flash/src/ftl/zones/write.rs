@@ -5,6 +5,7 @@ use stasis_block::{Fate, Status};
 use stasis_nand::{Breakdown, OpDone, OpKind, OpStatus};
 
 use super::{Context, Request, RequestId, Zones, NONE, PROGRAM};
+use crate::narrow::{count, place};
 
 /// A write that is not all in memory yet; with no request a barrier.
 #[derive(Debug, Clone, Copy)]
@@ -142,7 +143,7 @@ impl Zones {
     }
 
     fn begin(&mut self, page: u32) -> u32 {
-        let index = self.pages_free.pop().unwrap_or(self.pages.len() as u32);
+        let index = self.pages_free.pop().unwrap_or(count(self.pages.len()));
         if index as usize == self.pages.len() {
             self.pages.push(Page {
                 page,
@@ -240,7 +241,7 @@ impl Zones {
             self.flying -= 1;
         }
         let first = self.flights.front().map_or(0, |flight| flight.0);
-        self.flights[(flight - first) as usize].1 = true;
+        self.flights[place(flight - first)].1 = true;
         while self.flights.front().is_some_and(|flight| flight.1) {
             self.flights.pop_front();
         }
