@@ -84,7 +84,8 @@ fn ordered() -> ImageSettings {
 }
 
 impl MediumSpec {
-    /// Reads `ram:SIZE`, `file:PATH`, `qcow2:PATH`, `ordered:PATH` or `device:PATH`.
+    /// Reads `ram:SIZE`, `file:PATH`, `qcow2:PATH`, `ordered:PATH` or `device:PATH`. Other keys,
+    /// such as `size`, are the table's (`spec/table.rs`).
     ///
     /// # Errors
     /// A [`SpecError`] that names the fault and the nearest right word.

@@ -555,6 +555,7 @@ impl Connection {
                 datal: (command.length as u32).into(),
                 ..Default::default()
             };
+            // R2T: the host may send the command's data.
             let kind_and_flags = (kind::READY_TO_TRANSFER, 0);
             put(&mut self.output, kind_and_flags, header.as_bytes(), &[], digests, 4);
         }

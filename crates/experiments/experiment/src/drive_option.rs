@@ -1,4 +1,5 @@
-//! The option `--drive`: the words `KEY=VALUE,...` of a [`DriveSpec`].
+//! The option `--drive`: the words `KEY=VALUE,...` of a [`DriveSpec`]. Its medium, such as
+//! `medium=file:x,size=1TB`, becomes a `MediumSpec` (`crates/drives/media/src/spec/table.rs`).
 
 use std::sync::OnceLock;
 

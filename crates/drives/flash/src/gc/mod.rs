@@ -1,4 +1,5 @@
-//! Which block is collected next.
+//! Policies that propose the next victim of a collection. The page mapping decides when to collect,
+//! and takes another victim where none can be had (`ftl/page/victims.rs`).
 //!
 //! A new policy is a file here that implements [`VictimPolicy`], and a line in
 //! [`POLICIES`].

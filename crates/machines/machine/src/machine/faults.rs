@@ -1,5 +1,6 @@
 //! The faults of a machine: failures, pauses, faults of the paths to its drives, and those that its agent
 //! brings about. Each kind owns its own; what befalls all of them is here.
+//! Triggers other than a time are in `triggers.rs`.
 
 use stasis_block::clock::Nanos;
 
