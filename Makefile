@@ -108,6 +108,7 @@ slow-test: build guest ## Tests that `test` leaves out: they build guests, measu
 	$(TEST) --test system every_part -- --ignored --nocapture
 	$(TEST) --test system clusters -- --ignored --nocapture
 	$(TEST) --test system key_values -- --ignored --nocapture
+	$(TEST) --test system rare_drives -- --ignored --nocapture
 	$(TEST) --test system findings -- --ignored --nocapture
 	$(TEST) --test system endurance_groups -- --ignored --nocapture
 	$(TEST) --test system records_are_filtered -- --ignored --nocapture

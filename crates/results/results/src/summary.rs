@@ -23,8 +23,7 @@ use crate::thresholds::{Judgement, UNMET};
 use crate::{Drive, SUMMARY_FILE};
 
 /// Fields of a summary that depend on the wall clock, the machine, the build, or where files are.
-/// All others
-/// are the same for two runs of one experiment under `exact`. Those that are no field of
+/// All others are the same for two runs of one experiment under `exact`. Those that are no field of
 /// [`Summary`] are a caller's.
 pub const INCIDENTAL_FIELDS: &[&str] = &[
     "wall_seconds",
