@@ -16,7 +16,7 @@ more() {
 }
 
 bench_cost() {
-    local drive kept example model off costs=()
+    local drive kept example model off folder changes costs=()
     # Two runs that keep the guest first.
     drive=(--drive "model=null,medium=ram:64MiB")
     run kept "${drive[@]}" -- true
@@ -52,8 +52,25 @@ bench_cost() {
             restart = counted[2] - counted[1]
             printf "%.1f million, %.3f times; CPU %.2f s", restart, restart / (counted[3] - counted[1]), cpu[2] - cpu[1]
         }')"
-    # Those whose guest is the usual one.
-    for example in demo noisy-neighbour bit-rot shared startup computational; do
+    # 20 MiB of memory change between two snapshots, of which there are some hundred.
+    drive=(--drive "model=null,medium=ram:64MiB")
+    changes='for (1..104) { $b = chr($_) x (20<<20); select undef,undef,undef,0.008 }'
+    cost "${drive[@]}" -- perl -e "$changes"
+    kept=$cpu
+    cost "${drive[@]}" --snapshots 10ms -- perl -e "$changes"
+    row "a snapshot of 20 MiB, by a hundred of them" "0.15 s" \
+        "$(awk -v a="$kept" -v b="$cpu" 'BEGIN { printf "CPU %.2f s", (b - a) / 100 }')"
+    cost "${drive[@]}" --from last -- perl -e "$changes"
+    row "a run from the last of them to its end" "0.15 s" "$(awk -v a="$wall" -v b="$cpu" 'BEGIN { printf "%.2f s, CPU %.2f s", a, b }')"
+    # The second one finds the packages in apt's cache.
+    for folder in first second; do
+        own && kept=$own
+        XDG_CACHE_HOME=$work/$folder "$stasis" guest build >guest.out 2>&1 || { cat guest.out >&2; exit 1; }
+        own
+    done
+    row "guest build, packages in apt's cache" "25 s" "$(awk -v a="$kept" -v b="$own" 'BEGIN { printf "CPU %.1f s", b - a }')"
+    # Clusters make guests of their own the first time.
+    for example in demo noisy-neighbour bit-rot shared startup computational redis etcd postgresql; do
         example=$here/../examples/$example.toml
         [ -e "$example" ] || continue
         run kept "$example"
