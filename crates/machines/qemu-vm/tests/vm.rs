@@ -19,7 +19,8 @@ fn guest() -> Guest {
 
 fn guest_of(recipe: &Recipe) -> Guest {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["build", "-p", "stasis-guest-agent", "--example", "init"]);
+    // Of the whole workspace: with other features of dependencies it would compile these again.
+    command.args(["build", "--locked", "--workspace", "--example", "init"]);
     if !cfg!(debug_assertions) {
         command.arg("--release");
     }
