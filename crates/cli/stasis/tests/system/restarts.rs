@@ -111,7 +111,7 @@ fn a_restart_is_a_boot_with_rare_drives_and_media() {
         "{ model = 'fixed:30us', medium = 'ram:64MiB', block-size = 4096, zones = { size = '8MiB' } }, \
          { model = 'fixed:30us', medium = { file = 'disk.img', size = '64MiB' }, namespaces = 2 }",
         "{ model = 'fixed:30us', medium = 'qcow2:disk.qcow2' }, \
-         { model = 'fixed:10us', medium = 'ram:4MiB', block-size = 4096, ocssd = '2x2x4x64' }",
+         { model = 'jpt39c', medium = 'ram:64MiB' }",
         "{ model = 'fixed:30us', medium = 'ram:16MiB', key-value = { max-keys = 1000 } }, \
          { model = 'null', medium = 'ram:16MiB', programs = { processors = 1, memory = '1MiB' } }",
     ]);
