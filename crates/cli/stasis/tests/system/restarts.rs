@@ -14,7 +14,7 @@ echo "boot $STASIS_BOOT" $(date +%s.%N) $(cat /proc/sys/kernel/random/uuid)
 dmesg; cat /proc/interrupts /proc/uptime /proc/meminfo /proc/vmstat
 for drive in $(lsblk -dno NAME | grep -v pmem); do
     head -c 64k /dev/$drive | md5sum
-    dd if=/dev/urandom of=/dev/$drive bs=4k count=8 conv=fsync 2> /dev/null
+    dd if=/dev/urandom of=/dev/$drive bs=4k count=8 conv=fsync 2> /dev/null || echo "$drive: not written"
 done
 [ "$STASIS_BOOT" = 3 ] || sleep 100
 ''']
