@@ -7,7 +7,8 @@
 //! Promises:
 //! - The same results give the same comparison: nothing is drawn at random.
 //! - An interval is of 95 %. Of one run it is that of an order statistic ([`percentile`]), as if
-//!   its I/Os were independent, which neighbours in a queue are not; of several runs it is that
+//!   its I/Os were independent, which neighbours in a queue are not, and there is none where the I/Os
+//!   are too few, such as p99.9 of 1,000; of several runs it is that
 //!   of the runs' figures by Student's distribution, which needs no such assumption.
 //! - A difference is called significant where the intervals do not overlap, it is large enough to
 //!   matter, and both candidates did the same I/Os.

@@ -69,6 +69,26 @@ fn an_interval_covers_what_it_says() {
     assert!((930..=985).contains(&covered), "{covered} of 1000");
 }
 
+/// Ranks by the binomial distribution (R: `qbinom(c(.025, .975), n, p)`), and where there are none.
+#[test]
+fn a_tail_of_few_values_has_no_interval() {
+    let interval =
+        |count: u64, percent| percentile(&(1..=count).collect::<Vec<_>>(), percent).unwrap();
+    let ends = |count, percent| {
+        let found = interval(count, percent);
+        found.is_known().then_some((found.low, found.high))
+    };
+    // All 1,000 values are at most p99.9 in 37 % of samples, 300 at most p99 in 5 %.
+    assert_eq!(ends(1000, 99.9), None);
+    assert_eq!(ends(300, 99.0), None);
+    assert_eq!(ends(5, 50.0), None);
+    assert_eq!(ends(6, 50.0), Some((1.0, 6.0)));
+    assert_eq!(ends(10, 50.0), Some((2.0, 9.0)));
+    assert_eq!(ends(1000, 99.0), Some((983.0, 997.0)));
+    assert_eq!(ends(1000, 1.0), Some((4.0, 18.0)));
+    assert_eq!(interval(1000, 99.9).value, 999.0);
+}
+
 #[test]
 fn runs_are_compared_by_their_figures() {
     // Student's 97.5th percentile for two degrees of freedom, times the standard error.

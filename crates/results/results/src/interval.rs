@@ -54,9 +54,17 @@ impl Interval {
     }
 }
 
+/// Variance of a binomial count from which on its normal approximation is used: a rank is off by less
+/// than one then.
+const MIN_NORMAL_VARIANCE: f64 = 100.0;
+
+/// Chance that may lie beyond either end of an interval.
+const BEYOND: f64 = 0.025;
+
 /// The percentile `percent` of values that rise: the least value that at least so many are not
 /// above. The interval's ends are order statistics (Conover, *Practical Nonparametric Statistics*,
-/// section 3.2, by the normal approximation). None where the values are too few for it: less than
+/// section 3.2); it is not known where no two values have the percentile between them in 95 of 100
+/// samples, such as p99.9 of 1,000. None where the values are too few for the percentile: less than
 /// one of them is expected above it.
 pub fn percentile(sorted: &[u64], percent: f64) -> Option<Interval> {
     let (count, share) = (sorted.len() as f64, percent / 100.0);
@@ -68,9 +76,42 @@ pub fn percentile(sorted: &[u64], percent: f64) -> Option<Interval> {
         let place = (rank.ceil() as usize).clamp(1, sorted.len()) - 1;
         sorted[place] as f64
     };
-    let (middle, half) = (count * share - 1e-6, NORMAL * (count * share * (1.0 - share)).sqrt());
-    let (low, high) = (at(middle - half), at(middle + half + 1.0));
-    Some(Interval { value: at(middle), low, high, known: true })
+    let middle = count * share - 1e-6;
+    let value = at(middle);
+    let variance = count * share * (1.0 - share);
+    if variance >= MIN_NORMAL_VARIANCE {
+        let half = NORMAL * variance.sqrt();
+        let (low, high) = (at(middle - half), at(middle + half + 1.0));
+        return Some(Interval { value, low, high, known: true });
+    }
+    // Of the rarer kind, those above or those not above.
+    let (from, to) = likely_counts(count, share.min(1.0 - share));
+    let (low, high) = match share < 0.5 {
+        true => (from, to),
+        false => (count + 1.0 - to, count + 1.0 - from),
+    };
+    match low >= 1.0 && high <= count {
+        true => Some(Interval { value, low: at(low), high: at(high), known: true }),
+        false => Some(Interval::exactly(value)),
+    }
+}
+
+/// The largest count with at most [`BEYOND`] of the chance below it, and the least with at most as much
+/// from it on, of `trials` that each succeed with this chance.
+fn likely_counts(trials: f64, chance: f64) -> (f64, f64) {
+    let mut probability = (trials * (-chance).ln_1p()).exp();
+    let (mut count, mut below) = (0.0, 0.0);
+    let mut from = 0.0;
+    // `below`: the chance of fewer than `count`.
+    while count <= trials && below < 1.0 - BEYOND {
+        if below <= BEYOND {
+            from = count;
+        }
+        below += probability;
+        probability *= (trials - count) / (count + 1.0) * chance / (1.0 - chance);
+        count += 1.0;
+    }
+    (from, count)
 }
 
 /// The arithmetic mean, by the normal approximation.
