@@ -36,7 +36,7 @@ impl ChunkSet {
 pub enum About {}
 
 #[derive(Debug, Default)]
-pub struct Notifications;
+pub struct Notifications {}
 
 impl Notifications {
     pub fn add(&mut self, _nsid: u32, _lba: u64, about: About) {
