@@ -122,7 +122,7 @@ pub fn version3(file: &[u8]) -> Option<&Version3> {
     (header.version.get() > 2).then_some(version3)
 }
 
-/// That part, to be changed.
+/// The same part, to be changed.
 pub fn version3_mut(file: &mut [u8]) -> Option<&mut Version3> {
     let (header, behind) = Header::mut_from_prefix(file).ok()?;
     let (version3, _) = Version3::mut_from_prefix(behind).ok()?;

@@ -19,7 +19,7 @@ fn guest() -> Guest {
 
 fn guest_of(recipe: &Recipe) -> Guest {
     let mut command = Command::new(env!("CARGO"));
-    // Of the whole workspace: with other features of dependencies it would compile these again.
+    // The whole workspace's features: with others the dependencies would be compiled again.
     command.args(["build", "--locked", "--workspace", "--example", "init"]);
     if !cfg!(debug_assertions) {
         command.arg("--release");

@@ -222,7 +222,7 @@ impl ResultsWriter {
     /// Takes records of what the run keeps; others are passed over.
     ///
     /// # Errors
-    /// Where a file cannot be written, or a record names something that is not there.
+    /// A file cannot be written, or a record names something that is not there.
     pub fn take(&mut self, records: Records) -> Result<(), ResultsError> {
         match records {
             Records::Ios(records) => self.record(records),

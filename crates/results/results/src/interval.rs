@@ -84,7 +84,7 @@ pub fn percentile(sorted: &[u64], percent: f64) -> Option<Interval> {
         let (low, high) = (at(middle - half), at(middle + half + 1.0));
         return Some(Interval { value, low, high, known: true });
     }
-    // Of the rarer kind, those above or those not above.
+    // Counts of the rarer kind: the values above, or those not above.
     let (from, to) = likely_counts(count, share.min(1.0 - share));
     let (low, high) = match share < 0.5 {
         true => (from, to),

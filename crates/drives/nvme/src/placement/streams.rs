@@ -48,7 +48,7 @@ impl Streams {
     }
 
     /// Opens the stream `identifier` for a write; `None` if the namespace has streams disabled.
-    /// Where there is no room for another stream, the one not written for longest is closed, of
+    /// Without room for another stream, the one not written for longest is closed, of
     /// this namespace if it has any; with all resources given to others, the write belongs to no
     /// stream.
     pub fn open(&mut self, nsid: u32, identifier: u16) -> Option<u16> {

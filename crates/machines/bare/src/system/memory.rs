@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    /// What no one has used is not cleared.
+    /// Memory that no one has used is not cleared.
     #[test]
     fn what_alignment_leaves_over_stays_fresh() {
         let mut pages = pages();
