@@ -5,10 +5,13 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::sys::socket::{recv, MsgFlags, SockProtocol};
 use stasis_channel::NetworkInterface;
 
+use crate::wait::{listen, readable};
 use crate::AgentError;
 
 /// Names of addresses (hosts(5)).
@@ -27,14 +30,15 @@ pub(crate) fn set_up(
     if interfaces.is_empty() {
         return Ok(());
     }
-    let (control, links) = (Control::open()?, Links::open()?);
+    let control = Control::open()?;
+    let links = listen(SockProtocol::NetlinkRoute, libc::RTMGRP_LINK as u32)?;
     for interface in interfaces {
         let name = name_of(interface.port)?;
         control.set_address(&name, libc::SIOCSIFADDR as _, interface.address)?;
         let mask = u32::MAX.checked_shl(32 - u32::from(interface.prefix)).unwrap_or(0);
         control.set_address(&name, libc::SIOCSIFNETMASK as _, Ipv4Addr::from(mask))?;
         control.up(&name)?;
-        links.wait_until_up(&name)?;
+        wait_until_up(&name, &links)?;
     }
     let mut file = OpenOptions::new().append(true).create(true).open(HOSTS);
     let error = |error: io::Error| AgentError::new("write", HOSTS, error);
@@ -42,62 +46,25 @@ pub(crate) fn set_up(
     file.write_all(lines(hosts).as_bytes()).map_err(error)
 }
 
-/// Changes of links, as the kernel reports them (rtnetlink(7)).
-struct Links(OwnedFd);
+/// Longest wait for a link, in seconds of virtual time: the kernel looks at one within a second.
+const SECONDS: u64 = 5;
 
-impl Links {
-    /// Longest wait for a change (s): the kernel looks at a link within a second.
-    const SECONDS: i64 = 5;
-
-    /// Subscribes to the changes from now on.
-    fn open() -> Result<Self, AgentError> {
-        let links = Self(socket(libc::AF_NETLINK, libc::SOCK_RAW)?);
-        let failed = |e: Errno| AgentError::new("watch", "the links of network interfaces", e);
-        // SAFETY: all zeroes is a valid `sockaddr_nl`.
-        let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
-        address.nl_family = libc::AF_NETLINK as _;
-        address.nl_groups = libc::RTMGRP_LINK as _;
-        let limit = libc::timeval { tv_sec: Self::SECONDS, tv_usec: 0 };
-        let (fd, of_address) = (links.0.as_raw_fd(), size_of_val(&address) as _);
-        // SAFETY: both calls read a value of the length that they are given.
-        let (bound, limited) = unsafe {
-            let length = size_of_val(&limit) as _;
-            let value = (&raw const limit).cast();
-            (
-                libc::bind(fd, (&raw const address).cast(), of_address),
-                libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, value, length),
-            )
-        };
-        Errno::result(bound).and(Errno::result(limited)).map_err(failed)?;
-        Ok(links)
-    }
-
-    /// Waits until the kernel has seen that the link is up: programs look at the state of their
-    /// interfaces. Meanwhile the guest does nothing, so that its time is skipped.
-    fn wait_until_up(&self, name: &str) -> Result<(), AgentError> {
-        let state = format!("/sys/class/net/{name}/operstate");
-        let is_up = || match fs::read_to_string(&state) {
-            Ok(text) => Ok(text.trim() == "up"),
-            Err(e) => Err(AgentError::new("read", &state, e)),
-        };
-        while !is_up()? {
-            if self.wait() == Err(Errno::EAGAIN) {
-                let seconds = Self::SECONDS as _;
-                return Err(AgentError::NoDevice { name: format!("the link of {name}"), seconds });
-            }
+/// Waits until the kernel has seen that the link is up, of which `links` has the changes: programs look at
+/// the state of their interfaces. Meanwhile the guest does nothing, so that its time is skipped.
+fn wait_until_up(name: &str, links: &OwnedFd) -> Result<(), AgentError> {
+    let subject = format!("the link of {name}");
+    let state = format!("/sys/class/net/{name}/operstate");
+    let deadline = Instant::now() + Duration::from_secs(SECONDS);
+    loop {
+        let text = fs::read_to_string(&state).map_err(|e| AgentError::new("read", &state, e))?;
+        if text.trim() == "up" {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// Waits for a change; EAGAIN: there was none.
-    fn wait(&self) -> Result<(), Errno> {
-        // The state is read where programs read it, so the message itself is dropped.
-        let mut message = [0u8; 8192];
-        // SAFETY: the kernel writes at most the buffer's length.
-        let length = unsafe {
-            libc::recv(self.0.as_raw_fd(), message.as_mut_ptr().cast(), message.len(), 0)
-        };
-        Errno::result(length).map(drop)
+        if !readable(links, deadline, &subject)? {
+            return Err(AgentError::NoDevice { name: subject, seconds: SECONDS });
+        }
+        // The state is read where programs read it, so the messages themselves are dropped.
+        while recv(links.as_raw_fd(), &mut [0; 8192], MsgFlags::empty()).is_ok() {}
     }
 }
 
@@ -124,7 +91,13 @@ struct Control(OwnedFd);
 
 impl Control {
     fn open() -> Result<Self, AgentError> {
-        socket(libc::AF_INET, libc::SOCK_DGRAM).map(Self)
+        // SAFETY: creates a descriptor and touches nothing.
+        let socket =
+            unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        let socket = Errno::result(socket)
+            .map_err(|e| AgentError::new("open", "a socket for network interfaces", e))?;
+        // SAFETY: the descriptor is new and nobody else's.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(socket) }))
     }
 
     fn up(&self, name: &str) -> Result<(), AgentError> {
@@ -164,15 +137,6 @@ impl Control {
         let on = || format!("the network interface {name}");
         Errno::result(result).map(drop).map_err(|e| AgentError::new(action, on(), e))
     }
-}
-
-fn socket(family: libc::c_int, kind: libc::c_int) -> Result<OwnedFd, AgentError> {
-    // SAFETY: creates a descriptor and touches nothing.
-    let socket = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, 0) };
-    let socket = Errno::result(socket)
-        .map_err(|e| AgentError::new("open", "a socket for network interfaces", e))?;
-    // SAFETY: the descriptor is new and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
 fn request(name: &str) -> libc::ifreq {

@@ -8,7 +8,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::os::unix::process::CommandExt;
@@ -17,14 +17,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{kill, Signal};
-use nix::sys::socket::{recv, MsgFlags};
+use nix::sys::socket::{recv, MsgFlags, SockProtocol};
 use nix::unistd::Pid;
 use stasis_channel::RootDevice;
 
 use crate::root::ROOT_NAME;
-use crate::wait::listen;
+use crate::wait::{listen, readable};
 use crate::AgentError;
 
 /// The daemon; the second name is a link to the first in Debian's packages.
@@ -45,7 +44,7 @@ pub(crate) fn start(root: Option<&RootDevice>) -> Result<bool, AgentError> {
     let error = |e: io::Error| AgentError::new("start", DAEMON, e);
     let name = SocketAddr::from_abstract_name("stasis-udevd").map_err(error)?;
     let ready = UnixDatagram::bind_addr(&name).map_err(error)?;
-    let done = listen(PROCESSED)?;
+    let done = listen(SockProtocol::NetlinkKObjectUEvent, PROCESSED)?;
     // Names of users and groups are looked up in files, for rules that no guest needs;
     // one worker, so that devices are always looked at in the same order.
     let mut command = Command::new(DAEMON);
@@ -61,7 +60,7 @@ pub(crate) fn start(root: Option<&RootDevice>) -> Result<bool, AgentError> {
     unsafe { command.pre_exec(|| Ok(nix::unistd::setsid().map(drop)?)) };
     let daemon = command.spawn().map_err(error)?.id();
     let deadline = Instant::now() + TIMEOUT;
-    if !readable(&ready, deadline)? {
+    if !readable(&ready, deadline, "udevd")? {
         return Ok(false);
     }
     drop(ready);
@@ -92,7 +91,7 @@ fn announce(
         let Ok(path) = target.strip_prefix("/sys") else { continue };
         fs::write(&file, "add").map_err(error)?;
         loop {
-            if !readable(done, deadline)? {
+            if !readable(done, deadline, "udevd")? {
                 return Ok(false);
             }
             let mut message = [0; 8192];
@@ -146,19 +145,6 @@ fn is_about(path: &Path, message: &[u8]) -> bool {
                 .filter_map(|word| word.strip_prefix(b"DEVPATH=/"))
                 .any(|path| path == wanted)
         })
-}
-
-/// Waits until there is something to read; returns whether there was, before the deadline.
-fn readable(socket: &impl AsFd, deadline: Instant) -> Result<bool, AgentError> {
-    loop {
-        let timeout = deadline.saturating_duration_since(Instant::now());
-        let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], timeout) {
-            Ok(count) => return Ok(count > 0),
-            Err(Errno::EINTR) => {}
-            Err(e) => return Err(AgentError::new("wait for", "udevd", e)),
-        }
-    }
 }
 
 fn children(process: u32) -> Vec<Pid> {

@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
@@ -31,7 +32,7 @@ impl Announcements {
     pub(crate) fn listen() -> Result<Self, AgentError> {
         /// The kernel's own announcements.
         const KERNEL: u32 = 1;
-        listen(KERNEL).map(Self)
+        listen(SockProtocol::NetlinkKObjectUEvent, KERNEL).map(Self)
     }
 
     /// Waits for a device, a name below `/dev`, that was there already or has
@@ -98,15 +99,32 @@ impl Announcements {
     }
 }
 
-/// A socket that receives the announcements to a multicast group.
-pub(crate) fn listen(group: u32) -> Result<OwnedFd, AgentError> {
+/// A socket that receives the announcements of a netlink protocol to a multicast group (netlink(7)).
+pub(crate) fn listen(protocol: SockProtocol, group: u32) -> Result<OwnedFd, AgentError> {
     let error = |e: Errno| AgentError::new("listen to", "the kernel's announcements", e);
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let protocol = SockProtocol::NetlinkKObjectUEvent;
     let socket = socket(AddressFamily::Netlink, SockType::Datagram, flags, protocol);
     let socket = socket.map_err(error)?;
     bind(socket.as_raw_fd(), &NetlinkAddr::new(0, group)).map_err(error)?;
     Ok(socket)
+}
+
+/// Waits until there is something to read; returns whether there was, before the deadline. `subject` names
+/// who has to send it in an error.
+pub(crate) fn readable(
+    socket: &impl AsFd,
+    deadline: Instant,
+    subject: &str,
+) -> Result<bool, AgentError> {
+    loop {
+        let timeout = deadline.saturating_duration_since(Instant::now());
+        let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], timeout) {
+            Ok(count) => return Ok(count > 0),
+            Err(Errno::EINTR) => {}
+            Err(e) => return Err(AgentError::new("wait for", subject, e)),
+        }
+    }
 }
 
 /// Between two looks.
