@@ -16,7 +16,7 @@ PROGRAMS := stasis stasis-reproduce stasis-function stasis-coordinate
 # Packages to build in place of those of a target. Tests build all at once: cargo chooses the features of dependencies
 # by the packages of the call, and would compile everything again for another choice.
 SCOPE ?=
-test unit-test python-test system-test slow-test test-on: export SCOPE = --workspace --lib --bins --tests
+test unit-test python-test system-test waiting-guests slow-test test-on: export SCOPE = --workspace --lib --bins --tests
 TEST := cargo test --locked --release --workspace --no-fail-fast
 
 # Another command for the lints: CI has them made as it builds the tests (`.ci/lint`).
@@ -33,7 +33,7 @@ export STASIS_COMMIT := $(shell git describe --always --dirty --abbrev=12 --excl
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build main guest demo test lint unit-test system-test slow-test plant-faults fuzz fuzz-inputs test-intel test-on python-test test-packages conformance bench docs install package clean
+.PHONY: help setup build main guest demo test lint unit-test system-test waiting-guests slow-test plant-faults fuzz fuzz-inputs test-intel test-on python-test test-packages conformance bench docs install package clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,12 +80,20 @@ unit-test: ## Tests that start no guest
 python-test: build ## Test the Python package: lints, types, tests; ARGUMENTS=--slow boots guests
 	@scripts/python-test $(ARGUMENTS)
 
+# Guests that wait for much of their time are beside those that compute; what has limits of real time is alone.
 system-test: build guest ## Tests that boot guests
-	failed=; \
+	@failed=; printed=$$(mktemp); \
+	$(MAKE) --no-print-directory --keep-going waiting-guests >$$printed 2>&1 & beside=$$!; \
+	trap 'kill $$beside; rm -f $$printed; exit 130' INT TERM; \
 	$(TEST) --test system -- --nocapture || failed=1; \
+	wait $$beside || failed=1; \
+	trap - INT TERM; cat $$printed; rm -f $$printed; \
+	$(TEST) --test served -- ublk:: nvme_tcp::linux_connects --ignored --nocapture || failed=1; \
+	test -z "$$failed"
+waiting-guests: # The part of system-test that runs beside its others
+	failed=; \
 	$(TEST) --test own_program || failed=1; \
 	$(TEST) --test function -- --ignored || failed=1; \
-	$(TEST) --test served -- ublk:: nvme_tcp::linux_connects --ignored --nocapture || failed=1; \
 	$(TEST) --test coordinate help -- --ignored || failed=1; \
 	$(TEST) --test vm -- --ignored --test-threads=1 || failed=1; \
 	test -z "$$failed"
@@ -108,6 +116,7 @@ slow-test: build guest ## Tests that `test` leaves out: they build guests, measu
 	$(TEST) --test system every_part -- --ignored --nocapture
 	$(TEST) --test system clusters -- --ignored --nocapture
 	$(TEST) --test system key_values -- --ignored --nocapture
+	$(TEST) --test system any_damage -- --ignored --nocapture
 	$(TEST) --test system rare_drives -- --ignored --nocapture
 	$(TEST) --test system findings -- --ignored --nocapture
 	$(TEST) --test system endurance_groups -- --ignored --nocapture

@@ -12,7 +12,7 @@ built() {
 }
 
 # edited FILE: changes code of the clone, and nothing that it does.
-edited() { printf '\n#[allow(dead_code)]\nconst EDITED: &str = "%s";\n' "$EPOCHREALTIME" >>"clone/$1"; }
+edited() { printf '\nconst _: &str = "%s";\n' "$EPOCHREALTIME" >>"clone/$1"; }
 
 # bytes FILE...: their size in MB.
 bytes() { stat --format %s "$@" | awk '{ all += $1 } END { printf "%.1f", all / 1e6 }'; }

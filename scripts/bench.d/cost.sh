@@ -17,10 +17,8 @@ more() {
 
 bench_cost() {
     local drive kept example model off folder changes costs=()
-    # Two runs that keep the guest first.
     drive=(--drive "model=null,medium=ram:64MiB")
-    run kept "${drive[@]}" -- true
-    run kept "${drive[@]}" -- true
+    keep "${drive[@]}" -- true
     cost "${drive[@]}" -- true
     kept=$cpu
     row "a kept guest, true" - "$(counted cost) million; CPU $(printf '%.2f' "$kept") s"
@@ -31,8 +29,7 @@ bench_cost() {
         sh -c 'i=0; while [ $i -lt COUNT ]; do i=$((i + 1)); /bin/true; done'
     for model in null fixed:100us; do
         drive=(--drive "model=$model,medium=ram:64MiB")
-        run kept "${drive[@]}" -- true
-        run kept "${drive[@]}" -- true
+        keep "${drive[@]}" -- true
         more - "reads of 4 KiB by dd, $model, 4,000" 4000 "${drive[@]}" -- \
             dd if=/dev/nvme0n1 of=/dev/null bs=4k iflag=direct count=COUNT
     done
@@ -41,8 +38,7 @@ bench_cost() {
         printf 'drive = [{ model = "fixed:100us", medium = "ram:64MiB" }]\nmachine = { boots-again = %s }\n' \
             "${off#* }" >cut.toml
         printf 'fault = [{ kind = "power-cut", at = "%s", restart = "1s" }]\n' "${off% *}" >>cut.toml
-        run kept cut.toml -- sleep 2
-        run kept cut.toml -- sleep 2
+        keep cut.toml -- sleep 2
         cost cut.toml -- sleep 2
         costs+=("$(counted cost) $cpu")
     done
@@ -73,8 +69,7 @@ bench_cost() {
     for example in demo noisy-neighbour bit-rot shared startup computational redis etcd postgresql; do
         example=$here/../examples/$example.toml
         [ -e "$example" ] || continue
-        run kept "$example"
-        run kept "$example"
+        keep "$example"
         cost "$example"
         row "$(basename "$example"), guest kept" - "$(counted cost) million; CPU $(printf '%.2f' "$cpu") s"
     done

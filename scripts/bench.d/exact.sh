@@ -60,13 +60,18 @@ cost() {
     cpu=$(awk -v a="$before" -v b="$own" 'BEGIN { print b - a }')
 }
 
-# warm GOAL WHAT WORDS...: the median of three runs, after two that keep the guest.
+# keep WORDS...: runs that keep the guest, of which the third one does.
+keep() {
+    for _ in 1 2 3; do run kept "$@"; done
+}
+
+# warm GOAL WHAT WORDS...: the median of three runs, after those that keep the guest.
 warm() {
     local goal=$1 what=$2 walls=() cpus=() turn
     shift 2
-    for turn in 1 2 3 4 5; do
+    for turn in 1 2 3 4 5 6; do
         cost "$@"
-        [ "$turn" -le 2 ] || { walls+=("$wall"); cpus+=("$cpu"); }
+        [ "$turn" -le 3 ] || { walls+=("$wall"); cpus+=("$cpu"); }
     done
     row "$what" "$goal" "$(printf '%.2f s, CPU %.2f s' "$(median "${walls[@]}")" "$(median "${cpus[@]}")")"
 }
@@ -85,9 +90,7 @@ bench_reads() {
     # With one queue Linux puts mq-deadline before a drive, with two nothing.
     for model in null:6000 null,queues=2:6000 fixed:100us:3000 fixed:100us,queues=2:3000; do
         goal=${model##*:} model=${model%:*}
-        # Two runs that keep the guest first.
-        run kept --drive "model=$model,medium=ram:64MiB" -- true
-        run kept --drive "model=$model,medium=ram:64MiB" -- true
+        keep --drive "model=$model,medium=ram:64MiB" -- true
         cost --drive "model=$model,medium=ram:64MiB" -- sh -c "$(reads 100)"
         few=$cpu
         cost --drive "model=$model,medium=ram:64MiB" -- sh -c "$(reads 10100)"
@@ -103,8 +106,7 @@ bench_speed() {
     local drive=(--cpu-speed 5GHz --drive model=null,medium=ram:128MiB)
     # work WHAT GOAL FEW MANY WORDS: COUNT in WORDS is how much of the work is done.
     work() {
-        run kept "${drive[@]}" -- true
-        run kept "${drive[@]}" -- true
+        keep "${drive[@]}" -- true
         cost "${drive[@]}" -- sh -c "${5//COUNT/$3}"
         few=$cpu virtual=$(field cost virtual_seconds)
         cost "${drive[@]}" -- sh -c "${5//COUNT/$4}"
@@ -134,9 +136,7 @@ field() { awk -F '[:,]' -v name="\"$2\"" '{ gsub(/ /, "", $1) } $1 == name { pri
 # Reads of a null drive beside those of QEMU's null-co, in a software KVM host under the same QEMU.
 bench_peer() {
     local scheduler few ours peer drive=model=null,medium=ram:64MiB
-    # Two runs that keep the guest first.
-    run kept --drive "$drive" -- true
-    run kept --drive "$drive" -- true
+    keep --drive "$drive" -- true
     for scheduler in mq-deadline none; do
         cost --drive "$drive" -- sh -c "echo $scheduler >/sys/block/nvme0n1/queue/scheduler; $(reads 100)"
         few=$cpu

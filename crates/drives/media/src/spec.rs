@@ -1,5 +1,6 @@
-//! Choice of a medium, as configurations and command lines describe it. The whole drive is in
-//! `crates/experiments/experiment/src/drive.rs`.
+//! Choice of a medium, as configurations and command lines describe it: its value alone, such as
+//! `file:disk.img`. Keys beside it, such as `size`, are in `spec/table.rs`; the words of `--drive` are
+//! split in `crates/experiments/experiment/src/drive_option.rs`, and the whole drive is in `drive.rs` there.
 
 mod table;
 

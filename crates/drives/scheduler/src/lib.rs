@@ -77,7 +77,8 @@ impl QueueSpec {
         Self { weight: Some(weight), ..Self::default() }
     }
 
-    /// Returns the queue's weight: its own, or its priority's.
+    /// Returns the queue's weight: its own, or its priority's. BFQ raises it for a time
+    /// (`kinds/bfq/queue.rs`), and divides service by it (`kinds/bfq/fair.rs`).
     pub fn effective_weight(&self) -> u32 {
         let weight = self.weight.unwrap_or_else(|| self.priority.weight());
         weight.clamp(*WEIGHTS.start(), *WEIGHTS.end())

@@ -116,7 +116,8 @@ fn of_cause(cause: &(dyn Error + 'static)) -> Option<Code> {
             Host::Io { source, .. } | Host::System { source, .. } => {
                 of_kind(source.kind()).unwrap_or(Code::Engine)
             }
-            Host::NoSnapshot => Code::NoSnapshot,
+            Host::NoSnapshot | Host::NoneLeft(_) => Code::NoSnapshot,
+            Host::NoRoom { .. } => Code::DiskFull,
             Host::Stopped => Code::Stopped,
             _ => Code::Engine,
         });

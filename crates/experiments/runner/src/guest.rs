@@ -47,7 +47,7 @@ pub fn ensure(
 ) -> Result<Guest> {
     let (cache, executable) = (cache()?, program::for_guests()?);
     let guest = guest_image::build(recipe, &executable, &cache, stop, &mut |progress| {
-        step(progress.step, Some(progress.fraction));
+        step(&progress.step, Some(progress.fraction));
     })?;
     Ok(guest)
 }

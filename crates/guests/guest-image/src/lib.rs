@@ -83,6 +83,7 @@ fn build_in(
         _ => None,
     };
     let store = store::Store::lock(cache, recipe, stop, progress)?;
+    store.remove_damaged(progress)?;
     if !store.is_built() {
         let work = store.begin()?;
         let made = match &recipe.root {
@@ -106,12 +107,12 @@ fn build_in(
     let initramfs = match store.initramfs() {
         Some(initramfs) => initramfs,
         None => {
-            progress(Progress { step: "making the initramfs", fraction: 0.97 });
+            progress(Progress { step: "making the initramfs".into(), fraction: 0.97 });
             let agent = executable::loadable_part(agent)?;
             store.add_initramfs(&initramfs::make(&agent, &store.modules())?)?
         }
     };
-    progress(Progress { step: "the guest is ready", fraction: 1.0 });
+    progress(Progress { step: "the guest is ready".into(), fraction: 1.0 });
     Ok(store.guest(&manifest, initramfs))
 }
 
@@ -124,7 +125,7 @@ fn make(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Made, BuildError> {
     mmdebstrap::run(recipe, work, log, stop, progress)?;
-    progress(Progress { step: "unpacking the kernel", fraction: 0.93 });
+    progress(Progress { step: "unpacking the kernel".into(), fraction: 0.93 });
     let archive = work.join(mmdebstrap::KERNEL_ARCHIVE);
     let release = kernel::unpack(&archive, work)?;
     store::remove(&archive)?;

@@ -1,15 +1,16 @@
 //! Progress and result of a build.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use stasis_guest_root::Part;
 
 /// Progress of a build.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
     /// The present step, for a user.
-    pub step: &'static str,
+    pub step: Cow<'static, str>,
     /// Share of the whole build that is done, 0 to 1; by experience, not measured.
     pub fraction: f64,
 }

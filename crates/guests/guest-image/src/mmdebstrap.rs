@@ -65,7 +65,7 @@ pub(crate) fn run(
 ) -> Result<(), BuildError> {
     check_tools()?;
     let started = "preparing";
-    progress(Progress { step: started, fraction: 0.0 });
+    progress(Progress { step: started.into(), fraction: 0.0 });
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let hook = customize::hook(&recipe.kernel, &recipe.modules, now);
     let package = if own_kernel::is_path(&recipe.kernel) { "" } else { &recipe.kernel };
@@ -220,7 +220,7 @@ impl Course {
             0 => 0.0,
             packages => f64::from(self.steps) / f64::from(steps * packages),
         };
-        Some(Progress { step, fraction: begin + (end - begin) * of_part.min(0.99) })
+        Some(Progress { step: step.into(), fraction: begin + (end - begin) * of_part.min(0.99) })
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn read(
     cache: &Path,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Read, BuildError> {
-    progress(Progress { step: "reading the root file system", fraction: 0.0 });
+    progress(Progress { step: "reading the root file system".into(), fraction: 0.0 });
     fs::create_dir_all(cache).map_err(BuildError::file("create the folder", cache))?;
     let root = Source::find(word)?.read(cache, Limits::default())?;
     root.form.tree().map_or(Ok(()), Tree::check)?;
@@ -56,7 +56,7 @@ pub(crate) fn make(
     let kernel = crate::build(&of_kernel, agent, cache, stop, &mut |made| {
         progress(Progress { fraction: made.fraction * OF_KERNEL, ..made });
     })?;
-    progress(Progress { step: "writing the root file system", fraction: OF_KERNEL });
+    progress(Progress { step: "writing the root file system".into(), fraction: OF_KERNEL });
     let release = kernel.kernel_release.clone();
     let debian = read_image(&kernel.root)?;
     take_kernel(&kernel, work)?;

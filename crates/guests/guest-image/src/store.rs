@@ -153,6 +153,13 @@ fn digest_of(paths: &[PathBuf]) -> Result<String, BuildError> {
     Ok(sha256::hex(&hash.finalize()))
 }
 
+/// [`Manifest::system_sha256`] of what is in a folder.
+fn system(folder: &Path, place: Option<&InPlace>, recipe: &Recipe) -> Result<String, BuildError> {
+    let system = digest_of(&[folder.join(VMLINUX), folder.join(ROOT)])?;
+    let stamp = recipe.root_stamp.as_deref().unwrap_or_default();
+    Ok(place.map_or(system.clone(), |_| digest(format!("{system} {stamp}").as_bytes())))
+}
+
 /// The folder of a recipe's guest.
 pub(crate) fn folder(cache: &Path, recipe: &Recipe) -> PathBuf {
     // Strings and lists of strings always serialize.
@@ -237,7 +244,7 @@ impl Store {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => {
                     let step = "waiting for another process that builds this guest";
-                    progress(Progress { step, fraction: 0.0 });
+                    progress(Progress { step: step.into(), fraction: 0.0 });
                     if stop.load(Ordering::Relaxed) {
                         return Err(BuildError::Stopped);
                     }
@@ -279,6 +286,39 @@ impl Store {
         [MANIFEST, VMLINUX, ROOT].iter().all(|name| self.folder.join(name).is_file())
     }
 
+    /// Removes the guest if one of its files is damaged: `progress` names the file.
+    pub(crate) fn remove_damaged(
+        &self,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), BuildError> {
+        if !self.folder.exists() {
+            return Ok(());
+        }
+        // One that an earlier version has made has no digests but that of its system.
+        let checked = match stasis_kept_files::is_sealed(&self.folder) {
+            true => stasis_kept_files::check(&self.folder).map_err(|damage| damage.to_string()),
+            false => self.check_system().map_err(|error| error.to_string()),
+        };
+        match checked {
+            Ok(()) => Ok(()),
+            Err(damage) => {
+                progress(Progress { step: format!("{damage}; made again").into(), fraction: 0.0 });
+                remove(&self.folder)
+            }
+        }
+    }
+
+    /// Checks a guest by the digest of its system, and seals it.
+    fn check_system(&self) -> Result<(), BuildError> {
+        let manifest = self.manifest()?;
+        let system = system(&self.folder, manifest.in_place.as_ref(), &manifest.recipe)?;
+        if system != manifest.system_sha256 {
+            let (path, cause) = (self.folder.clone(), "other bytes than were written".into());
+            return Err(BuildError::Damaged { path, cause });
+        }
+        stasis_kept_files::seal(&self.folder, &[]).map_err(BuildError::file("read", &self.folder))
+    }
+
     /// Returns the path of the log of this guest's build.
     pub(crate) fn log(&self) -> PathBuf {
         self.folder.with_extension("log")
@@ -304,11 +344,7 @@ impl Store {
         recipe: &Recipe,
         made: &Made,
     ) -> Result<(), BuildError> {
-        let mut system = digest_of(&[work.join(VMLINUX), work.join(ROOT)])?;
-        if made.in_place.is_some() {
-            let stamp = recipe.root_stamp.as_deref().unwrap_or_default();
-            system = digest(format!("{system} {stamp}").as_bytes());
-        }
+        let system = system(work, made.in_place.as_ref(), recipe)?;
         let manifest = Manifest {
             format: FORMAT,
             recipe: recipe.clone(),
@@ -319,6 +355,7 @@ impl Store {
             system_sha256: system,
         };
         write_manifest(work, &manifest)?;
+        stasis_kept_files::seal(work, &[]).map_err(BuildError::file("read", work))?;
         remove(&self.folder)?;
         fs::rename(work, &self.folder).map_err(BuildError::file("create", &self.folder))
     }
@@ -330,12 +367,13 @@ impl Store {
             .map_err(|e| BuildError::Damaged { path, cause: e.to_string() })
     }
 
-    /// This program's initramfs, if it is there.
+    /// This program's initramfs, if it is there and has the digest of its name.
     pub(crate) fn initramfs(&self) -> Option<Initramfs> {
         self.initramfs_files().find_map(|path| {
             let name = path.file_name()?.to_str()?;
             let digest = name.strip_prefix(&initramfs_name())?.strip_suffix(".cpio")?.to_owned();
-            Some(Initramfs { path, digest })
+            let is_sound = || digest_of(std::slice::from_ref(&path)).is_ok_and(|own| own == digest);
+            stasis_kept_files::is_sound(&path, is_sound).then_some(Initramfs { path, digest })
         })
     }
 
@@ -418,6 +456,59 @@ mod tests {
         assert_ne!(store.guest(&manifest, other).digest, first.digest);
         fs::remove_file(first.initramfs).unwrap();
         assert_eq!(store.initramfs(), None, "it must be made again");
+    }
+
+    #[test]
+    fn a_damaged_guest_is_named_and_goes() {
+        let cache = tempfile::tempdir().unwrap();
+        let recipe = Recipe::default();
+        let store = Store::lock(cache.path(), &recipe, &GO_ON, &mut |_| {}).unwrap();
+        let made = Made { release: "6.1.0-1-cloud-amd64".into(), date: 86_400, ..Made::default() };
+        let path = |name: &str| store.folder.join(name);
+        let remove_damaged = || {
+            let mut steps = String::new();
+            store.remove_damaged(&mut |progress| steps += &progress.step).unwrap();
+            steps
+        };
+        // One that is sealed, and one of an earlier version.
+        for (has_digests, name) in [true, false]
+            .into_iter()
+            .flat_map(|has_digests| [VMLINUX, ROOT, MANIFEST].map(|name| (has_digests, name)))
+        {
+            let work = store.begin().unwrap();
+            for name in [VMLINUX, ROOT] {
+                fs::write(work.join(name), name).unwrap();
+            }
+            store.commit(&work, &recipe, &made).unwrap();
+            if !has_digests {
+                fs::remove_file(path("digests")).unwrap();
+            }
+            assert_eq!(remove_damaged(), "");
+            if !has_digests {
+                assert!(stasis_kept_files::is_sealed(&store.folder));
+                fs::remove_file(path("digests")).unwrap();
+            }
+            let mut bytes = fs::read(path(name)).unwrap();
+            bytes[0] ^= 1;
+            fs::write(path(name), bytes).unwrap();
+            let steps = remove_damaged();
+            assert!(steps.contains("is damaged") && !store.folder.exists(), "{name}: {steps}");
+            assert!(!has_digests || steps.contains(name), "{name}: {steps}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_initramfs_is_made_again() {
+        let cache = tempfile::tempdir().unwrap();
+        let store = Store::lock(cache.path(), &Recipe::default(), &GO_ON, &mut |_| {}).unwrap();
+        fs::create_dir(&store.folder).unwrap();
+        let made = store.add_initramfs(b"archive").unwrap();
+        assert_eq!(store.initramfs(), Some(made.clone()));
+        fs::write(&made.path, "Archive").unwrap();
+        assert_eq!(store.initramfs(), None);
+        fs::remove_file(&made.path).unwrap();
+        assert_eq!(store.add_initramfs(b"archive").unwrap(), made);
+        assert_eq!(store.initramfs(), Some(made));
     }
 
     #[test]

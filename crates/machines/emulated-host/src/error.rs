@@ -130,6 +130,26 @@ pub enum Error {
     /// A machine that was to be kept did not come to where it is kept.
     #[error("the machine could not be kept for later runs")]
     NotKept,
+    /// The disk of the cache is full, or nearly.
+    #[error(
+        "the disk that holds {}, has room for {}, and a machine that is kept there may take {}: make room, \
+         `stasis cache` tells what is kept",
+        folder.display(), gibibytes(*free), gibibytes(*needed)
+    )]
+    NoRoom {
+        /// The folder.
+        folder: PathBuf,
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that are needed.
+        needed: u64,
+    },
+    /// A snapshot that a job is to begin at is damaged.
+    #[error("{0}")]
+    DamagedSnapshot(stasis_kept_files::Damage),
+    /// The snapshots that a job could begin at were damaged.
+    #[error("{0}; there is no other before that time")]
+    NoneLeft(String),
     /// A job is to begin at a snapshot that is not there.
     #[error(
         "there is no snapshot of this run before that time: a run with --snapshots leaves them, of the \
@@ -151,6 +171,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns whether QEMU did not take a machine that was kept, or ended with it.
+    pub(crate) fn is_of_restore(&self) -> bool {
+        matches!(self, Error::Refused { .. } | Error::Timeout { .. } | Error::Died { .. })
+    }
+
     /// For `map_err` on a file operation.
     pub(crate) fn io<'a>(
         action: &'static str,

@@ -61,7 +61,7 @@ impl Start<'_> {
         if snapshots.is_none() && !store.wanted_again(self.key()?, times)? {
             return self.after_first(stopped, progress);
         }
-        // The second time what is kept is made anew: it was damaged.
+        // The second time what is kept is made anew: QEMU did not take it.
         for last in [false, true] {
             let kept = match store.get(self.key()?, |folder| self.boot(folder, stopped, progress)) {
                 Ok(kept) => kept,
@@ -75,12 +75,14 @@ impl Start<'_> {
                 None => self.restore(&kept, stopped),
             };
             match started {
-                Ok(started) => return Ok(Some(started)),
-                Err(error @ (Error::Stopped | Error::NoSnapshot)) => return Err(error),
-                Err(error) if last => return Err(error),
+                Ok(started) => {
+                    let note = kept.note.clone().or(started.note);
+                    return Ok(Some(Started { note, ..started }));
+                }
+                Err(error) if last || !error.is_of_restore() => return Err(error),
                 Err(_) => {
                     kept.discard()?;
-                    // A snapshot may be what is damaged.
+                    // It may be the snapshot's.
                     match snapshots {
                         Some(wish) if sets.has(self.set_key(wish)?) => {
                             sets.get(self.set_key(wish)?, |_| Err(Error::NoSnapshot))?.discard()?;
@@ -113,15 +115,45 @@ impl Start<'_> {
         Ok(key)
     }
 
-    /// The machine at the beginning that `wish` asks for: as `kept`, or at a snapshot.
+    /// The machine at the beginning that `wish` asks for: as `kept`, or at a snapshot. Snapshots that are
+    /// found damaged are removed, and the machine begins at one that is sound.
     fn with_snapshots(
         &self,
         kept: &Kept,
         wish: &Snapshots,
         stopped: &(dyn Fn() -> bool + Sync),
     ) -> Result<Started, Error> {
-        let make = |folder: &Path| Set::make(folder, &kept.folder);
-        let set = Set::new(self.sets().get(self.set_key(wish)?, make)?);
+        let make = || {
+            let make = |folder: &Path| Set::make(folder, &kept.folder);
+            Ok::<_, Error>(Set::new(self.sets().get(self.set_key(wish)?, make)?))
+        };
+        let mut damage = None;
+        loop {
+            let set = make()?;
+            damage = damage.or(set.note());
+            match (self.begin_in(set, kept, wish, stopped), damage.take()) {
+                (Err(Error::DamagedSnapshot(found)), _) => {
+                    let snapshot = found.path().parent().unwrap_or(Path::new(""));
+                    make()?.discard(snapshot)?;
+                    damage = Some(format!("{found}: the snapshot is removed, with those after it"));
+                }
+                (Err(Error::NoSnapshot), Some(damage)) => return Err(Error::NoneLeft(damage)),
+                (started, damage) => {
+                    return started
+                        .map(|started| Started { note: damage.or(started.note), ..started });
+                }
+            }
+        }
+    }
+
+    /// As [`Start::with_snapshots`], in `set` as it is.
+    fn begin_in(
+        &self,
+        set: Set,
+        kept: &Kept,
+        wish: &Snapshots,
+        stopped: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Started, Error> {
         let chain = set.find(&wish.from)?;
         if chain.is_none() && wish.must {
             return Err(Error::NoSnapshot);
@@ -144,9 +176,8 @@ impl Start<'_> {
         };
         let mut pages = chain.as_ref();
         if let (Some(file), Some(chain)) = (&shared, pages.take_if(|_| wish.records)) {
-            chain
-                .read(|at, page| file.write_all_at(page, at))
-                .map_err(Error::io("cannot write", &ram))?;
+            let read = chain.read(|at, page| file.write_all_at(page, at));
+            read.map_err(|error| error.convert(Error::io("cannot write", &ram)))?;
         }
         let events_so_far = set.told(chain.as_ref());
         let resume = chain.as_ref().map(|chain| chain.instant.at);

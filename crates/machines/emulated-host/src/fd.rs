@@ -1,10 +1,11 @@
-//! Descriptors that go to QEMU, and locks.
+//! Descriptors that go to QEMU, locks, and room on disks.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
-use rustix::fs::{flock, FlockOperation};
+use rustix::fs::{flock, statvfs, FlockOperation};
 use rustix::io::retry_on_intr;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 
@@ -35,6 +36,12 @@ pub(crate) fn lock(file: &File, kind: Lock) -> io::Result<()> {
 /// Locks `file` exclusively if nobody else has it locked. Returns whether the file is locked.
 pub(crate) fn try_lock(file: &File) -> bool {
     flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
+}
+
+/// Bytes that this user can write where `folder` is; None if the file system does not report them.
+pub(crate) fn free(folder: &Path) -> Option<u64> {
+    let disk = statvfs(folder).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 #[cfg(test)]

@@ -24,10 +24,10 @@ impl Start<'_> {
         let Some(kept) = self.first(stopped, progress)? else { return Ok(None) };
         let purpose = Purpose::AfterFirst { job: self.files, save: false };
         match restore(self.host, &kept.folder, &purpose, self.log, stopped, None) {
-            Ok(machine) => Ok(Some(Started::anew(machine))),
-            Err(error @ (Error::Stopped | Error::WallLimit)) => Err(error),
-            // It is damaged: the job begins with nothing.
-            Err(_) => kept.discard().map(|()| None),
+            Ok(machine) => Ok(Some(Started { note: kept.note.clone(), ..Started::anew(machine) })),
+            // QEMU did not take it: the job begins with nothing.
+            Err(error) if error.is_of_restore() => kept.discard().map(|()| None),
+            Err(error) => Err(error),
         }
     }
 

@@ -10,7 +10,7 @@
 //! A run that finds its machine damaged may take it away under its shared lock: none can be
 //! made in its place before that lock is let go.
 
-use crate::fd::{lock, try_lock, Lock};
+use crate::fd::{free, lock, try_lock, Lock};
 use crate::Error;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -25,6 +25,8 @@ use std::time::{Duration, SystemTime};
 const GONE: &str = ".gone";
 /// Machines that are kept of each kind; one takes 300 to 600 MiB of disk.
 const KEPT: usize = 4;
+/// Room on the disk that one needs, for its maker not to end for lack of it (bytes).
+const ROOM: u64 = 1 << 30;
 /// Time for which a machine that was wanted once is remembered.
 const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -101,6 +103,8 @@ pub(crate) struct Store {
 /// A kept machine; a private one is removed when dropped.
 pub(crate) struct Kept {
     pub folder: PathBuf,
+    /// A remark for the user, where it was made again because it was damaged.
+    pub note: Option<String>,
     private: bool,
     /// Keeps others from removing it until the restored machine has it open.
     _lock: File,
@@ -124,7 +128,7 @@ impl Kept {
 }
 
 /// Removes a machine's folder, if it is there: nobody finds a part of it.
-fn remove(folder: &Path) -> Result<(), Error> {
+pub(crate) fn remove(folder: &Path) -> Result<(), Error> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     loop {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -206,11 +210,20 @@ impl Store {
     ) -> Result<Kept, Error> {
         let name = key.name();
         let folder = self.folder.join(&name);
+        let mut note = None;
         // A lock that changes its kind is free for a moment, in which others may make and remove.
         let file = loop {
             let file = self.lock(&name, Lock::Shared)?;
             if folder.is_dir() {
-                break file;
+                match stasis_kept_files::check(&folder) {
+                    Ok(()) => break file,
+                    // Another run has found it damaged.
+                    Err(_) if !folder.is_dir() => {}
+                    Err(damage) => {
+                        note = Some(format!("{damage}: it is made again"));
+                        remove(&folder)?;
+                    }
+                }
             }
             drop(file);
             let _exclusive = self.lock(&name, Lock::Exclusive)?;
@@ -218,7 +231,10 @@ impl Store {
                 let new = self.folder.join(format!("{name}.new"));
                 // Remains of a program that was killed.
                 remove(&new)?;
+                self.check_room()?;
                 let kept = make(&new).and_then(|()| {
+                    let sealed = stasis_kept_files::seal(&new, &[]);
+                    sealed.map_err(Error::io("cannot read", &new))?;
                     fs::rename(&new, &folder).map_err(Error::io("cannot create", &folder))
                 });
                 if kept.is_err() {
@@ -231,7 +247,17 @@ impl Store {
         };
         // The modification time is that of the last use.
         let _ = File::open(&folder).and_then(|file| file.set_modified(SystemTime::now()));
-        Ok(Kept { folder, private: false, _lock: file })
+        Ok(Kept { folder, note, private: false, _lock: file })
+    }
+
+    /// Refuses where the disk has no room for one more.
+    fn check_room(&self) -> Result<(), Error> {
+        match free(&self.folder) {
+            Some(free) if free < ROOM => {
+                Err(Error::NoRoom { folder: self.folder.clone(), free, needed: ROOM })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A machine that is kept for this run only.
@@ -243,7 +269,7 @@ impl Store {
         let number = PRIVATE.fetch_add(1, Ordering::Relaxed);
         let name = format!("private-{}-{number}", std::process::id());
         let lock = self.lock(&name, Lock::Exclusive)?;
-        let kept = Kept { folder: self.folder.join(name), private: true, _lock: lock };
+        let kept = Kept { folder: self.folder.join(name), note: None, private: true, _lock: lock };
         make(&kept.folder)?;
         Ok(kept)
     }

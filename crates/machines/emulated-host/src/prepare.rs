@@ -32,9 +32,10 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel that is in `cache`, if one is.
+    /// The kernel that is in `cache`, if one is, and is sound.
     pub fn cached(cache: &Path) -> Option<Self> {
         let folder = folder(cache);
+        stasis_kept_files::check(&folder).ok()?;
         let release = fs::read_to_string(folder.join("release")).ok()?;
         let modules = |group: &str| -> Option<Vec<PathBuf>> {
             let mut paths: Vec<PathBuf> = fs::read_dir(folder.join(group))
@@ -56,7 +57,7 @@ impl Kernel {
 
 /// The version is that of the folder's layout.
 fn folder(cache: &Path) -> PathBuf {
-    cache.join("softkvm/kernel-1")
+    cache.join("softkvm/kernel-2")
 }
 
 /// Makes sure that the kernel is in `cache`, downloading its package if not.
@@ -82,8 +83,10 @@ pub fn prepare(cache: &Path, progress: &mut dyn FnMut(&str, Option<f64>)) -> Res
     let package = download(&work)?;
     progress("unpacking the software host's kernel", None);
     unpack(&work, &package)?;
+    let kernel = work.join("kernel");
+    stasis_kept_files::seal(&kernel, &[]).map_err(Error::io("cannot read", &kernel))?;
     let _ = fs::remove_dir_all(&folder);
-    fs::rename(work.join("kernel"), &folder).map_err(Error::io("cannot create", &folder))?;
+    fs::rename(kernel, &folder).map_err(Error::io("cannot create", &folder))?;
     let _ = fs::remove_dir_all(&work);
     Kernel::cached(cache).ok_or(Error::Package { package, part: "kernel".into() })
 }

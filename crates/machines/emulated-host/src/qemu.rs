@@ -1,6 +1,6 @@
 //! QEMU as a child: its command line, its start, its end.
 
-use crate::fd::narrow;
+use crate::fd::{free, narrow};
 use crate::{Error, Host, Input, Kernel, Mode};
 use stasis_qemu_vm::fd::pipe;
 use stasis_qemu_vm::process::{with_path, Process, QEMU};
@@ -322,6 +322,8 @@ pub(crate) struct Qemu {
     pub stop: UnixStream,
     /// Read to end a handshake; see `packet.rs`.
     pub handshake: UnixStream,
+    /// The folder of its memory.
+    folder: PathBuf,
 }
 
 impl Qemu {
@@ -352,12 +354,21 @@ impl Qemu {
                     _ => Error::System { action: "start qemu-system-x86_64", source },
                 }
             })?;
-        Ok((Self { process, events: events.into(), stop, handshake }, qmp))
+        let folder = folder.to_owned();
+        Ok((Self { process, events: events.into(), stop, handshake, folder }, qmp))
     }
 
     /// Takes the process's end, after its descriptors have closed.
     pub(crate) fn died(&mut self) -> Error {
-        let status = self.process.wait().map_or_else(|error| error.to_string(), describe);
+        let mut status = self.process.wait().map_or_else(|error| error.to_string(), describe);
+        if status.ends_with(BUS) {
+            // mmap(2): a page of a mapped file that the disk did not take or give.
+            status += &format!(
+                ", as there was no room for its memory or an error of the disk: {} has {} MiB free",
+                self.folder.display(),
+                free(&self.folder).unwrap_or_default() >> 20
+            );
+        }
         Error::Died { status, detail: self.detail() }
     }
 
@@ -371,6 +382,9 @@ impl Qemu {
         self.process.detail()
     }
 }
+
+/// End of the description of a QEMU that SIGBUS has killed.
+const BUS: &str = "signal 7";
 
 fn describe(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;

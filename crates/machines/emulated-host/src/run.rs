@@ -155,10 +155,10 @@ fn ready(
     let purpose = Purpose::Restore { job: &files.job, shares: false, resume: None };
     let kept = get()?;
     let restored = restore(host, &kept.folder, &purpose, &files.log, &stopped, None);
+    let note = kept.note.clone();
     let machine = match restored {
-        Err(Error::Stopped) => Err(Error::Stopped),
-        Err(_) if host.snapshot => {
-            // Damaged, or of a QEMU that went unnoticed: once more from new.
+        Err(error) if host.snapshot && error.is_of_restore() => {
+            // Of a QEMU that went unnoticed: once more from new.
             kept.discard()?;
             let kept = get()?;
             restore(host, &kept.folder, &purpose, &files.log, &stopped, None)
@@ -166,7 +166,7 @@ fn ready(
         // QEMU has the machine's files open now.
         other => other,
     };
-    Ok(Started::anew(machine?))
+    Ok(Started { note, ..Started::anew(machine?) })
 }
 
 /// A run's own files.

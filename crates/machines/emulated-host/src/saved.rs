@@ -215,7 +215,7 @@ pub(crate) fn restore(
         locate(qmp, place)
     });
     match failed {
-        Some(error) => Err(Error::system("restore a snapshot's memory")(error)),
+        Some(error) => Err(error.convert(Error::system("restore a snapshot's memory"))),
         None => started?.cont(),
     }
 }

@@ -12,6 +12,7 @@ mod commands;
 mod computational;
 mod cost;
 mod crash;
+mod damage;
 mod debug;
 mod drives;
 mod ends;

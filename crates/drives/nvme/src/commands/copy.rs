@@ -1,5 +1,6 @@
 //! Copy: ranges of blocks to other blocks of the namespace, inside the drive
-//! (NVM Command Set Specification 1.0 section 3.2.2).
+//! (NVM Command Set Specification 1.0 section 3.2.2). The drive's medium moves the bytes
+//! (`Operation::Copy`, one for each range); `slots.rs` joins the ranges in one completion.
 
 use stasis_block::{Command, Operation};
 use stasis_nvme_layout::ranges::CopySource;

@@ -91,7 +91,7 @@ fn a_removal_is_told_where_it_fails_and_not_where_another_was_first() {
     let folder = parent.path().join("x".repeat(255));
     fs::create_dir(&folder).unwrap();
     let lock = File::create(parent.path().join("lock")).unwrap();
-    let kept = Kept { folder: folder.clone(), private: false, _lock: lock };
+    let kept = Kept { folder: folder.clone(), note: None, private: false, _lock: lock };
     let message = kept.discard().unwrap_err().to_string();
     assert!(message.contains(&format!("cannot remove {}", folder.display())), "{message}");
 }

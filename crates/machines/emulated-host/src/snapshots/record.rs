@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::pages::{write_changed, Digests};
+use super::pages::{write_changed, Digests, BYTES};
 use super::set::{bytes, About, Set};
 use crate::fd::try_lock;
 use crate::saved::{paused, state, Machine};
@@ -52,7 +52,7 @@ impl Recorder {
         }
         let length = ram.metadata().map_err(Error::system("read a file's length"))?.len();
         let mut digests = Digests::new(length);
-        digests.look(&ram, |_, _| Ok(())).map_err(Error::system("read the machine's memory"))?;
+        digests.look(&ram, |_, _, _| Ok(())).map_err(Error::system("read the machine's memory"))?;
         let events = new_told(folder)?;
         let folder = folder.to_owned();
         let stored = bytes(set.folder());
@@ -119,7 +119,9 @@ impl Recorder {
         fs::rename(&path_of_events, new.join("told"))
             .map_err(Error::io("cannot move", &path_of_events))?;
         self.events = new_told(&self.folder)?;
-        Set::write_about(new, &About { instant, parent: self.parent })
+        Set::write_about(new, &About { instant, parent: self.parent })?;
+        // The pages have digests of their own.
+        stasis_kept_files::seal(new, &[BYTES]).map_err(Error::io("cannot read", new))
     }
 }
 

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::pages::read_all;
+use super::pages::{read_all, ReadError};
 use super::search::passed;
 use crate::kept::Kept;
 use crate::{Error, StartAt};
+use stasis_kept_files::Damage;
 use stasis_run_events::Instant;
 
 /// The files of a kept machine that a set begins from.
@@ -40,7 +41,10 @@ pub(crate) struct Chain {
 
 impl Chain {
     /// Calls `put` with the offset and the bytes of all pages that differ from the base.
-    pub(crate) fn read(&self, put: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
+    pub(crate) fn read(
+        &self,
+        put: impl FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> Result<(), ReadError> {
         read_all(self.folders.iter().map(PathBuf::as_path), put)
     }
 }
@@ -55,6 +59,11 @@ impl Set {
         fs::create_dir_all(folder).map_err(Error::io("cannot create", folder))?;
         // Nobody writes to the memory of a kept machine.
         BASE.iter().try_for_each(|name| link(&base.join(name), &folder.join(name)))
+    }
+
+    /// A remark for the user, where all snapshots are gone because what they begin from was damaged.
+    pub(crate) fn note(&self) -> Option<String> {
+        self.kept.note.clone()
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -77,8 +86,24 @@ impl Set {
         written.and_then(|bytes| fs::write(&path, bytes)).map_err(Error::io("cannot write", &path))
     }
 
-    fn about(&self, at: u64) -> Result<About, Error> {
-        about(&self.snapshot(at))
+    /// Removes `snapshot`, a folder, and those that begin from it.
+    pub(crate) fn discard(&self, snapshot: &Path) -> Result<(), Error> {
+        let time = |path: &Path| path.file_name()?.to_str()?.parse::<u64>().ok();
+        let mut gone: Vec<u64> = time(snapshot).into_iter().collect();
+        while let Some(at) = gone.pop() {
+            crate::kept::remove(&self.snapshot(at))?;
+            let begins = |path: &PathBuf| about(path).is_ok_and(|about| about.parent == Some(at));
+            gone.extend(self.snapshots().filter(begins).filter_map(|path| time(&path)));
+        }
+        Ok(())
+    }
+
+    /// The folders of all snapshots.
+    fn snapshots(&self) -> impl Iterator<Item = PathBuf> {
+        let is_time = |path: &PathBuf| {
+            path.file_name().and_then(|name| name.to_str()?.parse::<u64>().ok()).is_some()
+        };
+        crate::kept::entries(self.folder()).filter(is_time)
     }
 
     /// The snapshot from which a job is to begin, if there is one.
@@ -94,14 +119,13 @@ impl Set {
     }
 
     /// The last snapshot that `from` allows.
+    ///
+    /// # Errors
+    /// [`Error::DamagedSnapshot`], of it or of one before it.
     fn last(&self, from: &StartAt) -> Result<Option<Chain>, Error> {
-        let times = crate::kept::entries(self.folder()).filter_map(|path| {
-            let name = path.file_name()?.to_str()?;
-            name.parse::<u64>().ok()
-        });
         let mut found: Option<Instant> = None;
-        for at in times.filter(|_| *from != StartAt::Begin) {
-            let instant = self.about(at)?.instant;
+        for path in self.snapshots().filter(|_| *from != StartAt::Begin) {
+            let instant = about(&path)?.instant;
             if allows(from, &instant) && found.is_none_or(|found| found.turn < instant.turn) {
                 found = Some(instant);
             }
@@ -109,9 +133,11 @@ impl Set {
         let Some(instant) = found else { return Ok(None) };
         let (mut folders, mut next) = (Vec::new(), Some(instant.at));
         while let Some(at) = next {
-            folders.push(self.snapshot(at));
+            let folder = self.snapshot(at);
+            stasis_kept_files::check(&folder).map_err(Error::DamagedSnapshot)?;
             // A parent was there before.
-            next = self.about(at)?.parent.filter(|parent| *parent < at);
+            next = about(&folder)?.parent.filter(|parent| *parent < at);
+            folders.push(folder);
         }
         Ok(Some(Chain { instant, folders }))
     }
@@ -127,9 +153,8 @@ impl Set {
 /// The description of the snapshot in `folder`.
 fn about(folder: &Path) -> Result<About, Error> {
     let path = folder.join(ABOUT);
-    let read = fs::read(&path).map_err(Error::io("cannot read", &path))?;
-    let read = serde_json::from_slice(&read).map_err(std::io::Error::other);
-    read.map_err(Error::io("cannot read", &path))
+    let read = fs::read(&path).and_then(|read| Ok(serde_json::from_slice(&read)?));
+    read.map_err(|source| Error::DamagedSnapshot(Damage::File { path, source }))
 }
 
 /// Returns whether a job that begins `from` there may begin at the snapshot of `instant`.

@@ -239,7 +239,7 @@ impl Run<'_> {
     }
 
     /// All processors are idle: time passes at once, or, with rewind, goes back
-    /// to a completion that is past.
+    /// to a completion that is past. The clock follows in `advance` of `order.rs`.
     fn idle_until(&mut self, next: u64) {
         let common = &mut self.common;
         if self.machines.iter_mut().any(|machine| machine.go_back(common)) {

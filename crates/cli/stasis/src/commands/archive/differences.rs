@@ -1,4 +1,4 @@
-//! The differences between two folders of results.
+//! The differences between two folders of results, for `stasis repeat`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
