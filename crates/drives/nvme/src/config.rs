@@ -446,7 +446,7 @@ impl Config {
         let &LbaFormat { size, metadata, guard } = self.formats().get(number as usize)?;
         let protection = Protection::try_from(protection).ok()?;
         let protects = protection != Protection::None;
-        let behind = if extended { metadata } else { 0 };
+        let behind = if extended { u32::from(metadata) } else { 0 };
         if protects && metadata == 0 || size + behind > self.max_transfer {
             return None;
         }

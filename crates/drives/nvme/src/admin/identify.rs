@@ -345,7 +345,7 @@ fn fill_namespace(
     let formats = config.formats();
     page.nlbaf = formats.len() as u8 - 1;
     for (entry, format) in page.lbaf.iter_mut().zip(formats) {
-        entry.ms.set(format.metadata as u16);
+        entry.ms.set(format.metadata);
         entry.lbads = format.size.trailing_zeros() as u8;
     }
     page.flbas = namespace.format().number().unwrap_or_default();
