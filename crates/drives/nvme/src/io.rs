@@ -347,6 +347,17 @@ impl Io {
     }
 
     /// Transfers the data of a checked command to or from an extent, which has a passage if its
+    /// The length in bytes of the data of a command that counts it in dwords, 0's based.
+    ///
+    /// # Errors
+    /// It is more than a command may move; `at`: the byte of the command that holds it.
+    pub fn length_of(&self, dwords: u32, at: u16) -> Result<u32, Failure> {
+        let bytes = dwords.checked_add(1).and_then(|dwords| dwords.checked_mul(4));
+        bytes
+            .filter(|&bytes| bytes <= self.config.max_transfer)
+            .ok_or(StatusCode::InvalidField.at(at))
+    }
+
     /// blocks have metadata.
     pub fn transfer_extent(
         &mut self,
@@ -546,19 +557,16 @@ impl Io {
         })
     }
 
-    /// Copies `data` to the host, of the `asked` bytes that the command has room for and asks for:
-    /// what lies beyond is left alone.
+    /// Copies `data` to the host, of the `asked` bytes that the command has room for and asks for,
+    /// no more than a transfer: what lies beyond is left alone.
     pub fn send_of(
         &mut self,
         memory: &dyn Memory,
         command: &SubmissionEntry,
         data: &[u8],
-        asked: u64,
+        asked: u32,
     ) -> Result<(), Failure> {
-        let asked = usize::try_from(asked).unwrap_or(usize::MAX);
-        if asked > self.config.max_transfer as usize {
-            return Err(StatusCode::InvalidField.into());
-        }
+        let asked = asked as usize;
         let data = &data[..data.len().min(asked)];
         self.commands.buffers.with_segments(memory, command, asked, |segments| {
             stasis_block::memory::scatter(memory, segments, data).map_err(Failure::from)

@@ -26,7 +26,7 @@ pub struct BlockList {
 
 impl BlockList {
     /// An empty list for `bytes` bytes of data.
-    pub fn new(bytes: u64) -> Self {
+    pub fn new(bytes: u32) -> Self {
         let room = (bytes as usize).saturating_sub(HEAD) / DESCRIPTOR;
         Self { ranges: Vec::new(), room, is_cut_off: false }
     }
@@ -76,7 +76,7 @@ pub struct Scan {
     pub found: BlockList,
     /// Destination of its data, and its room.
     pub segments: Vec<Segment>,
-    pub room: u64,
+    pub room: u32,
     /// True if the drive has a request.
     pub asked: bool,
 }

@@ -55,11 +55,7 @@ fn get_lba_status(
     }
     let blocks = if length == 0 { namespace.blocks - lba } else { length };
     let extent = Extent::new(namespace, lba, blocks, location::CDW10)?;
-    // In dwords, 0's based.
-    let room = (u64::from(command.cdw12) + 1).saturating_mul(4);
-    if room > u64::from(io.config.max_transfer) {
-        return Err(StatusCode::InvalidField.at(location::CDW12));
-    }
+    let room = io.length_of(command.cdw12, location::CDW12)?;
     match command.cdw13 >> 24 {
         action::KNOWN => {
             let mut list = BlockList::new(room);

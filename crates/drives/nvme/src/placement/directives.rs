@@ -113,7 +113,7 @@ fn directive_receive(
         }
         _ => return Err(invalid),
     };
-    let length = (u64::from(command.cdw10) + 1) * 4;
+    let length = controller.io.length_of(command.cdw10, location::CDW10)?;
     controller.io.send_of(memory, command, &data, length)?;
     Ok(Outcome::Done(0))
 }

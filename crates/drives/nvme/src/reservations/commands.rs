@@ -155,10 +155,7 @@ fn report(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result
     if command.cdw11 & EXTENDED == 0 {
         return Err(StatusCode::HostIdentifierFormat.at(location::CDW11));
     }
-    let length = (u64::from(command.cdw10) + 1) * 4;
-    if length > u64::from(io.config.max_transfer) {
-        return Err(StatusCode::InvalidField.at(location::CDW10));
-    }
+    let length = io.length_of(command.cdw10, location::CDW10)?;
     let reservation = io.access.reservations.namespace_mut(command.nsid).clone();
     let registrants = reservation.registrants();
     let head = ReservationStatus {

@@ -179,8 +179,8 @@ fn list(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
         0 => None,
         _ => Some(key(command)?),
     };
-    let room = command.cdw10 as usize;
-    if room > io.config.max_transfer as usize || room < HEAD {
+    let room = command.cdw10;
+    if room > io.config.max_transfer || (room as usize) < HEAD {
         return Err(StatusCode::InvalidField.at(location::CDW10));
     }
     let store = &io.pairs(command.nsid)?.store;
@@ -190,7 +190,7 @@ fn list(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
         let bytes = key.as_bytes();
         // Its length in two bytes, itself, and up to whole dwords zeroes.
         let end = (data.len() + 2 + bytes.len()).next_multiple_of(4);
-        if end > room {
+        if end > room as usize {
             break;
         }
         data.extend((bytes.len() as u16).to_le_bytes());
@@ -199,6 +199,6 @@ fn list(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
         count += 1;
     }
     data[..HEAD].copy_from_slice(&count.to_le_bytes());
-    io.send_of(memory, command, &data, room as u64)?;
+    io.send_of(memory, command, &data, room)?;
     Ok(Outcome::Done(0))
 }
