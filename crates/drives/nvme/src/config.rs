@@ -292,7 +292,9 @@ pub enum ConfigError {
 /// Maximum number of queue pairs, the admin queues included.
 pub(crate) const MAX_QUEUES: usize = 65;
 /// Maximum number of namespaces. A command for all of them becomes as many requests.
-pub const MAX_NAMESPACES: usize = 128;
+pub const MAX_NAMESPACES: usize = MAX_NSID as usize;
+/// The highest NSID of a namespace.
+pub(crate) const MAX_NSID: u32 = 128;
 
 impl Config {
     /// Checks that a controller can be made with this configuration.

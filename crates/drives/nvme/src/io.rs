@@ -17,6 +17,7 @@ use crate::extent::Extent;
 use crate::features::{Features, FeaturesByController};
 use crate::metadata::BlockFormat;
 use crate::namespaces::{Creation, Namespaces};
+use crate::narrow::size;
 use crate::placement::PlacementState;
 use crate::power::Power;
 use crate::protection::{Passage, Use};
@@ -346,7 +347,6 @@ impl Io {
         Ok(())
     }
 
-    /// Transfers the data of a checked command to or from an extent, which has a passage if its
     /// The length in bytes of the data of a command that counts it in dwords, 0's based.
     ///
     /// # Errors
@@ -358,6 +358,7 @@ impl Io {
             .ok_or(StatusCode::InvalidField.at(at))
     }
 
+    /// Transfers the data of a checked command to or from an extent, which has a passage if its
     /// blocks have metadata.
     pub fn transfer_extent(
         &mut self,
@@ -367,8 +368,7 @@ impl Io {
         (extent, passage): (&Extent, Option<Passage>),
         owner: Owner,
     ) -> Result<Outcome, Failure> {
-        let bytes = extent.length as usize;
-        let blocks = extent.blocks as usize;
+        let (bytes, blocks) = (size(extent.length), size(extent.blocks));
         let crossing = passage.map_or(bytes, |passage| passage.data_bytes(blocks));
         let apart = passage.map_or(0, |passage| passage.metadata_bytes(blocks));
         let (operation, purpose) = match transfer {
@@ -428,7 +428,7 @@ impl Io {
         let Some(passage) = passage else {
             return stasis_block::memory::gather(memory, segments, data).map_err(Failure::from);
         };
-        let (blocks, places) = (extent.blocks as usize, (&segments[..], &metadata_segments[..]));
+        let (blocks, places) = (size(extent.blocks), (&segments[..], &metadata_segments[..]));
         let packed = self.commands.buffers.with_host_data(
             memory,
             passage,
@@ -501,7 +501,7 @@ impl Io {
             // No more than of a transfer (VSL).
             self.check_length(extent.data)?;
         }
-        let bytes = passage.map_or(0, |_| extent.length as usize);
+        let bytes = passage.map_or(0, |_| size(extent.length));
         let data = self.commands.buffers.take_for(bytes);
         self.send_request(command.sq, Slot { bytes, passage, ..slot }, request, data);
         Ok(())

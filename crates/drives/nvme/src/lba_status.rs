@@ -7,6 +7,7 @@ use stasis_nvme_layout::IntoBytes;
 
 use crate::command::CommandId;
 use crate::controller_id::ControllerId;
+use crate::narrow::count32;
 
 /// Scans at a time.
 pub const MAX_SCANS: usize = 8;
@@ -51,7 +52,7 @@ impl BlockList {
         const INCOMPLETE: u8 = 1;
         const COMPLETE: u8 = 2;
         let head = LbaStatusHead {
-            nlsd: (self.ranges.len() as u32).into(),
+            nlsd: count32(self.ranges.len()).into(),
             cmpc: if self.is_cut_off { INCOMPLETE } else { COMPLETE },
             ..Default::default()
         };

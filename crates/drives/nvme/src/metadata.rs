@@ -8,6 +8,11 @@ use serde::{Deserialize, Serialize};
 use stasis_block::units::{self, format_size};
 use stasis_block::SECTOR;
 
+use crate::narrow::constant16;
+
+/// Size of a sector in bytes.
+pub(crate) const SECTOR_BYTES: u32 = constant16(SECTOR) as u32;
+
 /// Metadata of each logical block of a namespace, as users write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -186,7 +191,7 @@ impl BlockFormat {
     /// Bytes that a block takes on the drive: a sector of its own for the metadata, so that both are
     /// written whole or not at all, and any medium holds them.
     pub fn stride(&self) -> u32 {
-        self.size + if self.metadata.is_some() { SECTOR as u32 } else { 0 }
+        self.size + if self.metadata.is_some() { SECTOR_BYTES } else { 0 }
     }
 
     /// Bytes of metadata.

@@ -58,7 +58,7 @@ fn commit(
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
-    let (slot, number) = (command.cdw10.byte(0) & 7, command.cdw10 >> 3 & 7);
+    let (slot, number) = (command.cdw10.byte(0) & 7, command.cdw10.byte(0) >> 3 & 7);
     let action = Action::of(number).ok_or(StatusCode::InvalidField.at(location::CDW10))?;
     let ControllerMut { io, host, .. } = &mut *controller;
     let before = io.background.firmware.active();
@@ -67,7 +67,7 @@ fn commit(
     let event = Occurrence::FirmwareCommit {
         before,
         after: io.background.firmware.active(),
-        action: number as u8,
+        action: number,
         slot: committed.unwrap_or(slot),
         status,
     };

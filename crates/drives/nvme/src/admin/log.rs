@@ -241,7 +241,7 @@ fn persistent_events(
             event_log.establish(host.id, |head| {
                 head.timestamp.set(timestamp);
                 head.power_on_hours.set(hours);
-                head.power_cycles.set(POWER_CYCLES as u64);
+                head.power_cycles.set(POWER_CYCLES.into());
                 head.vid.set(config.vendor_id);
                 head.ssvid.set(config.subsystem_vendor_id);
                 put_text(&mut head.sn, &config.serial);

@@ -6,6 +6,7 @@ use stasis_nvme_layout::{IntoBytes, U64};
 use crate::changes::Change;
 use crate::command::{location, Dword, SubmissionEntry};
 use crate::io::{Io, IoCommand};
+use crate::narrow::count16;
 use crate::registered::SUPPORTED;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
@@ -161,7 +162,7 @@ fn report(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result
     let head = ReservationStatus {
         generation: reservation.generation.into(),
         rtype: reservation.kind().map_or(0, |kind| kind as u8),
-        regctl: (registrants.len() as u16).into(),
+        regctl: count16(registrants.len()).into(),
         ..Default::default()
     };
     let mut data = head.as_bytes().to_vec();
