@@ -10,7 +10,7 @@ use stasis_block::{Fate, Operation};
 
 use crate::ftl::context::Open;
 use crate::ftl::{Request, RequestId};
-use crate::narrow::few;
+use crate::narrow::count;
 use crate::read_cache::{Lookup, ReadCache, Waiter};
 use crate::spec::CachedWrites;
 use crate::Ssd;
@@ -82,7 +82,7 @@ impl Ssd {
     /// Reads whole units that are not there, for no request of the host's.
     fn read_ahead(&mut self, now: Nanos, bytes: &std::ops::Range<u64>, cache: &mut ReadCache) {
         let unit = u64::from(self.unit);
-        let units = few(bytes.start.div_ceil(unit))..few(bytes.end.div_ceil(unit));
+        let units = count(bytes.start.div_ceil(unit))..count(bytes.end.div_ceil(unit));
         let mut next = units.start;
         while next < units.end {
             let first = next;
@@ -196,7 +196,7 @@ impl Ssd {
         let unit = u64::from(self.unit);
         let end = request.offset + request.length;
         let first = request.offset / unit;
-        few(first)..few(end.div_ceil(unit).max(first))
+        count(first)..count(end.div_ceil(unit).max(first))
     }
 
     /// The bytes of a unit; the drive's last one may be a part only.

@@ -1,10 +1,12 @@
 //! Numbers in fewer bits, where what they count is known to be few.
 
-/// A number of units, slots, pages, blocks or entries, of which a drive has fewer than 2^32: a
-/// [`Spec`](crate::Spec) with more is refused.
+/// A number of units, slots, pages, blocks or entries, or of bytes of one, in either type that counts
+/// them. A drive has fewer than 2^32: a [`Spec`](crate::Spec) with more is refused.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "a drive has fewer than 2^32 of anything")]
-pub(crate) fn count(things: usize) -> u32 {
+pub(crate) fn count(things: impl TryInto<u64>) -> u32 {
+    // No type of the crate has more bits: this costs nothing.
+    let things = things.try_into().unwrap_or(u64::MAX);
     debug_assert!(u32::try_from(things).is_ok());
     things as u32
 }
@@ -26,14 +28,6 @@ pub(crate) fn subject(token: u64) -> u32 {
 /// A percentage of a health log, in which a greater one than 255 is 255.
 pub(crate) fn percentage(value: u64) -> u8 {
     u8::try_from(value).unwrap_or(u8::MAX)
-}
-
-/// A number of units, slots, pages or blocks, or of bytes of one, out of a calculation in 64 bits.
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "a drive has fewer than 2^32 of anything")]
-pub(crate) fn few(number: u64) -> u32 {
-    debug_assert!(u32::try_from(number).is_ok());
-    number as u32
 }
 
 /// A place in a list; where an address has fewer bits, one that no list has.

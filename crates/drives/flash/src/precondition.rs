@@ -7,7 +7,7 @@
 //! collected. So with S(j) = m(j) + ... + m(b) and the rate c of collections
 //! j m(j) = c (1 - S(j)^d). Greedy is the limit of many choices.
 
-use crate::narrow::{count, few};
+use crate::narrow::count;
 use stasis_nand::hash::{bits, mix, normal, unit};
 
 /// Choices that are as good as all of them.
@@ -151,7 +151,7 @@ impl Order {
             }
             value = (left << self.half) | right;
             if value < u64::from(self.count) {
-                return few(value);
+                return count(value);
             }
         }
     }

@@ -20,7 +20,7 @@ use crate::ftl::{Context, Ftl, PowerCut, Request, RequestId};
 use crate::kept::{KeptError, Reader, Writer};
 use crate::link::Link;
 use crate::logical::{Fortune, LogicalFaults};
-use crate::narrow::few;
+use crate::narrow::count;
 use crate::owners::Owners;
 use crate::read_cache::{Counts, ReadCache};
 use crate::spec::{Precondition, Spec, SpecError};
@@ -106,7 +106,7 @@ impl Ssd {
             ..ArrayConfig::new(geometry, pattern, timing)
         };
         let array = Array::new(config, spec.options());
-        let unit = few(spec.mapping_unit);
+        let unit = count(spec.mapping_unit);
         let mut context = Context::new(array, Temperature::new(capacity, unit));
         let mut ftl = build(spec, capacity, seed)?;
         let words = spec.state.as_ref().map(|_| in_words(spec, capacity));

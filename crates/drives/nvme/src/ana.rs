@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use stasis_nvme_layout::logs::{AnaGroup, AnaHead};
 use stasis_nvme_layout::IntoBytes;
 
+use crate::narrow::count32;
 use crate::status::StatusCode;
 
 /// The only ANA group.
@@ -77,7 +78,7 @@ impl Ana {
         let head = AnaHead { chgcnt: changes.into(), nagd: 1.into(), ..Default::default() };
         let group = AnaGroup {
             agid: GROUP.into(),
-            nnsids: (namespaces.len() as u32).into(),
+            nnsids: count32(namespaces.len()).into(),
             chgcnt: changes.into(),
             state: state as u8,
             ..Default::default()

@@ -6,14 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::MAX_NAMESPACES;
+use crate::config::MAX_NSID;
 use crate::controller_id::{ControllerId, MAX_CONTROLLERS};
 
 /// A set of namespaces: a bit for each, from NSID 1 on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct NamespaceSet(u128);
 
-const _: () = assert!(MAX_NAMESPACES <= u128::BITS as usize);
+const _: () = assert!(MAX_NSID <= u128::BITS);
 
 impl NamespaceSet {
     fn first(count: u32) -> Self {
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn as_many_namespaces_as_there_can_be() {
-        let attachments = Attachments::new(MAX_NAMESPACES as u32);
+        let attachments = Attachments::new(MAX_NSID);
         assert!(
             attachments.is_granted(None, 128)
                 && !attachments.is_granted(None, 129)

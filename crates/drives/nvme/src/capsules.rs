@@ -2,6 +2,7 @@
 //! ("NVM Express over Fabrics, revision 1.1" of 2019-10-22, cited as "NVMe-oF 1.1").
 
 use crate::command::{location, Dword, SubmissionEntry, CQE_SIZE, SQE_SIZE};
+use crate::narrow::constant16;
 use crate::status::{Failure, Outcome, StatusCode};
 
 /// The name of the discovery subsystem (NVMe-oF 1.1 section 1.5.2).
@@ -20,9 +21,9 @@ pub(crate) mod kind {
 /// Limit on the data in a command capsule, in bytes.
 pub const IN_CAPSULE: u32 = 16 << 10;
 /// I/O Queue Command Capsule Supported Size, in units of 16 bytes.
-pub(crate) const IOCCSZ: u32 = (SQE_SIZE as u32 + IN_CAPSULE) / 16;
+pub(crate) const IOCCSZ: u32 = (constant16(SQE_SIZE as u64) as u32 + IN_CAPSULE) / 16;
 /// I/O Queue Response Capsule Supported Size, in units of 16 bytes.
-pub(crate) const IORCSZ: u32 = CQE_SIZE as u32 / 16;
+pub(crate) const IORCSZ: u32 = constant16(CQE_SIZE as u64) as u32 / 16;
 
 /// The controller of a Connect that leaves the choice to the subsystem (NVMe-oF 1.1 section 3.3).
 pub(crate) const ANY_CONTROLLER: u16 = 0xffff;

@@ -43,18 +43,20 @@ pub mod location {
 
     use stasis_nvme_layout::queue::SubmissionEntry;
 
-    pub const OPCODE: u16 = offset_of!(SubmissionEntry, opc) as u16;
-    pub const FLAGS: u16 = offset_of!(SubmissionEntry, flags) as u16;
-    pub const NSID: u16 = offset_of!(SubmissionEntry, nsid) as u16;
-    pub const CDW2: u16 = offset_of!(SubmissionEntry, cdw2) as u16;
-    pub const MPTR: u16 = offset_of!(SubmissionEntry, mptr) as u16;
-    pub const PRP1: u16 = offset_of!(SubmissionEntry, prp1) as u16;
-    pub const PRP2: u16 = offset_of!(SubmissionEntry, prp2) as u16;
-    pub const CDW10: u16 = offset_of!(SubmissionEntry, cdw10) as u16;
-    pub const CDW11: u16 = offset_of!(SubmissionEntry, cdw11) as u16;
-    pub const CDW12: u16 = offset_of!(SubmissionEntry, cdw12) as u16;
-    pub const CDW13: u16 = offset_of!(SubmissionEntry, cdw13) as u16;
-    pub const CDW14: u16 = offset_of!(SubmissionEntry, cdw14) as u16;
+    use crate::narrow::constant16;
+
+    pub const OPCODE: u16 = constant16(offset_of!(SubmissionEntry, opc) as u64);
+    pub const FLAGS: u16 = constant16(offset_of!(SubmissionEntry, flags) as u64);
+    pub const NSID: u16 = constant16(offset_of!(SubmissionEntry, nsid) as u64);
+    pub const CDW2: u16 = constant16(offset_of!(SubmissionEntry, cdw2) as u64);
+    pub const MPTR: u16 = constant16(offset_of!(SubmissionEntry, mptr) as u64);
+    pub const PRP1: u16 = constant16(offset_of!(SubmissionEntry, prp1) as u64);
+    pub const PRP2: u16 = constant16(offset_of!(SubmissionEntry, prp2) as u64);
+    pub const CDW10: u16 = constant16(offset_of!(SubmissionEntry, cdw10) as u64);
+    pub const CDW11: u16 = constant16(offset_of!(SubmissionEntry, cdw11) as u64);
+    pub const CDW12: u16 = constant16(offset_of!(SubmissionEntry, cdw12) as u64);
+    pub const CDW13: u16 = constant16(offset_of!(SubmissionEntry, cdw13) as u64);
+    pub const CDW14: u16 = constant16(offset_of!(SubmissionEntry, cdw14) as u64);
 }
 
 /// Fields of a dword of a command, each of which is apart from the bits beside it.

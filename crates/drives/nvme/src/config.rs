@@ -292,7 +292,9 @@ pub enum ConfigError {
 /// Maximum number of queue pairs, the admin queues included.
 pub(crate) const MAX_QUEUES: usize = 65;
 /// Maximum number of namespaces. A command for all of them becomes as many requests.
-pub const MAX_NAMESPACES: usize = 128;
+pub const MAX_NAMESPACES: usize = MAX_NSID as usize;
+/// The highest NSID of a namespace.
+pub(crate) const MAX_NSID: u32 = 128;
 
 impl Config {
     /// Checks that a controller can be made with this configuration.
@@ -446,7 +448,7 @@ impl Config {
         let &LbaFormat { size, metadata, guard } = self.formats().get(number as usize)?;
         let protection = Protection::try_from(protection).ok()?;
         let protects = protection != Protection::None;
-        let behind = if extended { metadata } else { 0 };
+        let behind = if extended { u32::from(metadata) } else { 0 };
         if protects && metadata == 0 || size + behind > self.max_transfer {
             return None;
         }

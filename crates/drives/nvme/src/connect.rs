@@ -105,9 +105,11 @@ mod field {
 
     use stasis_nvme_layout::fabrics::ConnectData;
 
-    pub const CONTROLLER: u16 = offset_of!(ConnectData, cntlid) as u16;
-    pub const SUBSYSTEM: u16 = offset_of!(ConnectData, subnqn) as u16;
-    pub const HOST: u16 = offset_of!(ConnectData, hostnqn) as u16;
+    use crate::narrow::constant16;
+
+    pub const CONTROLLER: u16 = constant16(offset_of!(ConnectData, cntlid) as u64);
+    pub const SUBSYSTEM: u16 = constant16(offset_of!(ConnectData, subnqn) as u64);
+    pub const HOST: u16 = constant16(offset_of!(ConnectData, hostnqn) as u64);
 }
 
 impl Connect {
@@ -162,11 +164,9 @@ impl Subsystem {
         discovery: bool,
     ) -> Result<Connected, ConnectError> {
         const QUEUE: u16 = location::CDW10 + 2;
-        let entries = u32::from(self.config().queue_entries);
-        if !(2..=entries).contains(&connect.size) {
-            return Err(ConnectError::command(location::CDW11));
-        }
-        let size = connect.size as u16;
+        let sizes = 2..=self.config().queue_entries;
+        let size = u16::try_from(connect.size).ok().filter(|size| sizes.contains(size));
+        let size = size.ok_or(ConnectError::command(location::CDW11))?;
         let id = match connect.queue {
             0 if connect.controller != ANY_CONTROLLER => {
                 return Err(ConnectError::data(field::CONTROLLER));

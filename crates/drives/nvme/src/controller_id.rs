@@ -1,5 +1,7 @@
 //! The identifier of a controller.
 
+use crate::narrow::count16;
+
 /// Limit on the controllers of a subsystem.
 pub const MAX_CONTROLLERS: usize = 64;
 
@@ -12,6 +14,11 @@ impl ControllerId {
     pub const PCIE: Self = Self(0);
     /// Identifier of none.
     pub(crate) const NONE: Self = Self(u16::MAX);
+
+    /// The controller of an index, of which there are [`MAX_CONTROLLERS`].
+    pub(crate) fn of_index(index: usize) -> Self {
+        Self(count16(index))
+    }
 
     pub(crate) fn index(self) -> usize {
         self.0.into()

@@ -17,6 +17,7 @@ use stasis_nvme_layout::{FromBytes, IntoBytes, U32};
 
 use crate::controller_id::ControllerId;
 use crate::firmware::Revision;
+use crate::narrow::{constant16, constant8, count16, count32};
 
 /// PELS: the maximum size of the log, in units of 64 KiB.
 pub const SIZE: u32 = 1;
@@ -26,7 +27,7 @@ const MAX_BYTES: usize = (SIZE as usize * (64 << 10)) - HEADER;
 const HEADER: usize = size_of::<EventLogHead>();
 const EVENT_HEADER: usize = size_of::<EventHead>();
 /// Event Header Length: bytes behind that field.
-const HEADER_REST: u8 = (EVENT_HEADER - offset_of!(EventHead, ehl) - 1) as u8;
+const HEADER_REST: u8 = constant8((EVENT_HEADER - offset_of!(EventHead, ehl) - 1) as u64);
 /// Errors of the media and the controller that are logged in one power cycle; later ones are left
 /// to the counters, so that they do not drive out everything else.
 const MAX_ERRORS: u32 = 64;
@@ -273,7 +274,7 @@ impl EventLog {
             ehl: HEADER_REST,
             cntlid: controller.0.into(),
             timestamp: timestamp.into(),
-            el: (data.len() as u16).into(),
+            el: count16(data.len()).into(),
             ..Default::default()
         };
         self.push([head.as_bytes(), &data].concat());
@@ -341,14 +342,14 @@ impl EventLog {
     pub fn establish(&mut self, controller: ControllerId, fill: impl FnOnce(&mut EventLogHead)) {
         const IDENTIFIER: u8 = crate::log_page::PERSISTENT_EVENTS;
         const REVISION: u8 = 2;
-        const REST: usize = HEADER - offset_of!(EventLogHead, timestamp);
+        const REST: u16 = constant16((HEADER - offset_of!(EventLogHead, timestamp)) as u64);
         self.generation = self.generation.wrapping_add(1);
         let mut head = EventLogHead {
             lid: IDENTIFIER,
-            tnev: (self.events.len() as u32).into(),
+            tnev: count32(self.events.len()).into(),
             tll: ((HEADER + self.bytes) as u64).into(),
             revision: REVISION,
-            lhl: (REST as u16).into(),
+            lhl: REST.into(),
             generation: self.generation.into(),
             ..Default::default()
         };

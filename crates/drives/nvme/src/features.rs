@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use stasis_block::clock::Nanos;
 
+use crate::command::Dword;
 use crate::condition::{Condition, WARNING_TEMPERATURE};
 use crate::config::{Config, MAX_NAMESPACES};
 use crate::controller_id::ControllerId;
@@ -121,7 +122,7 @@ impl Features {
 
     /// The warnings that hold and of which the host requested events.
     pub fn asked_warnings(&self, condition: &Condition) -> u8 {
-        self.critical_warning(condition) & self.events as u8
+        self.critical_warning(condition) & self.events.byte(0)
     }
 
     /// Time Limited Error Recovery of the namespace of this index (units of 100 ms).

@@ -18,6 +18,7 @@ use stasis_nvme_layout::logs::FirmwareSlots;
 use crate::controller_id::ControllerId;
 use crate::intervals::Intervals;
 use crate::kept::KeptFirmware;
+use crate::narrow::size;
 use crate::status::StatusCode;
 
 /// Slots; the first one has the drive's own firmware, and is read only.
@@ -55,9 +56,9 @@ pub enum Action {
 
 impl Action {
     /// The action of a number; `None` for those of boot partitions, which a drive here has not.
-    pub fn of(number: u32) -> Option<Self> {
+    pub fn of(number: u8) -> Option<Self> {
         [Self::Replace, Self::ReplaceAndActivate, Self::Activate, Self::ActivateNow]
-            .get(number as usize)
+            .get(usize::from(number))
             .copied()
     }
 }
@@ -135,7 +136,7 @@ impl Firmware {
         if !received.insert(offset..end) {
             return Err(StatusCode::InternalError);
         }
-        let (start, end) = (offset as usize, end as usize);
+        let (start, end) = (size(offset), size(end));
         if bytes.len() < end {
             bytes.resize(end, 0);
         }

@@ -2,6 +2,8 @@
 
 use stasis_block::clock::Nanos;
 
+use crate::narrow::bits;
+
 /// Unit of the aggregation time: 100 us (NVMe 1.4 section 5.21.1.8).
 const AGGREGATION_UNIT: Nanos = 100_000;
 
@@ -113,7 +115,7 @@ impl Interrupts {
         }
         let index = self.pending.trailing_zeros();
         self.pending &= self.pending - 1;
-        Some(index as u16)
+        Some(bits(index).into())
     }
 }
 

@@ -17,6 +17,7 @@ use crate::extent::Extent;
 use crate::features::{Features, FeaturesByController};
 use crate::metadata::BlockFormat;
 use crate::namespaces::{Creation, Namespaces};
+use crate::narrow::size;
 use crate::placement::PlacementState;
 use crate::power::Power;
 use crate::protection::{Passage, Use};
@@ -346,6 +347,17 @@ impl Io {
         Ok(())
     }
 
+    /// The length in bytes of the data of a command that counts it in dwords, 0's based.
+    ///
+    /// # Errors
+    /// It is more than a command may move; `at`: the byte of the command that holds it.
+    pub fn length_of(&self, dwords: u32, at: u16) -> Result<u32, Failure> {
+        let bytes = dwords.checked_add(1).and_then(|dwords| dwords.checked_mul(4));
+        bytes
+            .filter(|&bytes| bytes <= self.config.max_transfer)
+            .ok_or(StatusCode::InvalidField.at(at))
+    }
+
     /// Transfers the data of a checked command to or from an extent, which has a passage if its
     /// blocks have metadata.
     pub fn transfer_extent(
@@ -356,8 +368,7 @@ impl Io {
         (extent, passage): (&Extent, Option<Passage>),
         owner: Owner,
     ) -> Result<Outcome, Failure> {
-        let bytes = extent.length as usize;
-        let blocks = extent.blocks as usize;
+        let (bytes, blocks) = (size(extent.length), size(extent.blocks));
         let crossing = passage.map_or(bytes, |passage| passage.data_bytes(blocks));
         let apart = passage.map_or(0, |passage| passage.metadata_bytes(blocks));
         let (operation, purpose) = match transfer {
@@ -417,7 +428,7 @@ impl Io {
         let Some(passage) = passage else {
             return stasis_block::memory::gather(memory, segments, data).map_err(Failure::from);
         };
-        let (blocks, places) = (extent.blocks as usize, (&segments[..], &metadata_segments[..]));
+        let (blocks, places) = (size(extent.blocks), (&segments[..], &metadata_segments[..]));
         let packed = self.commands.buffers.with_host_data(
             memory,
             passage,
@@ -490,7 +501,7 @@ impl Io {
             // No more than of a transfer (VSL).
             self.check_length(extent.data)?;
         }
-        let bytes = passage.map_or(0, |_| extent.length as usize);
+        let bytes = passage.map_or(0, |_| size(extent.length));
         let data = self.commands.buffers.take_for(bytes);
         self.send_request(command.sq, Slot { bytes, passage, ..slot }, request, data);
         Ok(())
@@ -546,19 +557,16 @@ impl Io {
         })
     }
 
-    /// Copies `data` to the host, of the `asked` bytes that the command has room for and asks for:
-    /// what lies beyond is left alone.
+    /// Copies `data` to the host, of the `asked` bytes that the command has room for and asks for,
+    /// no more than a transfer: what lies beyond is left alone.
     pub fn send_of(
         &mut self,
         memory: &dyn Memory,
         command: &SubmissionEntry,
         data: &[u8],
-        asked: u64,
+        asked: u32,
     ) -> Result<(), Failure> {
-        let asked = usize::try_from(asked).unwrap_or(usize::MAX);
-        if asked > self.config.max_transfer as usize {
-            return Err(StatusCode::InvalidField.into());
-        }
+        let asked = asked as usize;
         let data = &data[..data.len().min(asked)];
         self.commands.buffers.with_segments(memory, command, asked, |segments| {
             stasis_block::memory::scatter(memory, segments, data).map_err(Failure::from)

@@ -7,6 +7,7 @@ use stasis_nvme_layout::IntoBytes;
 
 use crate::command::CommandId;
 use crate::controller_id::ControllerId;
+use crate::narrow::count32;
 
 /// Scans at a time.
 pub const MAX_SCANS: usize = 8;
@@ -26,7 +27,7 @@ pub struct BlockList {
 
 impl BlockList {
     /// An empty list for `bytes` bytes of data.
-    pub fn new(bytes: u64) -> Self {
+    pub fn new(bytes: u32) -> Self {
         let room = (bytes as usize).saturating_sub(HEAD) / DESCRIPTOR;
         Self { ranges: Vec::new(), room, is_cut_off: false }
     }
@@ -51,7 +52,7 @@ impl BlockList {
         const INCOMPLETE: u8 = 1;
         const COMPLETE: u8 = 2;
         let head = LbaStatusHead {
-            nlsd: (self.ranges.len() as u32).into(),
+            nlsd: count32(self.ranges.len()).into(),
             cmpc: if self.is_cut_off { INCOMPLETE } else { COMPLETE },
             ..Default::default()
         };
@@ -76,7 +77,7 @@ pub struct Scan {
     pub found: BlockList,
     /// Destination of its data, and its room.
     pub segments: Vec<Segment>,
-    pub room: u64,
+    pub room: u32,
     /// True if the drive has a request.
     pub asked: bool,
 }

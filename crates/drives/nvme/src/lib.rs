@@ -26,6 +26,7 @@
 //! 2019-06-10, cited as "NVMe 1.4" with the section. What is newer (Copy, zoned
 //! namespaces, Flexible Data Placement) names its own specification.
 
+#![warn(clippy::cast_possible_truncation)]
 // Without a kind of drive, what serves it alone idles.
 #![cfg_attr(
     not(all(feature = "open-channel", feature = "computational", feature = "key-value")),
@@ -70,6 +71,7 @@ mod log_page;
 mod memory_buffer;
 mod metadata;
 mod namespaces;
+mod narrow;
 mod ocssd;
 pub mod older;
 mod optional;

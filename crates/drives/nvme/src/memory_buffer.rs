@@ -5,6 +5,7 @@
 //! The carrier has the memory, in what it gives as [`crate::Memory`]: there it lies where the host sees
 //! it. The controller knows it by the address that the host gives it, and by none before that.
 
+use crate::narrow::dwords;
 use crate::{Memory, OutOfMemoryRange};
 
 /// Smallest size in bytes: Linux takes no part of a section of 2 MiB for its memory of devices.
@@ -13,8 +14,10 @@ const MIN_SIZE: u64 = 2 << 20;
 const MAX_SIZE: u64 = 64 << 20;
 /// The sizes that a buffer can have, in words.
 pub const SIZES: &str = "a power of two from 2MiB to 64MiB";
-/// The base address register that the buffer is in, whole.
-pub const BAR: usize = 2;
+/// CMBLOC.BIR: the base address register that the buffer is in, whole.
+const BIR: u32 = 2;
+/// The same, for the carrier.
+pub const BAR: usize = BIR as usize;
 
 /// Controller Memory Buffer Location, 4 bytes.
 pub const LOCATION: u64 = 0x38;
@@ -78,10 +81,10 @@ impl MemoryBuffer {
         let enabled = self.control & CAPABILITIES_ENABLED != 0;
         let capability = |value: u32| if enabled { value } else { 0 };
         Some(match offset {
-            LOCATION => capability(BAR as u32 | ANYWHERE),
-            SIZE => capability(ANYTHING | UNITS_OF_MIB | ((size >> 20) as u32) << 12),
-            CONTROL => self.control as u32,
-            CONTROL_UPPER => (self.control >> 32) as u32,
+            LOCATION => capability(BIR | ANYWHERE),
+            SIZE => capability(ANYTHING | UNITS_OF_MIB | dwords(size >> 20)[0] << 12),
+            CONTROL => dwords(self.control)[0],
+            CONTROL_UPPER => dwords(self.control)[1],
             STATUS if self.is_enabled() && self.range(size).is_none() => BASE_ADDRESS_INVALID,
             STATUS => 0,
             _ => return None,
@@ -267,8 +270,9 @@ mod tests {
         assert_eq!([PLACE, PLACE + last].map(|at| read(&buffer, at)), [None; 2]);
         // By the host's address, by another, and by one that overlaps the host's.
         for known in [PLACE, 0x5_0000_0000, PLACE + 0x1000, PLACE - 0x1000] {
-            buffer.write(CONTROL + 4, (known >> 32) as u32);
-            buffer.write(CONTROL, known as u32 | 3);
+            let [lower, upper] = dwords(known);
+            buffer.write(CONTROL + 4, upper);
+            buffer.write(CONTROL, lower | 3);
             assert_eq!(read(&buffer, known), Some(PLACE), "{known:#x}");
             assert_eq!(read(&buffer, known + last), Some(PLACE + last));
             assert_eq!([known - 4, known + last + 4].map(|at| read(&buffer, at)), [None; 2]);

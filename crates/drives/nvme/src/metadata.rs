@@ -8,6 +8,11 @@ use serde::{Deserialize, Serialize};
 use stasis_block::units::{self, format_size};
 use stasis_block::SECTOR;
 
+use crate::narrow::constant16;
+
+/// Size of a sector in bytes.
+pub(crate) const SECTOR_BYTES: u32 = constant16(SECTOR) as u32;
+
 /// Metadata of each logical block of a namespace, as users write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -186,19 +191,23 @@ impl BlockFormat {
     /// Bytes that a block takes on the drive: a sector of its own for the metadata, so that both are
     /// written whole or not at all, and any medium holds them.
     pub fn stride(&self) -> u32 {
-        self.size + if self.metadata.is_some() { SECTOR as u32 } else { 0 }
+        self.size + if self.metadata.is_some() { SECTOR_BYTES } else { 0 }
     }
 
     /// Bytes of metadata.
-    pub(crate) fn metadata_size(&self) -> u32 {
-        self.metadata.map_or(0, |metadata| metadata.size as u32)
+    pub(crate) fn metadata_size(&self) -> u64 {
+        self.metadata.map_or(0, |metadata| metadata.size)
     }
 
     /// Returns the number of the LBA format, if there is one.
     pub(crate) fn number(&self) -> Option<u8> {
         let guard = self.metadata.map_or(Guard::Crc16, |metadata| metadata.guard);
-        let wanted = LbaFormat { size: self.size, metadata: self.metadata_size(), guard };
-        LBA_FORMATS.iter().position(|&format| format == wanted).map(|number| number as u8)
+        let is_this = |format: &LbaFormat| {
+            (format.size, format.guard) == (self.size, guard)
+                && u64::from(format.metadata) == self.metadata_size()
+                && (format.metadata > 0) == self.metadata.is_some()
+        };
+        (0..).zip(&LBA_FORMATS).find(|(_, format)| is_this(format)).map(|(number, _)| number)
     }
 }
 
@@ -226,11 +235,11 @@ impl fmt::Display for BlockFormat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LbaFormat {
     pub size: u32,
-    pub metadata: u32,
+    pub metadata: u16,
     pub guard: Guard,
 }
 
-const fn format(size: u32, metadata: u32, guard: Guard) -> LbaFormat {
+const fn format(size: u32, metadata: u16, guard: Guard) -> LbaFormat {
     LbaFormat { size, metadata, guard }
 }
 
@@ -303,10 +312,10 @@ mod tests {
     #[test]
     fn formats_are_what_the_specification_allows() {
         let mut previous = Vec::new();
-        for (number, format) in LBA_FORMATS.into_iter().enumerate() {
-            assert_eq!(number < PLAIN_FORMATS, format.metadata == 0, "{format:?}");
+        for (number, format) in (0..).zip(LBA_FORMATS) {
+            assert_eq!(usize::from(number) < PLAIN_FORMATS, format.metadata == 0, "{format:?}");
             assert!(format.size >= 4096 || format.guard == Guard::Crc16, "{format:?}");
-            let room = format.metadata == 0 || format.metadata as usize >= format.guard.tuple();
+            let room = format.metadata == 0 || usize::from(format.metadata) >= format.guard.tuple();
             // A sector of metadata is its bytes again and again.
             let whole = format.metadata == 0 || 512 % format.metadata == 0;
             assert!(room && whole && !previous.contains(&format), "{format:?}");
@@ -315,7 +324,7 @@ mod tests {
             metadata.guard = format.guard;
             let metadata = (format.metadata > 0).then_some(metadata);
             let block_format = BlockFormat { size: format.size, metadata };
-            assert_eq!(block_format.number(), Some(number as u8), "{block_format}");
+            assert_eq!(block_format.number(), Some(number), "{block_format}");
         }
     }
 
@@ -326,6 +335,11 @@ mod tests {
         let message = metadata(16, Guard::Crc16).check(4096).unwrap_err();
         assert!(message.contains("16 with a guard of 32 bits"), "{message}");
         assert!(metadata(16, Guard::Crc64).check(512).is_err());
+        // Numbers whose low bits are those of a size that can be, and no size.
+        for bytes in [1 << 32 | 8, 1 << 16 | 8, 0] {
+            let message = metadata(bytes, Guard::Crc16).check(512).unwrap_err();
+            assert!(message.contains(&format!("it is {bytes} with a guard of 16")), "{message}");
+        }
         assert!(Metadata { first: true, ..Metadata::new(8) }.check(512).is_err());
         assert!(serde_json::from_str::<Guard>("17").unwrap_err().to_string().contains("16, 32"));
         assert!(serde_json::from_str::<Protection>("4")

@@ -7,14 +7,15 @@ use stasis_block::{BlockLayout, Interleaved, Operation, Status, ZoneLayout, Zone
 
 use crate::command::location;
 use crate::computing::Part;
-use crate::config::{Config, Namespace, MAX_NAMESPACES};
+use crate::config::{Config, Namespace, MAX_NSID};
 use crate::endurance::{MediaPart, ONLY_GROUP};
 use crate::extent::Extent;
 use crate::identity::NamespaceIdentity;
 use crate::intervals::Intervals;
 use crate::kept::{KeptCreated, KeptNamespace};
 use crate::key_value::KeyValueNamespace;
-use crate::metadata::BlockFormat;
+use crate::metadata::{BlockFormat, SECTOR_BYTES};
+use crate::narrow::count32;
 use crate::ocssd::{self, About, ChunkSet};
 use crate::slots::Slot;
 use crate::status::{Failure, StatusCode};
@@ -124,7 +125,7 @@ impl Namespaces {
             Some(NamespaceState::new((&serial, transfer), nsid, namespace, None))
         };
         // Behind them those that lie in the controller's memory, and take no room of the drive.
-        let part = |part| Namespace { computing: Some(part), ..Namespace::new(0, SECTOR as u32) };
+        let part = |part| Namespace { computing: Some(part), ..Namespace::new(0, SECTOR_BYTES) };
         let parts = match config.programs {
             Some(_) => [Part::Memory, Part::Compute].map(part).to_vec(),
             None => Vec::new(),
@@ -166,7 +167,7 @@ impl Namespaces {
 
     /// The highest NSID that any namespace had.
     pub fn count(&self) -> u32 {
-        self.states.len() as u32
+        count32(self.states.len())
     }
 
     /// The namespace of an NSID.
@@ -174,7 +175,7 @@ impl Namespaces {
     /// # Errors
     /// There is none (NVMe 1.4 section 6.1.5): the NSID could be of one, or is out of range.
     pub fn existing(&self, nsid: u32) -> Result<&Namespace, Failure> {
-        let status = match (1..=MAX_NAMESPACES as u32).contains(&nsid) {
+        let status = match (1..=MAX_NSID).contains(&nsid) {
             true => StatusCode::InvalidField,
             false => StatusCode::InvalidNamespace,
         };
@@ -488,7 +489,8 @@ impl Namespaces {
     /// A number that differs after every change of them.
     pub fn unreadable_changes(&self) -> u16 {
         let changes = |state: &NamespaceState| state.marks.changes() + state.troubles.changes();
-        self.there().fold(0u64, |sum, (_, state)| sum.wrapping_add(changes(state))) as u16
+        let sum = self.there().fold(0u64, |sum, (_, state)| sum.wrapping_add(changes(state)));
+        (sum & 0xffff) as u16
     }
 
     /// A request has read blocks, or given them new contents.
@@ -610,7 +612,7 @@ impl Namespaces {
         host: Option<String>,
     ) -> Result<u32, StatusCode> {
         let free = |nsid: &u32| self.state(*nsid).is_none();
-        let nsid = (1..=MAX_NAMESPACES as u32).find(free);
+        let nsid = (1..=MAX_NSID).find(free);
         let nsid = nsid.ok_or(StatusCode::NamespaceIdentifierUnavailable)?;
         let bytes = blocks.checked_mul(format.stride().into());
         let mut parts = self
@@ -698,7 +700,7 @@ impl Namespaces {
         let kept = |(nsid, state): (u32, &NamespaceState)| {
             let Creation { number, shared, host } = state.created.clone()?;
             // Its capacity is kept in the smallest blocks, however it is formatted now.
-            let (block_size, metadata) = (SECTOR as u32, None);
+            let (block_size, metadata) = (SECTOR_BYTES, None);
             let blocks = state.made_capacity / SECTOR;
             let made = Namespace { blocks, block_size, metadata, ..state.namespace.clone() };
             Some(KeptCreated { nsid, number, shared, host, namespace: state.kept(&made) })
@@ -718,7 +720,7 @@ impl Namespaces {
     pub fn restore_created(&mut self, kept: &KeptCreated) -> Result<(), &'static str> {
         let KeptCreated { nsid, number, shared, ref host, ref namespace } = *kept;
         let made = &namespace.made;
-        if !(1..=MAX_NAMESPACES as u32).contains(&nsid) || self.state(nsid).is_some() {
+        if !(1..=MAX_NSID).contains(&nsid) || self.state(nsid).is_some() {
             return Err("another one has its number, or none can have it");
         }
         if !made.is_plain() || made.read_only || made.blocks == 0 {

@@ -11,6 +11,7 @@ use stasis_nvme_layout::identify::PowerStateDescriptor;
 use stasis_nvme_layout::{transmute, transmute_ref};
 
 use crate::command::Dword;
+use crate::narrow::configured16;
 use crate::power_states::{PowerState, MAX_STATES};
 
 /// Size of the table of autonomous transitions in bytes.
@@ -19,9 +20,9 @@ pub const TABLE: usize = MAX_STATES * size_of::<TransitionEntry>();
 /// An autonomous transition.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Transition {
-    // The state to go to, and after what idle time; 0: never.
+    // The state to go to, and after how many idle milliseconds; 0: never.
     to: u8,
-    after: Nanos,
+    after: u32,
 }
 
 /// The power state of a drive, as of the time of the last call.
@@ -78,7 +79,8 @@ impl Power {
     fn settle(&mut self, now: Nanos) {
         // Each leads to a state of a higher number.
         while let Transition { to, after: after @ 1.. } = self.table[usize::from(self.current)] {
-            let begin = self.reached.max(self.idle_since).saturating_add(after);
+            let begin =
+                self.reached.max(self.idle_since).saturating_add(Nanos::from(after) * MILLISECOND);
             if !self.autonomous || begin > now {
                 return;
             }
@@ -138,7 +140,7 @@ impl Power {
         let table: &[TransitionEntry; MAX_STATES] = transmute_ref!(table);
         for (number, entry) in table.iter().enumerate().take(self.states.len()) {
             let entry = entry.entry.get();
-            let (to, after) = (entry.byte(0) >> 3, u64::from(entry >> 8) * MILLISECOND);
+            let (to, after) = (entry.byte(0) >> 3, entry >> 8);
             let resting = |state: &PowerState| !state.operational;
             let leads =
                 usize::from(to) > number && self.states.get(usize::from(to)).is_some_and(resting);
@@ -155,7 +157,7 @@ impl Power {
     /// The table, and whether its transitions take place.
     pub fn transitions(&self) -> ([u8; TABLE], bool) {
         let table = self.table.map(|Transition { to, after }| {
-            let entry = u32::from(to) << 3 | ((after / MILLISECOND) as u32) << 8;
+            let entry = u32::from(to) << 3 | after << 8;
             TransitionEntry { entry: entry.into(), ..Default::default() }
         });
         (transmute!(table), self.autonomous)
@@ -184,7 +186,7 @@ pub fn descriptors(states: &[PowerState]) -> [PowerStateDescriptor; MAX_STATES] 
             0 => (milliwatts / 10, 0),
             _ => (milliwatts * 10, IN_TENTHS_OF_MILLIWATTS),
         };
-        descriptor.mp.set(power as u16);
+        descriptor.mp.set(configured16(power.into()));
         descriptor.flags = scale | if operational { 0 } else { NOT_OPERATIONAL };
         let microseconds = |time: Nanos| u32::try_from(time / 1000).unwrap_or(u32::MAX);
         descriptor.enlat.set(microseconds(entry));

@@ -52,7 +52,7 @@ pub fn walk(
         return Err(StatusCode::InvalidPrpOffset.at(location::PRP2));
     }
     loop {
-        let room = (PAGE - list % PAGE) as usize / ENTRY;
+        let room = (PAGE_SIZE - (list % PAGE) as usize) / ENTRY;
         let pages = rest.div_ceil(PAGE_SIZE);
         // A list page too small for the rest ends in a pointer to the next.
         let chained = pages > room;

@@ -7,6 +7,7 @@ use stasis_block::Doorbells;
 use stasis_nvme_layout::queue::DoorbellPair;
 
 use crate::config::MAX_QUEUES;
+use crate::narrow::count16;
 use crate::queue::{CompletionQueue, SubmissionQueue};
 use crate::shadow::Shadow;
 use crate::status::StatusCode;
@@ -118,7 +119,7 @@ impl Queues {
 
     /// Returns the identifiers of all queues, present or not.
     pub fn identifiers(&self) -> std::ops::Range<u16> {
-        0..self.submission.len() as u16
+        0..count16(self.submission.len())
     }
 
     /// A submission queue that is there.

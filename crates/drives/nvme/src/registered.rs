@@ -3,6 +3,7 @@
 use stasis_block::Operation;
 
 use crate::config::Config;
+use crate::narrow::constant8;
 
 /// A command that the controller supports; `Execute` is the type of the function that carries it
 /// out.
@@ -101,7 +102,7 @@ impl<Execute> Table<Execute> {
             let opcode = commands[index].opcode as usize;
             assert!(by_opcode[opcode] == 0, "two commands have one opcode");
             index += 1;
-            by_opcode[opcode] = index as u8;
+            by_opcode[opcode] = constant8(index as u64);
         }
         Self { commands, by_opcode }
     }

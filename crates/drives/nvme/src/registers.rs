@@ -3,6 +3,7 @@
 use crate::command::Dword;
 use crate::config::Config;
 use crate::memory_buffer::MemoryBuffer;
+use crate::narrow::dwords;
 
 /// Controller Capabilities, 8 bytes.
 pub const CAP: u64 = 0x00;
@@ -80,16 +81,16 @@ impl Registers {
     /// The 4-byte register at `offset`; reserved and write-only ones read 0.
     pub fn read(&self, offset: u64, config: &Config) -> u32 {
         match offset {
-            CAP => capabilities(config) as u32,
-            0x04 => (capabilities(config) >> 32) as u32,
+            CAP => dwords(capabilities(config))[0],
+            0x04 => dwords(capabilities(config))[1],
             VS => VERSION,
             CC => self.cc,
             CSTS => self.csts,
             AQA => self.aqa,
-            ASQ => self.asq as u32,
-            0x2c => (self.asq >> 32) as u32,
-            ACQ => self.acq as u32,
-            0x34 => (self.acq >> 32) as u32,
+            ASQ => dwords(self.asq)[0],
+            0x2c => dwords(self.asq)[1],
+            ACQ => dwords(self.acq)[0],
+            0x34 => dwords(self.acq)[1],
             _ => {
                 let size = config.memory_buffer;
                 size.and_then(|size| self.memory_buffer.read(offset, size)).unwrap_or(0)

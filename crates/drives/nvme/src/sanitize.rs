@@ -6,12 +6,14 @@ use stasis_nvme_layout::logs::SanitizeLog;
 use stasis_nvme_layout::U32;
 
 use crate::changes::Change;
+use crate::command::Dword;
 use crate::computing::Device;
 use crate::config::Namespace;
 use crate::controller_id::ControllerId;
 use crate::event_log::Occurrence;
 use crate::io::Io;
 use crate::kept::{KeptSanitize, Standing};
+use crate::narrow::size;
 use crate::self_test::ended;
 use crate::slots::{Owner, Purpose, Slot};
 use crate::status::StatusCode;
@@ -52,8 +54,8 @@ pub mod field {
 }
 
 /// Overwrite Pass Count of Dword 10: 0 stands for 16.
-fn passes(dword10: u32) -> u32 {
-    match dword10 >> 4 & 0xf {
+fn passes(dword10: u32) -> u8 {
+    match dword10.byte(0) >> 4 {
         0 => 16,
         count => count,
     }
@@ -77,7 +79,7 @@ struct Running {
     done: u64,
     total: u64,
     // Passes of an overwrite that are complete.
-    passed: u32,
+    passed: u8,
     // True if the drive has a request.
     asked: bool,
 }
@@ -128,14 +130,14 @@ impl Sanitize {
         if let Some(Running { done, total, passed: complete, .. }) = self.running {
             let share = u128::from(done) * 0x1_0000 / u128::from(total).max(1);
             progress = share.min(0xffff) as u16;
-            passed = complete as u16;
+            passed = complete;
         } else if standing == Standing::Done && Action::of(dword10) == Some(Action::Overwrite) {
-            passed = passes(dword10) as u16;
+            passed = passes(dword10);
         }
         let erased = if erased { GLOBAL_DATA_ERASED } else { 0 };
         SanitizeLog {
             sprog: progress.into(),
-            sstat: (standing as u16 | passed << 3 | erased).into(),
+            sstat: (standing as u16 | u16::from(passed) << 3 | erased).into(),
             scdw10: dword10.into(),
             eto: NOT_REPORTED,
             etbe: NOT_REPORTED,
@@ -239,7 +241,7 @@ impl Io {
             let command = Command::new(operation, running.offset, rest.min(most));
             let inverts = dword10 & field::INVERT != 0 && running.passed % 2 == 1;
             let word = if inverts { !pattern } else { pattern };
-            let bytes = if operation == Operation::Write { command.length as usize } else { 0 };
+            let bytes = if operation == Operation::Write { size(command.length) } else { 0 };
             let mut data = if bytes > 0 { self.commands.buffers.take(bytes) } else { Vec::new() };
             for part in data.chunks_exact_mut(4) {
                 part.copy_from_slice(&word.to_le_bytes());

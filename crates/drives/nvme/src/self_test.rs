@@ -8,6 +8,7 @@ use stasis_nvme_layout::logs::{SelfTestLog, SelfTestResult};
 
 use crate::controller_id::ControllerId;
 use crate::io::Io;
+use crate::narrow::size;
 use crate::slots::{Owner, Purpose, Slot};
 use crate::status::StatusCode;
 
@@ -109,7 +110,8 @@ impl SelfTest {
         let mut log = SelfTestLog { results: [unused; RESULTS], ..Default::default() };
         if let Some(Running { code, total, done, .. }) = &self.running {
             log.operation = *code;
-            log.completion = (u128::from(*done) * 100 / u128::from(*total).max(1)) as u8;
+            let percent = u128::from(*done) * 100 / u128::from(*total).max(1);
+            log.completion = percent.min(100) as u8;
         }
         log.results.iter_mut().zip(&self.results).for_each(|(entry, result)| *entry = *result);
         log
@@ -127,7 +129,7 @@ impl Io {
                 _ => vec![(0, bytes)],
             };
             for (offset, length) in parts {
-                let pieces = (0..length).step_by(PIECE as usize);
+                let pieces = (0..length).step_by(size(PIECE));
                 remaining.extend(pieces.map(|at| (nsid, offset + at, PIECE.min(length - at))));
             }
         }

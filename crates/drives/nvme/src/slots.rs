@@ -129,7 +129,7 @@ impl PendingRequest for Slot {
 pub struct Group {
     /// `None` if the command no longer waits for the request.
     pub command: Option<CommandId>,
-    pub pending: u32,
+    pub pending: usize,
     /// The failure of the lowest part that failed, and the block that failed.
     pub failure: Option<(u32, (StatusCode, u64))>,
     /// True if the completion names that part.
@@ -214,7 +214,7 @@ impl Slots {
 impl Slots {
     /// Makes a command that `pending` requests belong to, at least one. With
     /// `tells_part` a failure's completion names the failed part.
-    pub fn insert_group(&mut self, command: CommandId, pending: u32, tells_part: bool) -> usize {
+    pub fn insert_group(&mut self, command: CommandId, pending: usize, tells_part: bool) -> usize {
         let group = Group { command: Some(command), pending, failure: None, tells_part, failed: 0 };
         self.groups.insert(group)
     }

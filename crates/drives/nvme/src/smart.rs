@@ -28,7 +28,7 @@ pub fn health_page(io: &Io, host: &Host) -> SmartLog {
         host_read_commands: io.reports.statistics.read_commands.into(),
         host_write_commands: io.reports.statistics.write_commands.into(),
         controller_busy_time: u128::from(busy / NANOS_PER_MINUTE).into(),
-        power_cycles: POWER_CYCLES.into(),
+        power_cycles: u128::from(POWER_CYCLES).into(),
         power_on_hours: u128::from(powered_on / (60 * NANOS_PER_MINUTE)).into(),
         unsafe_shutdowns: UNSAFE_SHUTDOWNS.into(),
         media_errors: io.reports.statistics.media_errors.into(),

@@ -8,7 +8,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::Operation;
 
 /// Power Cycles: the one in which the subsystem was made.
-pub const POWER_CYCLES: u128 = 1;
+pub const POWER_CYCLES: u32 = 1;
 /// Unsafe Shutdowns: power is not lost while the subsystem is there.
 pub const UNSAFE_SHUTDOWNS: u128 = 0;
 

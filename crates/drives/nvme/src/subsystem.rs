@@ -159,7 +159,7 @@ impl Subsystem {
         let first = if transport.has_capsules() { 1 } else { 0 };
         let free = |index: &usize| self.hosts.get(*index).is_none_or(Option::is_none);
         let index = (first..MAX_CONTROLLERS).find(free)?;
-        let id = ControllerId(index as u16);
+        let id = ControllerId::of_index(index);
         if self.hosts.len() <= index {
             self.hosts.resize_with(index + 1, || None);
         }
@@ -414,7 +414,7 @@ impl Subsystem {
         self.io.condition.set_temperature(kelvin);
         for (number, threshold) in [(1, WARNING_TEMPERATURE), (2, CRITICAL_TEMPERATURE)] {
             if before < threshold && kelvin >= threshold {
-                let degrees = (kelvin - threshold).min(u8::MAX.into()) as u8;
+                let degrees = u8::try_from(kelvin - threshold).unwrap_or(u8::MAX);
                 let event = Occurrence::Thermal { degrees, threshold: number };
                 self.io.log_event(ControllerId::PCIE, &event);
             }

@@ -10,6 +10,7 @@ use stasis_nvme_layout::{IntoBytes, U16};
 
 use crate::condition::Condition;
 use crate::namespaces::Namespaces;
+use crate::narrow::count16;
 use crate::statistics::Statistics;
 
 /// Size of a block of data, and of the header, in bytes.
@@ -34,7 +35,7 @@ impl Capture {
             let text = text.as_bytes();
             data.extend(&text[..text.len().min(MAX_AREA)]);
             data.resize(data.len().next_multiple_of(BLOCK), 0);
-            (data.len() / BLOCK) as u16
+            count16(data.len() / BLOCK)
         });
         Self { data, last, reason }
     }

@@ -114,12 +114,11 @@ impl Vendor {
     ) -> Result<Outcome, Failure> {
         let (to_drive, to_host) = (command.opcode & 1 != 0, command.opcode & 2 != 0);
         let length = match to_drive || to_host {
-            true => u64::from(command.cdw10) * 4,
-            false => 0,
+            true => command.cdw10.checked_mul(4),
+            false => Some(0),
         };
-        if length > u64::from(io.config.max_transfer) {
-            return Err(StatusCode::InvalidField.at(location::CDW10));
-        }
+        let length = length.filter(|&length| length <= io.config.max_transfer);
+        let length = length.ok_or(StatusCode::InvalidField.at(location::CDW10))?;
         if self.waiting.len() >= MAX_WAITING {
             return Err(StatusCode::InternalError.into());
         }

@@ -257,6 +257,12 @@ fn identify_and_logs_describe_the_placement() {
     };
     assert_eq!(driver.admin(receive).status, 0);
     assert_eq!((driver.ram.get(SCRATCH, 1), driver.ram.get(SCRATCH + 32, 1)), (vec![5], vec![5]));
+    // Lengths of more than a transfer, and where they are in the command.
+    let place = |driver: &mut Driver| number::<2>(&driver.log(1, 64), 14);
+    assert_eq!(driver.admin(Sqe { cdw10: u32::MAX, ..receive }).status, 0x002);
+    assert_eq!(place(&mut driver), 40);
+    let units = Sqe { opcode: MANAGEMENT_RECEIVE, cdw10: 1, cdw11: u32::MAX, ..receive };
+    assert_eq!((driver.io(units).status, place(&mut driver)), (0x002, 44));
     let effects = driver.log(5, 4096);
     assert_eq!((effects[0x1a * 4], effects[1024 + 0x12 * 4], effects[1024 + 0x1d * 4]), (1, 1, 1));
     // Another endurance group is not there.

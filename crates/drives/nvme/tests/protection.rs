@@ -143,6 +143,8 @@ fn what_cannot_be_formatted_is_refused() {
     };
     assert!(wrong(Metadata::new(8), 512).is_ok());
     assert!(wrong(Metadata::new(12), 512).is_err());
+    assert!(wrong(Metadata::new(0), 512).is_err());
+    assert!(wrong(Metadata::new(1 << 32 | 8), 512).is_err());
     assert!(wrong(Metadata { guard: Guard::Crc64, ..Metadata::new(16) }, 512).is_err());
 }
 

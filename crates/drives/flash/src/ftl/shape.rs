@@ -2,7 +2,7 @@
 
 use stasis_nand::{Geometry, PageAddress, PlaneId};
 
-use crate::narrow::few;
+use crate::narrow::count;
 use crate::spec::{CacheShape, Spec};
 
 /// A number that others are divided by often: by a multiplication, which is
@@ -65,7 +65,7 @@ impl Shape {
         Self {
             geometry,
             planes: geometry.total_planes(),
-            unit: few(spec.mapping_unit),
+            unit: count(spec.mapping_unit),
             units: u32::try_from(capacity.div_ceil(spec.mapping_unit.max(1))).unwrap_or(u32::MAX),
             slots,
             block_slots: slots * geometry.pages,
@@ -104,7 +104,7 @@ impl Shape {
     pub fn units_of(&self, offset: u64, length: u64) -> (u32, u32) {
         let end = offset.saturating_add(length).min(u64::from(self.units) << self.shift);
         let last = (end + u64::from(self.unit) - 1) >> self.shift;
-        (few((offset >> self.shift).min(last)), few(last))
+        (count((offset >> self.shift).min(last)), count(last))
     }
 
     /// The units that lie in bytes: the first, and the one after the last.
@@ -115,7 +115,7 @@ impl Shape {
         let last =
             if end >= u64::from(self.units) << self.shift { u64::from(self.units) } else { last };
         let first = (offset + u64::from(self.unit) - 1) >> self.shift;
-        (few(first.min(last)), few(last))
+        (count(first.min(last)), count(last))
     }
 
     /// First byte of a unit.
@@ -132,7 +132,7 @@ impl Shape {
     pub fn overlap(&self, unit: u32, offset: u64, length: u64) -> u32 {
         let start = self.offset(unit);
         let end = (start + u64::from(self.unit)).min(offset.saturating_add(length));
-        few(end.saturating_sub(start.max(offset)))
+        count(end.saturating_sub(start.max(offset)))
     }
 
     /// The number of a block, counted through the array.

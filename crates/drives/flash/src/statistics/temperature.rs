@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use crate::narrow::{few, place};
+use crate::narrow::{count, place};
 use stasis_block::inside::DataAge;
 
 /// Units that share a stamp, as a power of two: a stamp of 32 bits reaches 2^38 units.
@@ -63,7 +63,7 @@ impl Temperature {
             if *stamp != UNWRITTEN {
                 self.epochs[((*stamp - 1) >> self.shift) as usize] -= 1;
             }
-            *stamp = few(grain) + 1;
+            *stamp = count(grain) + 1;
             self.epochs[(grain >> self.shift) as usize] += 1;
             self.written += 1;
         }

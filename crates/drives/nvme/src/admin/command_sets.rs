@@ -8,7 +8,7 @@ use stasis_nvme_layout::identify::{CommandSets, IndependentNamespace};
 use stasis_nvme_layout::transmute_mut;
 
 use crate::command::{location, Dword, SubmissionEntry, ALL_NAMESPACES};
-use crate::config::{Config, Namespace, MAX_NAMESPACES, NVM_COMMAND_SET as NVM};
+use crate::config::{Config, Namespace, MAX_NSID, NVM_COMMAND_SET as NVM};
 use crate::context::ControllerMut;
 use crate::status::{Failure, StatusCode};
 use crate::{computing, key_value, zoned, PAGE_SIZE};
@@ -49,7 +49,7 @@ pub fn identify_by_command_set(
             fill_namespace(page, controller, (nsid, namespace()?), (set, known))?;
         }
         structure::SET_ALLOCATED_NAMESPACE => {
-            if !(1..=MAX_NAMESPACES as u32).contains(&nsid) {
+            if !(1..=MAX_NSID).contains(&nsid) {
                 return Err(StatusCode::InvalidNamespace.at(location::NSID));
             }
             match controller.io.namespaces.get(nsid) {

@@ -5,7 +5,7 @@ use stasis_nvme_layout::features::HostBehavior;
 use stasis_nvme_layout::IntoBytes;
 
 use crate::command::{location, Dword, SubmissionEntry, ALL_NAMESPACES};
-use crate::config::{Config, MAX_NAMESPACES};
+use crate::config::{Config, MAX_NAMESPACES, MAX_NSID};
 use crate::context::ControllerMut;
 use crate::endurance::GROUP_WARNINGS;
 use crate::event_log::Occurrence;
@@ -306,7 +306,7 @@ fn set_features(
             if nsids.is_empty() || !io.commands.slots.requests.has_room(nsids.len()) {
                 return Ok(Outcome::Done(0));
             }
-            let group = io.commands.slots.insert_group(command.id(), nsids.len() as u32, false);
+            let group = io.commands.slots.insert_group(command.id(), nsids.len(), false);
             for (part, nsid) in (0..).zip(nsids) {
                 io.request_flush(0, nsid, Owner::Part { group, part });
             }
@@ -538,7 +538,7 @@ fn set_missing_keys(
     command: &SubmissionEntry,
 ) -> Result<(), Failure> {
     let nsids = match command.nsid {
-        ALL_NAMESPACES => 1..=MAX_NAMESPACES as u32,
+        ALL_NAMESPACES => 1..=MAX_NSID,
         nsid => {
             check_pairs(controller, command)?;
             nsid..=nsid

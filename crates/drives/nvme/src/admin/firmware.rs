@@ -44,12 +44,8 @@ fn download(
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
     let ControllerMut { io, host, .. } = controller;
-    // In dwords, the number 0's based.
-    let length = (u64::from(command.cdw10) + 1) * 4;
+    let length = io.length_of(command.cdw10, location::CDW10)?;
     let offset = u64::from(command.cdw11) * 4;
-    if length > u64::from(io.config.max_transfer) {
-        return Err(StatusCode::InvalidField.at(location::CDW10));
-    }
     let mut data = vec![0; length as usize];
     io.receive(memory, command, &mut data)?;
     let taken = io.background.firmware.download(host.id, offset, &data);
@@ -62,7 +58,7 @@ fn commit(
     memory: &dyn Memory,
     command: &SubmissionEntry,
 ) -> Result<Outcome, Failure> {
-    let (slot, number) = (command.cdw10.byte(0) & 7, command.cdw10 >> 3 & 7);
+    let (slot, number) = (command.cdw10.byte(0) & 7, command.cdw10.byte(0) >> 3 & 7);
     let action = Action::of(number).ok_or(StatusCode::InvalidField.at(location::CDW10))?;
     let ControllerMut { io, host, .. } = &mut *controller;
     let before = io.background.firmware.active();
@@ -71,7 +67,7 @@ fn commit(
     let event = Occurrence::FirmwareCommit {
         before,
         after: io.background.firmware.active(),
-        action: number as u8,
+        action: number,
         slot: committed.unwrap_or(slot),
         status,
     };

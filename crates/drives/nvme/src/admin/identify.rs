@@ -9,7 +9,7 @@ use crate::atomicity::Atomicity;
 use crate::command::{location, of_any_namespace, Dword, SubmissionEntry, ALL_NAMESPACES};
 use crate::commands::{most_blocks, most_blocks_of_source, MAX_SOURCES};
 use crate::condition::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
-use crate::config::{Config, Namespace, MAX_NAMESPACES};
+use crate::config::{Config, Namespace, MAX_NSID};
 use crate::context::ControllerMut;
 use crate::error_log::ERROR_LOG_ENTRIES;
 use crate::events::MAX_EVENT_REQUESTS;
@@ -18,6 +18,7 @@ use crate::host::Host;
 use crate::identity::{subsystem_name, NamespaceIdentity};
 use crate::log_page::with_power_states;
 use crate::metadata::Metadata;
+use crate::narrow::{bits, configured16, constant8, count8};
 use crate::registers::{CQES, SQES, VERSION};
 use crate::sgl;
 use crate::status::{Failure, Outcome, StatusCode};
@@ -57,7 +58,7 @@ fn identify(
     let mut page = [0; PAGE_SIZE];
     match command.cdw10.byte(0) {
         which @ (structure::NAMESPACE | structure::ALLOCATED_NAMESPACE) => {
-            if !(1..=MAX_NAMESPACES as u32).contains(&nsid) {
+            if !(1..=MAX_NSID).contains(&nsid) {
                 return Err(unknown);
             }
             let namespaces = &controller.io.namespaces;
@@ -188,7 +189,7 @@ pub(super) fn fill_any_controller(page: &mut IdentifyController, controller: &Co
     page.fr = io.background.firmware.active();
     page.mdts = most_pages(config);
     page.ver.set(VERSION);
-    page.aerl = MAX_EVENT_REQUESTS as u8 - 1;
+    page.aerl = const { constant8(MAX_EVENT_REQUESTS as u64) - 1 };
     page.sgls.set(match host.transport.has_capsules() {
         true => sgl::FABRICS_SUPPORT,
         false if config.offers_metadata() => sgl::WITH_METADATA,
@@ -207,7 +208,7 @@ pub(super) fn fill_any_controller(page: &mut IdentifyController, controller: &Co
 
 /// Limit on transfers, in pages as a power of two: MDTS, and limits in its unit.
 pub(super) fn most_pages(config: &Config) -> u8 {
-    (config.max_transfer / PAGE_SIZE as u32).trailing_zeros() as u8
+    bits(config.max_transfer.trailing_zeros() - PAGE_SIZE.trailing_zeros())
 }
 
 /// Identify Controller data structure (section 5.15.2.2).
@@ -242,7 +243,7 @@ fn fill_controller(page: &mut IdentifyController, controller: &ControllerMut) {
     page.frmw = firmware::UPDATES;
     page.fwug = firmware::GRANULARITY;
     page.lpa = LPA;
-    page.elpe = ERROR_LOG_ENTRIES as u8 - 1;
+    page.elpe = const { constant8(ERROR_LOG_ENTRIES as u64) - 1 };
     page.pels.set(event_log::SIZE);
     page.wctemp.set(WARNING_TEMPERATURE);
     page.cctemp.set(CRITICAL_TEMPERATURE);
@@ -256,14 +257,14 @@ fn fill_controller(page: &mut IdentifyController, controller: &ControllerMut) {
     page.unvmcap.set(io.namespaces.unallocated().into());
     page.sqes = SQES << 4 | SQES;
     page.cqes = CQES << 4 | CQES;
-    page.nn.set(MAX_NAMESPACES as u32);
+    page.nn.set(MAX_NSID);
     page.oncs.set(commands.io.identify(config) | ONCS_FEATURES);
     page.fuses.set(if config.has_chunks() { 0 } else { COMPARE_AND_WRITE });
     page.vwc = VWC_FLUSH_ALL | u8::from(config.volatile_write_cache);
     page.ocfs.set(COPY_FORMATS);
     put_name(&mut page.subnqn, &subsystem_name(&config.serial));
     let states = config.power_states.states();
-    page.npss = states.len() as u8 - 1;
+    page.npss = count8(states.len()) - 1;
     page.apsta = with_power_states(config, host.transport).into();
     page.psd = power::descriptors(states);
     fill_shared(page, controller);
@@ -302,7 +303,7 @@ fn fill_shared(page: &mut IdentifyController, controller: &ControllerMut) {
         page.anagrpmax.set(ana::GROUP);
         // Groups.
         page.nanagrpid.set(1);
-        page.mnan.set(MAX_NAMESPACES as u32);
+        page.mnan.set(MAX_NSID);
     }
     if host.transport.has_capsules() {
         page.msdbd = 1;
@@ -339,14 +340,14 @@ fn fill_namespace(
     // Limits of Copy (NVM Command Set Specification 1.0).
     page.mssrl.set(most_blocks_of_source(namespace));
     page.mcl.set(most_blocks(namespace));
-    page.msrc = (MAX_SOURCES - 1) as u8;
+    page.msrc = const { constant8(MAX_SOURCES as u64) - 1 };
     page.nguid = identity.nguid;
     page.eui64 = identity.eui64;
     let formats = config.formats();
-    page.nlbaf = formats.len() as u8 - 1;
+    page.nlbaf = count8(formats.len()) - 1;
     for (entry, format) in page.lbaf.iter_mut().zip(formats) {
-        entry.ms.set(format.metadata as u16);
-        entry.lbads = format.size.trailing_zeros() as u8;
+        entry.ms.set(format.metadata);
+        entry.lbads = bits(format.size.trailing_zeros());
     }
     page.flbas = namespace.format().number().unwrap_or_default();
     if config.offers_metadata() {
@@ -364,11 +365,11 @@ fn fill_namespace(
 fn put_atomicity(page: &mut IdentifyNamespace, Atomicity { unit, offset }: Atomicity) {
     const NSABP: u8 = 1 << 1;
     page.nsfeat |= NSABP;
-    let size = (unit - 1) as u16;
+    let size = configured16(unit - 1);
     let sizes =
         [&mut page.nawun, &mut page.nawupf, &mut page.nacwu, &mut page.nabsn, &mut page.nabspf];
     sizes.into_iter().for_each(|field| field.set(size));
-    page.nabo.set(offset as u16);
+    page.nabo.set(configured16(offset));
 }
 
 /// NVM Set List (section 5.15.2.4): those of an identifier not less than `first`.
@@ -406,7 +407,7 @@ fn fill_descriptors(page: &mut Page, identity: &NamespaceIdentity, set: Option<u
     let set = set.iter().map(|set| (4, set.as_slice()));
     let mut rest = &mut page[..];
     for (nidt, value) in descriptors.into_iter().chain(set) {
-        let head = NamespaceIdHead { nidt, nidl: value.len() as u8, ..Default::default() };
+        let head = NamespaceIdHead { nidt, nidl: count8(value.len()), ..Default::default() };
         let (descriptor, behind) = rest.split_at_mut(size_of_val(&head) + value.len());
         let (place, identifier) = descriptor.split_at_mut(size_of_val(&head));
         place.copy_from_slice(head.as_bytes());

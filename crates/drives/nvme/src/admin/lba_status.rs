@@ -4,12 +4,13 @@
 use stasis_nvme_layout::logs::{LbaStatusLogHead, LbaStatusNamespace, LbaStatusRange};
 use stasis_nvme_layout::IntoBytes;
 
-use crate::command::{location, SubmissionEntry};
+use crate::command::{location, Dword, SubmissionEntry};
 use crate::config::Config;
 use crate::context::{AdminCommand, ControllerMut};
 use crate::extent::Extent;
 use crate::lba_status::{BlockList, Scan};
 use crate::namespaces::Namespaces;
+use crate::narrow::count32;
 use crate::registered::{OF_NAMESPACE, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
@@ -31,8 +32,8 @@ fn is_offered(config: &Config) -> bool {
 
 /// Action Type, in Dword 13 (figure 50).
 mod action {
-    pub const SCAN: u32 = 0x10;
-    pub const KNOWN: u32 = 0x11;
+    pub const SCAN: u8 = 0x10;
+    pub const KNOWN: u8 = 0x11;
 }
 
 fn get_lba_status(
@@ -55,12 +56,8 @@ fn get_lba_status(
     }
     let blocks = if length == 0 { namespace.blocks - lba } else { length };
     let extent = Extent::new(namespace, lba, blocks, location::CDW10)?;
-    // In dwords, 0's based.
-    let room = (u64::from(command.cdw12) + 1).saturating_mul(4);
-    if room > u64::from(io.config.max_transfer) {
-        return Err(StatusCode::InvalidField.at(location::CDW12));
-    }
-    match command.cdw13 >> 24 {
+    let room = io.length_of(command.cdw12, location::CDW12)?;
+    match command.cdw13.byte(3) {
         action::KNOWN => {
             let mut list = BlockList::new(room);
             let block = u64::from(namespace.stride());
@@ -103,8 +100,6 @@ fn get_lba_status(
 /// The log: of each namespace with such blocks the ranges that are known, which Get LBA Status
 /// reports without a scan.
 pub fn log_page(namespaces: &Namespaces) -> Vec<u8> {
-    /// Action Type for Get LBA Status that is recommended.
-    const RECOMMENDED: u8 = action::KNOWN as u8;
     let mut data = Vec::new();
     let (mut elements, mut all) = (0u32, 0u64);
     for (nsid, namespace) in namespaces.iter() {
@@ -116,8 +111,9 @@ pub fn log_page(namespaces: &Namespaces) -> Vec<u8> {
         elements += 1;
         let element = LbaStatusNamespace {
             nsid: nsid.into(),
-            nlrd: (ranges.len() as u32).into(),
-            ratype: RECOMMENDED,
+            nlrd: count32(ranges.len()).into(),
+            // Recommended for Get LBA Status.
+            ratype: action::KNOWN,
             ..Default::default()
         };
         data.extend(element.as_bytes());
@@ -130,7 +126,7 @@ pub fn log_page(namespaces: &Namespaces) -> Vec<u8> {
         }
     }
     let head = LbaStatusLogHead {
-        lslplen: ((size_of::<LbaStatusLogHead>() + data.len()) as u32).into(),
+        lslplen: count32(size_of::<LbaStatusLogHead>() + data.len()).into(),
         nlslne: elements.into(),
         // Blocks in all; what was never scanned is not counted.
         estulb: u32::try_from(all).unwrap_or(u32::MAX).into(),

@@ -36,7 +36,7 @@ pub const GET_LOG_PAGE: AdminCommand = AdminCommand::plain(0x02, get_log_page);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part {
     offset: u64,
-    length: u64,
+    length: u32,
 }
 
 impl Part {
@@ -45,12 +45,9 @@ impl Part {
         controller: &ControllerMut,
         command: &SubmissionEntry,
     ) -> Result<Self, Failure> {
-        let dwords = u64::from(command.cdw10 >> 16) | u64::from(command.cdw11 & 0xffff) << 16;
-        let length = (dwords + 1) * 4;
+        let dwords = command.cdw10 >> 16 | command.cdw11 << 16;
+        let length = controller.io.length_of(dwords, location::CDW10 + 2)?;
         let offset = u64::from(command.cdw12) | u64::from(command.cdw13) << 32;
-        if length > u64::from(controller.io.config.max_transfer) {
-            return Err(StatusCode::InvalidField.at(location::CDW10 + 2));
-        }
         if offset % 4 != 0 {
             return Err(StatusCode::InvalidField.at(location::CDW12));
         }
@@ -199,11 +196,10 @@ fn telemetry_page(
 ) -> Result<Vec<u8>, Failure> {
     /// Create Telemetry Host-Initiated Data, in Dword 10.
     const CREATE: u32 = 1 << 8;
-    const BLOCK: u64 = telemetry::BLOCK as u64;
-    if offset % BLOCK != 0 {
+    if offset % telemetry::BLOCK as u64 != 0 {
         return Err(StatusCode::InvalidField.at(location::CDW12));
     }
-    if length % BLOCK != 0 {
+    if !(length as usize).is_multiple_of(telemetry::BLOCK) {
         return Err(StatusCode::InvalidField.at(location::CDW10 + 2));
     }
     let identifier = command.cdw10.byte(0);
@@ -245,7 +241,7 @@ fn persistent_events(
             event_log.establish(host.id, |head| {
                 head.timestamp.set(timestamp);
                 head.power_on_hours.set(hours);
-                head.power_cycles.set(POWER_CYCLES as u64);
+                head.power_cycles.set(POWER_CYCLES.into());
                 head.vid.set(config.vendor_id);
                 head.ssvid.set(config.subsystem_vendor_id);
                 put_text(&mut head.sn, &config.serial);

@@ -11,6 +11,7 @@ use crate::config::Namespace;
 use crate::extent::Extent;
 use crate::io::{Io, IoCommand, MAX_REQUESTS};
 use crate::metadata::Protection;
+use crate::narrow::{configured16, constant16};
 use crate::registered::{always, CHANGES_CONTENTS, SUPPORTED};
 use crate::slots::{Owner, Slot};
 use crate::status::{Failure, Outcome, StatusCode};
@@ -28,12 +29,13 @@ const _: () = assert!(MAX_SOURCES <= MAX_REQUESTS);
 
 /// Maximum blocks of one source range (MSSRL).
 pub fn most_blocks_of_source(namespace: &Namespace) -> u16 {
-    (MAX_SOURCE / u64::from(namespace.block_size)) as u16
+    configured16(MAX_SOURCE / u64::from(namespace.block_size))
 }
 
 /// Maximum blocks of a command (MCL).
 pub fn most_blocks(namespace: &Namespace) -> u32 {
-    u32::from(most_blocks_of_source(namespace)) * MAX_SOURCES as u32
+    u32::from(most_blocks_of_source(namespace))
+        * u32::from(const { constant16(MAX_SOURCES as u64) })
 }
 
 pub const COMMAND: IoCommand = IoCommand {
@@ -91,9 +93,9 @@ fn copy(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
     let stream = io.place(command, destination.data)?;
     let fua = io.is_forced(command, Operation::Copy);
     let id = command.id();
-    let group = io.commands.slots.insert_group(id, count as u32, true);
+    let group = io.commands.slots.insert_group(id, count, true);
     let mut offset = destination.offset;
-    for (part, (lba, length)) in sources.iter().map(parse_source).enumerate() {
+    for (part, (lba, length)) in (0..).zip(sources.iter().map(parse_source)) {
         let source = Extent::new(&namespace, lba, length, u16::MAX)?;
         let copy = Command {
             source: source.offset,
@@ -101,7 +103,7 @@ fn copy(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
             stream,
             ..Command::new(Operation::Copy, offset, source.length)
         };
-        let owner = Owner::Part { group, part: part as u32 };
+        let owner = Owner::Part { group, part };
         let slot = Slot::new(owner, &copy, command.nsid, lba);
         io.request(command.sq, slot, copy);
         offset += source.length;

@@ -64,7 +64,7 @@ fn dataset_management(
         let (lba, blocks) = (range.slba.get(), range.nlb.get());
         let extent = Extent::new(&namespace, lba, blocks.into(), location::CDW10)?;
         io.namespaces.check_clearing(command.nsid, &extent)?;
-        count += u32::from(blocks > 0);
+        count += usize::from(blocks > 0);
     }
     if count == 0 {
         return Ok(Outcome::Done(0));
@@ -74,12 +74,12 @@ fn dataset_management(
         1 => None,
         _ => Some(io.commands.slots.insert_group(id, count, false)),
     };
-    for (part, range) in ranges.iter().enumerate() {
+    for (part, range) in (0..).zip(ranges) {
         let lba = range.slba.get();
         let extent = Extent::new(&namespace, lba, range.nlb.get().into(), location::CDW10)?;
         if extent.length > 0 {
             let owner = match group {
-                Some(group) => Owner::Part { group, part: part as u32 },
+                Some(group) => Owner::Part { group, part },
                 None => Owner::Command(id),
             };
             let discard = Command::new(Operation::Discard, extent.offset, extent.length);

@@ -5,6 +5,7 @@ use stasis_block::{Command, Operation};
 use crate::command::SubmissionEntry;
 use crate::extent::Extent;
 use crate::io::{Io, IoCommand};
+use crate::narrow::size;
 use crate::protection::{Passage, Use};
 use crate::registered::{always, CHANGES_CONTENTS, SUPPORTED};
 use crate::slots::{Owner, Slot};
@@ -44,7 +45,7 @@ fn write_zeroes(
     let fua = io.is_forced(command, operation);
     let owner = Owner::Command(command.id());
     let zeroes = Command { fua, ..Command::new(operation, extent.offset, extent.length) };
-    let bytes = made.map_or(0, |_| extent.length as usize);
+    let bytes = made.map_or(0, |_| size(extent.length));
     let mut data = io.commands.buffers.take_for(bytes);
     if let Some(passage) = made {
         passage.pack_zeroes(&mut data);

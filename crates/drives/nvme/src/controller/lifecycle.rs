@@ -94,7 +94,7 @@ impl ControllerMut<'_> {
             firmware: self.io.background.firmware.active(),
             activated: self.io.background.firmware.was_activated(),
             under_way,
-            power_cycles: POWER_CYCLES as u32,
+            power_cycles: POWER_CYCLES,
             powered_on: self.io.reports.statistics.powered_on / MILLISECOND,
         };
         self.io.log_event(self.host.id, &event);

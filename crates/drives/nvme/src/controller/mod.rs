@@ -16,6 +16,7 @@ use crate::capsules::{CapsuleFault, DiscoveryEntry};
 use crate::command::{CommandId, CQE_SIZE, SQE_SIZE};
 use crate::context::ControllerMut;
 use crate::memory_buffer::{self, Seen};
+use crate::narrow::bits;
 use crate::registers as reg;
 use crate::Memory;
 
@@ -68,7 +69,7 @@ impl ControllerMut<'_> {
         let moved = self.host.queues.moved(memory);
         let Some(mut moved) = self.host.or_fatal(moved) else { return };
         while moved != 0 {
-            let queue = moved.trailing_zeros() as u16;
+            let queue = bits(moved.trailing_zeros()).into();
             moved &= moved - 1;
             self.fetch_by_shadow(memory, queue);
         }

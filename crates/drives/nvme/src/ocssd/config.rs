@@ -9,6 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stasis_block::units::format_size;
 
+use crate::narrow;
+
 /// Maximum number of chunks of a namespace: their state stays below 32 MiB.
 const MAX_CHUNKS: u64 = 1 << 20;
 
@@ -154,7 +156,8 @@ impl Ocssd {
         if sectors != u128::from(blocks) {
             return Err(self.wrong_size(units * u64::from(self.sectors), blocks, block));
         }
-        let chunks = chunks as u64;
+        // No more than the blocks.
+        let chunks = u64::try_from(chunks).unwrap_or(u64::MAX);
         if chunks > MAX_CHUNKS {
             return Err(OcssdError::Count { chunks, nearest: blocks.div_ceil(MAX_CHUNKS) });
         }
@@ -209,7 +212,7 @@ impl Ocssd {
     /// Bits of an address that number chunks' sectors, units' chunks, groups'
     /// units, and groups (OCSSD 2.0 section 2.1, "LBA format").
     pub(crate) fn bits(&self) -> Bits {
-        let bits = |count: u32| (u32::BITS - (count - 1).leading_zeros()) as u8;
+        let bits = |count: u32| narrow::bits(u32::BITS - (count - 1).leading_zeros());
         Bits {
             sector: bits(self.sectors),
             chunk: bits(self.chunks),

@@ -7,6 +7,7 @@ use crate::command::{location, Dword, SubmissionEntry, ALL_NAMESPACES};
 use crate::config::Config;
 use crate::context::AdminCommand;
 use crate::context::ControllerMut;
+use crate::narrow::count16;
 use crate::registered::{OF_NAMESPACE, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
@@ -83,7 +84,7 @@ fn directive_receive(
             let own = streams.namespaces.get(index);
             let (allocated, open) = own.map_or((0, 0), |own| match own.allocated {
                 0 => (0, 0),
-                allocated => (allocated, own.open.len() as u16),
+                allocated => (allocated, count16(own.open.len())),
             });
             let data = StreamParameters {
                 msl: streams.max.into(),
@@ -99,7 +100,7 @@ fn directive_receive(
         }
         (PlacementState::Streams(streams), directive::STREAMS, STREAM_STATUS) if !all => {
             let open = &streams.namespaces[index].open;
-            let count = open.len() as u16;
+            let count = count16(open.len());
             std::iter::once(&count).chain(open).flat_map(|id| id.to_le_bytes()).collect()
         }
         (PlacementState::Streams(streams), directive::STREAMS, ALLOCATE) if !all => {
@@ -113,7 +114,7 @@ fn directive_receive(
         }
         _ => return Err(invalid),
     };
-    let length = (u64::from(command.cdw10) + 1) * 4;
+    let length = controller.io.length_of(command.cdw10, location::CDW10)?;
     controller.io.send_of(memory, command, &data, length)?;
     Ok(Outcome::Done(0))
 }

@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 use stasis_nvme_layout::placement::{self as layout, FdpEventsHead};
 use stasis_nvme_layout::IntoBytes;
 
+use crate::narrow::count32;
+
 /// A reclaim unit was left before it was full.
 pub const NOT_FULLY_WRITTEN: u8 = 0x00;
 /// A write named a placement identifier that is none.
@@ -65,7 +67,7 @@ impl EventLog {
 
     /// The log page.
     pub fn to_page(&self) -> Vec<u8> {
-        let count = (self.events.len() as u32).into();
+        let count = count32(self.events.len()).into();
         let mut page = FdpEventsHead { count, ..Default::default() }.as_bytes().to_vec();
         page.extend(self.events.iter().flat_map(|event| event.as_bytes()));
         page

@@ -7,6 +7,7 @@ use stasis_nvme_layout::placement::{HandleStatus, HandleStatusHead};
 use stasis_nvme_layout::IntoBytes;
 
 use crate::kept::{KeptFdp, KeptHandle};
+use crate::narrow::{count16, count8};
 
 use super::events::{EventLog, FdpEvent, INVALID_PLACEMENT, NOT_FULLY_WRITTEN};
 
@@ -52,7 +53,7 @@ pub struct Fdp {
 #[derive(Debug, Clone, Copy)]
 struct PlacementId {
     group: u16,
-    handle: u16,
+    handle: u8,
 }
 
 impl Fdp {
@@ -142,15 +143,14 @@ impl Fdp {
 
     fn identifier(&self, place: PlacementId) -> u16 {
         // Without groups nothing is shifted, by any number of bits.
-        let group = u32::from(place.group) << (16 - self.group_bits());
-        group as u16 | place.handle
+        place.group.checked_shl(16 - self.group_bits()).unwrap_or(0) | u16::from(place.handle)
     }
 
     /// The place of an identifier, if it is one.
     fn place(&self, identifier: u16) -> Option<PlacementId> {
-        let shift = 16 - self.group_bits();
-        let group = (u32::from(identifier) >> shift) as u16;
-        let handle = (u32::from(identifier) & ((1 << shift) - 1)) as u16;
+        let bits = self.group_bits();
+        let group = identifier.checked_shr(16 - bits).unwrap_or(0);
+        let handle = u8::try_from(identifier & u16::MAX >> bits).ok()?;
         let there = group < self.groups && usize::from(handle) < self.handles.len();
         there.then_some(PlacementId { group, handle })
     }
@@ -197,13 +197,13 @@ impl Fdp {
         let room = std::mem::replace(self.room_of(place), unit);
         self.changes += 1;
         if room < unit {
-            let location = Some((place.group, place.handle as u8));
+            let location = Some((place.group, place.handle));
             let event = FdpEvent { nsid, identifier, location };
             self.log(place.handle, NOT_FULLY_WRITTEN, event, now);
         }
     }
 
-    fn log(&mut self, handle: u16, kind: u8, event: FdpEvent, now: u64) {
+    fn log(&mut self, handle: u8, kind: u8, event: FdpEvent, now: u64) {
         let enabled = super::events::bit(kind)
             .is_some_and(|bit| self.handles[usize::from(handle)].events & bit != 0);
         if enabled {
@@ -214,9 +214,8 @@ impl Fdp {
     /// Reclaim Unit Handle Status (TP4146): header, and a descriptor for each
     /// handle of each group.
     pub fn status(&mut self, block_size: u32) -> Vec<u8> {
-        let handles = self.handles.len() as u16;
-        let count = usize::from(self.groups) * usize::from(handles);
-        let nruhsd = (count as u16).into();
+        let handles = count8(self.handles.len());
+        let nruhsd = count16(self.places()).into();
         let mut data = HandleStatusHead { nruhsd, ..Default::default() }.as_bytes().to_vec();
         let places = (0..self.groups)
             .flat_map(|group| (0..handles).map(move |handle| PlacementId { group, handle }));
@@ -224,7 +223,7 @@ impl Fdp {
             // Estimated active time remaining is not reported (0).
             let status = HandleStatus {
                 pid: self.identifier(place).into(),
-                ruhid: place.handle.into(),
+                ruhid: u16::from(place.handle).into(),
                 ruamw: (*self.room_of(place) / u64::from(block_size)).into(),
                 ..Default::default()
             };

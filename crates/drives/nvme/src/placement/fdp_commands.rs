@@ -51,7 +51,7 @@ fn io_management_receive(
         RECLAIM_UNITS => fdp.status(block_size),
         _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
     };
-    let length = (u64::from(command.cdw11) + 1) * 4;
+    let length = io.length_of(command.cdw11, location::CDW11)?;
     io.send_of(memory, command, &data, length)?;
     Ok(Outcome::Done(0))
 }

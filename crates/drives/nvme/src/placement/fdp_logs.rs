@@ -10,11 +10,13 @@ use stasis_nvme_layout::IntoBytes;
 
 use crate::command::{location, Dword, SubmissionEntry};
 use crate::condition::SPARE_THRESHOLD;
+use crate::config::MAX_NSID;
 use crate::endurance::GroupState;
 use crate::error_log::ErrorLog;
 use crate::io::Io;
 use crate::kept::{KeptFdp, KeptGroup};
 use crate::log_page as page;
+use crate::narrow::{bits, count16, count32};
 use crate::status::{Failure, StatusCode};
 
 use super::events::EventLog;
@@ -136,23 +138,23 @@ pub fn endurance_page(
 /// FDP Configurations: the only one.
 fn configurations(fdp: &Fdp) -> Vec<u8> {
     const VALID: u8 = 1 << 7;
-    // Not limited here.
-    const MAX_NAMESPACES: u32 = 128;
     /// Data placed apart may come together when the drive moves it.
     const INITIALLY_ISOLATED: u8 = 1;
     let handles = fdp.handles.len();
+    let count = count16(handles);
     let handle = ReclaimUnitHandle { ruht: INITIALLY_ISOLATED, ..Default::default() };
     let length = size_of::<FdpConfiguration>() + handles * size_of_val(&handle);
     let size = size_of::<FdpConfigurationsHead>() + length;
     // One, of version 0.
-    let head = FdpConfigurationsHead { size: (size as u32).into(), ..Default::default() };
+    let head = FdpConfigurationsHead { size: count32(size).into(), ..Default::default() };
     let descriptor = FdpConfiguration {
-        size: (length as u16).into(),
-        fdpa: VALID | fdp.group_bits() as u8,
+        size: count16(length).into(),
+        fdpa: VALID | bits(fdp.group_bits()),
         nrg: u32::from(fdp.groups).into(),
-        nruh: (handles as u16).into(),
-        maxpids: (handles as u16 - 1).into(),
-        nnss: MAX_NAMESPACES.into(),
+        nruh: count.into(),
+        maxpids: (count - 1).into(),
+        // Not limited here.
+        nnss: MAX_NSID.into(),
         runs: fdp.unit.into(),
         ..Default::default()
     };
@@ -162,7 +164,7 @@ fn configurations(fdp: &Fdp) -> Vec<u8> {
 /// Reclaim Unit Handle Usage.
 fn usage(fdp: &Fdp) -> Vec<u8> {
     const HOST_SPECIFIED: u8 = 1;
-    let nruh = (fdp.handles.len() as u16).into();
+    let nruh = count16(fdp.handles.len()).into();
     let head = HandleUsageHead { nruh, ..Default::default() };
     let mut log = head.as_bytes().to_vec();
     for handle in &fdp.handles {

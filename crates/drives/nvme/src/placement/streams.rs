@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::narrow::count16;
+
 /// State of one namespace's streams.
 #[derive(Debug, Clone, Default)]
 pub struct NamespaceStreams {
@@ -44,7 +46,7 @@ impl Streams {
     /// Returns the number of those in use (NSSO).
     pub fn shared_open(&self) -> u16 {
         let sharing = self.namespaces.iter().filter(|namespace| namespace.allocated == 0);
-        sharing.map(|namespace| namespace.open.len() as u16).sum()
+        sharing.map(|namespace| count16(namespace.open.len())).sum()
     }
 
     /// Opens the stream `identifier` for a write; `None` if the namespace has streams disabled.

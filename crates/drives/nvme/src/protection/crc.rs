@@ -61,7 +61,7 @@ fn advance_lowest_first(tables: &Tables, mut register: u64, data: &[u8]) -> u64 
         register = effects.fold(0, |sum, (&byte, table)| sum ^ table[usize::from(byte)]);
     }
     for &byte in rest {
-        register = register >> 8 ^ tables[0][usize::from(register as u8 ^ byte)];
+        register = register >> 8 ^ tables[0][usize::from((register & 0xff) as u8 ^ byte)];
     }
     register
 }
@@ -90,7 +90,7 @@ pub fn crc16(parts: [&[u8]; 2]) -> u16 {
 pub fn crc32c(parts: [&[u8]; 2]) -> u32 {
     let (tables, ones) = (&CASTAGNOLI_TABLES, u64::from(u32::MAX));
     let register = parts.iter().fold(ones, |sum, part| advance_lowest_first(tables, sum, part));
-    !(register as u32)
+    !((register & 0xffff_ffff) as u32)
 }
 
 /// The 64-bit CRC of two parts, one behind the other.
@@ -100,6 +100,7 @@ pub fn crc64(parts: [&[u8]; 2]) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 pub mod tests {
     use proptest::prelude::*;
 

@@ -11,16 +11,14 @@ mod tuple;
 
 use std::ops::Range;
 
-use stasis_block::SECTOR;
-
 use crate::command::{location, Dword, SubmissionEntry};
-use crate::metadata::{BlockFormat, Metadata, Protection};
+use crate::metadata::{BlockFormat, Metadata, Protection, SECTOR_BYTES};
+use crate::narrow;
 use crate::status::{Failure, StatusCode};
 use tuple::{guard_of, Tuple, ESCAPE};
 
 /// Largest metadata of a block in bytes.
 const MAX_METADATA: usize = 64;
-const SECTOR_BYTES: usize = SECTOR as usize;
 
 /// PRINFO, in Dword 12.
 mod prinfo {
@@ -114,7 +112,7 @@ impl Passage {
     }
 
     fn bytes(&self) -> usize {
-        self.metadata.size as usize
+        narrow::size(self.metadata.size)
     }
 
     /// Returns the place of protection information in the metadata.
@@ -173,7 +171,7 @@ impl Passage {
 
     /// From one block to the next on the drive, in bytes.
     pub fn stride(&self) -> usize {
-        self.size + SECTOR_BYTES
+        self.size + SECTOR_BYTES as usize
     }
 
     /// Bytes of data in `stored` bytes of the drive.
@@ -355,4 +353,5 @@ impl Passage {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation)]
 mod tests;

@@ -23,22 +23,23 @@ impl Tuple {
         let number = |from: usize, to: usize| {
             raw[from..to].iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
         };
+        let tag = |at: usize| u16::from_be_bytes([raw[at], raw[at + 1]]);
         match guard {
             Guard::Crc16 => Self {
                 guard: number(0, 2),
-                application: number(2, 4) as u16,
+                application: tag(2),
                 storage: 0,
                 reference: number(4, 8),
             },
             Guard::Crc32 => Self {
                 guard: number(0, 4),
-                application: number(4, 6) as u16,
-                storage: number(6, 8) as u16,
+                application: tag(4),
+                storage: tag(6),
                 reference: number(8, 16),
             },
             Guard::Crc64 => Self {
                 guard: number(0, 8),
-                application: number(8, 10) as u16,
+                application: tag(8),
                 storage: 0,
                 reference: number(10, 16),
             },

@@ -6,6 +6,7 @@ use stasis_nvme_layout::{IntoBytes, U64};
 use crate::changes::Change;
 use crate::command::{location, Dword, SubmissionEntry};
 use crate::io::{Io, IoCommand};
+use crate::narrow::count16;
 use crate::registered::SUPPORTED;
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
@@ -155,16 +156,13 @@ fn report(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result
     if command.cdw11 & EXTENDED == 0 {
         return Err(StatusCode::HostIdentifierFormat.at(location::CDW11));
     }
-    let length = (u64::from(command.cdw10) + 1) * 4;
-    if length > u64::from(io.config.max_transfer) {
-        return Err(StatusCode::InvalidField.at(location::CDW10));
-    }
+    let length = io.length_of(command.cdw10, location::CDW10)?;
     let reservation = io.access.reservations.namespace_mut(command.nsid).clone();
     let registrants = reservation.registrants();
     let head = ReservationStatus {
         generation: reservation.generation.into(),
         rtype: reservation.kind().map_or(0, |kind| kind as u8),
-        regctl: (registrants.len() as u16).into(),
+        regctl: count16(registrants.len()).into(),
         ..Default::default()
     };
     let mut data = head.as_bytes().to_vec();

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use stasis_nvme_layout::reservations::ReservationNotice;
 
+use crate::narrow::count8;
+
 /// Notices that are kept; of more the oldest are forgotten, as the specification has it.
 const KEPT: usize = 255;
 
@@ -45,7 +47,7 @@ impl ReservationLog {
         ReservationNotice {
             count: (self.count - self.notices.len() as u64).into(),
             notice: notice as u8,
-            available: self.notices.len() as u8,
+            available: count8(self.notices.len()),
             nsid: nsid.into(),
             ..Default::default()
         }

@@ -320,7 +320,7 @@ impl Reservations {
     /// The controllers of a host.
     pub fn controllers_of(&self, host: HostId) -> impl Iterator<Item = ControllerId> + '_ {
         let of_host = move |(index, registered): (usize, &Option<HostId>)| {
-            (*registered == Some(host)).then_some(ControllerId(index as u16))
+            (*registered == Some(host)).then_some(ControllerId::of_index(index))
         };
         self.hosts.iter().enumerate().filter_map(of_host)
     }

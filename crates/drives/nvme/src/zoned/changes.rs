@@ -3,6 +3,8 @@
 
 use stasis_nvme_layout::zones::ChangedZoneList;
 
+use crate::narrow::count16;
+
 /// Maximum number of zones that the log lists.
 const MAX_LISTED: usize = 511;
 /// Number of Zone Identifiers if there are more than the log can name.
@@ -31,7 +33,7 @@ impl ChangedZones {
 
     /// The log page.
     pub fn to_page(&self) -> ChangedZoneList {
-        let count = if self.overflowed { MORE } else { self.zones.len() as u16 };
+        let count = if self.overflowed { MORE } else { count16(self.zones.len()) };
         let mut page = ChangedZoneList { nrzid: count.into(), ..Default::default() };
         page.zids.iter_mut().zip(&self.zones).for_each(|(entry, start)| entry.set(*start));
         page

@@ -4,6 +4,7 @@ use stasis_nvme_layout::command_sets::ZonedNamespace;
 
 use crate::config::Namespace;
 use crate::metadata::{BlockFormat, LbaFormat};
+use crate::narrow::{configured16, count8, size};
 
 use super::config::{Zones, EXTENSION_UNIT};
 
@@ -32,16 +33,17 @@ pub fn fill_zoned_namespace(
     page.mor.set(limit(zones.max_open()));
     if let Some(zrwa) = &zones.zrwa {
         page.numzrwa.set(zrwa.count - 1);
-        page.zrwafg.set((zrwa.granularity / block) as u16);
-        page.zrwasz.set((zrwa.size / block) as u16);
+        page.zrwafg.set(configured16(zrwa.granularity / block));
+        page.zrwasz.set(configured16(zrwa.size / block));
         page.zrwacap = EXPLICIT_FLUSH;
     }
+    let extension = count8(size(zones.extension_size / EXTENSION_UNIT));
     for (entry, &LbaFormat { size, .. }) in page.lbafe.iter_mut().zip(formats) {
         let format = BlockFormat { size, metadata: None };
         if !namespace.can_have_blocks_of(format, namespace.bytes()) {
             continue;
         }
         entry.zsze.set(zones.size / u64::from(size));
-        entry.zdes = (zones.extension_size / EXTENSION_UNIT) as u8;
+        entry.zdes = extension;
     }
 }

@@ -5,6 +5,7 @@ use stasis_block::{Operation, Status};
 use crate::command::location;
 use crate::config::Namespace;
 use crate::extent::Extent;
+use crate::narrow::size;
 use crate::slots::Slot;
 use crate::status::Failure;
 
@@ -62,7 +63,7 @@ impl ZonedNamespace {
         // A copy's LBA is its source's, its offset its destination's.
         let (lba, blocks) = (slot.offset / self.block, slot.length / self.block);
         if slot.operation == Operation::Read {
-            clear_unwritten(&self.set, lba, self.block as usize, data);
+            clear_unwritten(&self.set, lba, size(self.block), data);
         }
         if status == Status::Ok {
             return false;
@@ -90,7 +91,7 @@ fn clear_unwritten(set: &ZoneSet, lba: u64, block: usize, data: &mut [u8]) {
     let (mut at, mut unchecked) = (lba, data);
     while unchecked.len() >= block {
         let (run, has_data) = set.run(at, (unchecked.len() / block) as u64);
-        let (part, rest) = unchecked.split_at_mut(run as usize * block);
+        let (part, rest) = unchecked.split_at_mut(size(run) * block);
         if !has_data {
             part.fill(0);
         }
@@ -104,7 +105,7 @@ fn clear_unwritten(set: &ZoneSet, lba: u64, block: usize, data: &mut [u8]) {
 fn is_reset(set: &ZoneSet, lba: u64, blocks: u64) -> bool {
     let whole = lba.is_multiple_of(set.size) && blocks.is_multiple_of(set.size);
     let first = set.index(lba);
-    let count = (blocks / set.size) as usize;
+    let count = size(blocks / set.size);
     let zones = set.zones().get(first..first + count);
     whole
         && count > 0

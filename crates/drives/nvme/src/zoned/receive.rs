@@ -49,10 +49,7 @@ fn zone_management_receive(
     if lba >= blocks {
         return Err(StatusCode::LbaOutOfRange.at(location::CDW10));
     }
-    let length = (u64::from(command.cdw12) + 1) * 4;
-    if length > u64::from(io.config.max_transfer) {
-        return Err(StatusCode::InvalidField.at(location::CDW12));
-    }
+    let length = io.length_of(command.cdw12, location::CDW12)?;
     let extension = match command.cdw13 & 0xff {
         action::REPORT => 0,
         action::EXTENDED_REPORT if set.extension_size() > 0 => set.extension_size(),

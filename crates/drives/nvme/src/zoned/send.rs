@@ -114,9 +114,9 @@ fn act_on_all(io: &mut Io, command: &SubmissionEntry, asked: Action) -> Result<O
         return Ok(Outcome::Done(0));
     }
     let id = command.id();
-    let group = io.commands.slots.insert_group(id, runs.len() as u32, false);
-    for (part, (first, count)) in runs.into_iter().enumerate() {
-        let owner = Owner::Part { group, part: part as u32 };
+    let group = io.commands.slots.insert_group(id, runs.len(), false);
+    for (part, (first, count)) in (0..).zip(runs) {
+        let owner = Owner::Part { group, part };
         discard_zones(io, command, owner, first, count);
     }
     Ok(Outcome::Pending)

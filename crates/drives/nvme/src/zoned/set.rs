@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use crate::narrow::{count32, size};
 use crate::status::StatusCode;
 
 use super::config::Zones;
@@ -97,7 +98,7 @@ pub struct ZoneSet {
     max_active: u32,
     /// Implicitly opened zones, the longest open first; kept only if there is
     /// a limit, for it is as long as that.
-    implicit: VecDeque<u32>,
+    implicit: VecDeque<usize>,
     area: Option<Area>,
     areas_left: u32,
     reads_cross: bool,
@@ -110,8 +111,8 @@ pub struct ZoneSet {
 impl ZoneSet {
     /// Empty zones on `blocks` blocks of `block` bytes.
     pub fn new(config: &Zones, blocks: u64, block: u64) -> Self {
-        let count = (blocks / (config.size / block)) as usize;
-        let extension_size = config.extension_size as usize;
+        let count = size(blocks / (config.size / block));
+        let extension_size = size(config.extension_size);
         Self {
             size: config.size / block,
             capacity: config.capacity() / block,
@@ -147,7 +148,7 @@ impl ZoneSet {
     }
 
     pub fn index(&self, lba: u64) -> usize {
-        (lba / self.size) as usize
+        size(lba / self.size)
     }
 
     pub fn start(&self, index: usize) -> u64 {
@@ -254,7 +255,7 @@ impl ZoneSet {
     fn open(&mut self, index: usize, state: ZoneState) {
         if self.open >= self.max_open && !self.zones[index].state.is_open() {
             if let Some(&longest) = self.implicit.front() {
-                self.set(longest as usize, ZoneState::Closed);
+                self.set(longest, ZoneState::Closed);
             }
         }
         self.set(index, state);
@@ -279,11 +280,11 @@ impl ZoneSet {
             return;
         }
         if before == ZoneState::ImplicitlyOpen {
-            let place = self.implicit.iter().position(|&open| open as usize == index);
+            let place = self.implicit.iter().position(|&open| open == index);
             place.map(|place| self.implicit.remove(place));
         }
         if state == ZoneState::ImplicitlyOpen {
-            self.implicit.push_back(index as u32);
+            self.implicit.push_back(index);
         }
     }
 
@@ -354,7 +355,7 @@ impl ZoneSet {
 
     /// Returns whether all closed zones can be opened explicitly.
     pub fn check_open_all(&self) -> Result<(), StatusCode> {
-        let implicit = self.implicit.len() as u32;
+        let implicit = count32(self.implicit.len());
         let closed = self.active - self.open;
         match self.open - implicit + closed > self.max_open {
             true => Err(StatusCode::TooManyOpenZones),

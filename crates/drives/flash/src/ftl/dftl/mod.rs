@@ -31,7 +31,7 @@ use self::updates::Updates;
 use super::page::{Above, PageFtl};
 use super::{Context, Ftl, Occupancy, PowerCut, Request, Shape, SlcState};
 use crate::buffer::NONE;
-use crate::narrow::{few, subject};
+use crate::narrow::{count, subject};
 use crate::spec::geometry::{map_units, MAP_ENTRY};
 use crate::spec::{GcSpec, Precondition, Spec, SpecError};
 
@@ -78,8 +78,8 @@ struct Dftl {
 /// Builds it from a checked description.
 pub(super) fn build(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl>, SpecError> {
     let shape = Shape::new(spec, capacity);
-    let units = few(map_units(u64::from(shape.units), u64::from(shape.unit)));
-    let entries = shape.unit / few(MAP_ENTRY);
+    let units = count(map_units(u64::from(shape.units), u64::from(shape.unit)));
+    let entries = shape.unit / count(MAP_ENTRY);
     let line = spec.mapping_line.min(entries);
     let lines = spec.mapping_cache / (u64::from(line) * MAP_ENTRY);
     let all = shape.units.div_ceil(line);
@@ -88,7 +88,7 @@ pub(super) fn build(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl
         shape,
         line,
         entries,
-        cache: Cache::new(few(lines.min(u64::from(all)))),
+        cache: Cache::new(count(lines.min(u64::from(all)))),
         lookups: Vec::new(),
         lookups_free: Vec::new(),
         writes: VecDeque::new(),

@@ -7,7 +7,7 @@ use super::frontier::Frontier;
 use super::map::Sequence;
 use super::placement::Placement;
 use crate::ftl::Shape;
-use crate::narrow::few;
+use crate::narrow::count;
 use crate::precondition::{choose, fixed_point, plane_shares, valid_counts, Order};
 use crate::spec::Spec;
 
@@ -119,12 +119,12 @@ impl Beginning {
             for (filled, host) in heights.into_iter().zip([true, false]) {
                 let Some(block) = placement.blocks_mut().open(plane) else { return };
                 let first = self.shape.slot(block, 0);
-                for slot in 0..few(filled) {
+                for slot in 0..count(filled) {
                     placement.preset(order.at(place), first + slot);
                     placement.blocks_mut().add_valid(block, 1);
                     place += 1;
                 }
-                placement.blocks_mut().begin(block, few(filled) / self.shape.slots);
+                placement.blocks_mut().begin(block, count(filled) / self.shape.slots);
                 if host {
                     frontier.resume(plane, 0, block);
                 } else {

@@ -7,7 +7,7 @@ use stasis_nand::prefetch;
 
 use crate::ftl::Shape;
 use crate::kept::{KeptError, Reader, Writer};
-use crate::narrow::{count, few, place};
+use crate::narrow::{count, place};
 
 /// A unit or slot that is mapped no longer.
 const GONE: u32 = u32::MAX;
@@ -163,7 +163,7 @@ impl Map {
             if slot > slots || self.units[place(slot) - 1] != 0 {
                 return Err(WRONG);
             }
-            self.set(unit, few(slot) - 1);
+            self.set(unit, count(slot) - 1);
         }
         Ok(())
     }

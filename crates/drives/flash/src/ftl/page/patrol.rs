@@ -7,7 +7,7 @@ use stasis_block::clock::Nanos;
 use stasis_nand::hash::mix;
 
 use crate::ftl::Shape;
-use crate::narrow::{few, remainder};
+use crate::narrow::{count, remainder};
 use crate::spec::ScrubSpec;
 
 /// The visits; see the [module](self).
@@ -50,7 +50,7 @@ impl Patrol {
     /// The next visit: the plane and the block of it.
     pub fn visit(&mut self) -> (u32, u32) {
         let all = u64::from(self.planes) * u64::from(self.blocks);
-        let place = few(self.visits % all);
+        let place = count(self.visits % all);
         self.visits = self.visits.wrapping_add(1);
         self.at = self.at.saturating_add(self.interval);
         (place % self.planes, place / self.planes)

@@ -14,7 +14,7 @@ use super::heat::Heat;
 use super::placement::Placement;
 use crate::buffer::{Buffer, IN_FLIGHT, NONE};
 use crate::ftl::{Context, Request, RequestId, Shape};
-use crate::narrow::{count, few, stream};
+use crate::narrow::{count, stream};
 use crate::spec::Spec;
 
 /// A write that covers a part of units only, while those are read.
@@ -73,7 +73,7 @@ pub(super) struct WriteQueue {
 impl WriteQueue {
     /// An empty queue of a checked description, with a buffer of `streams` streams.
     pub fn new(spec: &Spec, shape: Shape, capacity: u64, streams: u32) -> Self {
-        let room = few((spec.buffer / spec.mapping_unit.max(1)).min(u64::from(NONE - 1)));
+        let room = count((spec.buffer / spec.mapping_unit.max(1)).min(u64::from(NONE - 1)));
         // A buffer that cannot fill a page of each stream would never be full.
         let room = if spec.buffer == 0 { 0 } else { room.max(1) };
         Self {

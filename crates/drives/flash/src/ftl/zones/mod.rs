@@ -27,7 +27,7 @@ use super::{
     fate_of, Context, Dropped, Ftl, PageRead, PageRun, PowerCut, Request, RequestId, Shape,
 };
 use crate::buffer::{table::Table, NONE};
-use crate::narrow::{few, percentage, subject};
+use crate::narrow::{count, percentage, subject};
 use crate::owners::{Owner, Owners};
 use crate::spec::{Spec, SpecError};
 
@@ -126,7 +126,7 @@ impl Zones {
         }
         let mut owners = vec![NONE; shape.blocks() as usize];
         (0..).zip(&numbers).for_each(|(index, &number)| owners[number as usize] = index);
-        let room = few((spec.buffer / spec.page_size.max(1)).min(u64::from(NONE)));
+        let room = count((spec.buffer / spec.page_size.max(1)).min(u64::from(NONE)));
         Self {
             blocks: numbers.iter().map(|&number| Block { number, ..Block::default() }).collect(),
             owners,

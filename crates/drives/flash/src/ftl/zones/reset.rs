@@ -9,7 +9,7 @@ use stasis_nand::{Breakdown, OpDone, OpKind, OpStatus};
 
 use super::write::Stage;
 use super::{Context, Dropped, PowerCut, Request, Zones, ERASE, KIND, NONE, PAD, PROGRAM};
-use crate::narrow::{few, subject};
+use crate::narrow::{count, subject};
 use crate::owners::{Owner, Owners};
 
 impl Zones {
@@ -19,7 +19,7 @@ impl Zones {
         let first = request.offset.div_ceil(size);
         let end = ((request.offset + request.length) / size).min(self.layout.zones.into());
         for zone in first..end {
-            self.reset(now, few(zone), request, context);
+            self.reset(now, count(zone), request, context);
         }
     }
 
@@ -163,7 +163,7 @@ impl Zones {
         }
         #[cfg(test)]
         if context.shadow.is_some() {
-            for index in 0..crate::narrow::count(self.pages.len()) {
+            for index in 0..count(self.pages.len()) {
                 if !matches!(self.pages[index as usize].state, Stage::Unused | Stage::Dead) {
                     for (unit, version) in self.contents(index) {
                         context.shadow.iter_mut().for_each(|shadow| shadow.admit(unit, version));

@@ -6,6 +6,7 @@ use crate::computing::work::{Call, Done};
 use crate::computing::{COMPUTE_CSI, MEMORY_CSI};
 use crate::config::Config;
 use crate::io::{Io, IoCommand, IoExecute};
+use crate::narrow::{dwords, size};
 use crate::registered::{CHANGES_CONTENTS, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
@@ -83,7 +84,7 @@ fn read(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
     range(io.device()?, command)?;
     if bytes > 0 {
         io.lend(|io, lease| {
-            lease.segments = io.commands.buffers.segments_of(memory, command, bytes as usize)?;
+            lease.segments = io.commands.buffers.segments_of(memory, command, size(bytes))?;
             let bytes = range(io.device()?, command)?;
             stasis_block::memory::scatter(memory, &lease.segments, bytes).map_err(Failure::from)
         })?;
@@ -97,9 +98,9 @@ fn write(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<
     range(io.device()?, command)?;
     if bytes > 0 {
         io.lend(|io, lease| {
-            lease.segments = io.commands.buffers.segments_of(memory, command, bytes as usize)?;
+            lease.segments = io.commands.buffers.segments_of(memory, command, size(bytes))?;
             // All of it arrives, or none.
-            lease.data = io.commands.buffers.take(bytes as usize);
+            lease.data = io.commands.buffers.take(size(bytes));
             stasis_block::memory::gather(memory, &lease.segments, &mut lease.data)?;
             range(io.device()?, command)?.copy_from_slice(&lease.data);
             Ok::<_, Failure>(())
@@ -126,8 +127,8 @@ fn execute(
     if command.cdw3 != 0 {
         return Err(StatusCode::InvalidField.at(location::CDW2 + 4));
     }
-    let bytes = u64::from(command.mptr as u32);
-    if bytes > io.config.max_transfer.into() {
+    let [bytes, _] = dwords(command.mptr);
+    if bytes > io.config.max_transfer {
         return Err(StatusCode::InvalidField.at(location::MPTR));
     }
     let checked = io.device()?.check(program, set);

@@ -10,6 +10,7 @@ use crate::command::{location, SubmissionEntry};
 use crate::computing::config::Part;
 use crate::extent::Extent;
 use crate::io::{Io, IoCommand};
+use crate::narrow::size;
 use crate::registered::CHANGES_CONTENTS;
 use crate::slots::{Owner, Purpose, Slot};
 use crate::status::{Failure, Outcome, StatusCode};
@@ -93,7 +94,7 @@ fn copy(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
     let mut to = start;
     for Source { offset, bytes, .. } in sources {
         io.lend(|io, lease| {
-            lease.data = io.commands.buffers.take_for(bytes as usize);
+            lease.data = io.commands.buffers.take_for(size(bytes));
             let device = io.device()?;
             if let Some(from) = device.bytes(offset, bytes) {
                 lease.data.copy_from_slice(from);
@@ -173,11 +174,11 @@ impl Io {
 
 /// Asks the drive for blocks: what it gives goes to the memory.
 fn read_blocks(io: &mut Io, command: &SubmissionEntry, start: u64, sources: &[Source]) {
-    let group = io.commands.slots.insert_group(command.id(), sources.len() as u32, true);
+    let group = io.commands.slots.insert_group(command.id(), sources.len(), true);
     let mut at = start;
     for (part, source) in (0..).zip(sources) {
         let read = Command::new(Operation::Read, source.offset, source.bytes);
-        let bytes = source.bytes as usize;
+        let bytes = size(source.bytes);
         let data = io.commands.buffers.take(bytes);
         let slot = Slot::new(Owner::Part { group, part }, &read, source.nsid, source.lba);
         let slot = Slot { purpose: Purpose::ToMemory { at }, bytes, ..slot };

@@ -6,6 +6,7 @@ use stasis_ebpf::{Memory, Program};
 
 use crate::computing::config::Programs;
 use crate::computing::work::Call;
+use crate::narrow::size;
 use crate::status::StatusCode;
 
 /// Program indexes, all of which take programs of the host.
@@ -63,7 +64,7 @@ impl Device {
     /// A new one, if there are programs: its memory is zeroes.
     pub fn new(config: Option<Programs>) -> Option<Self> {
         let config = config?;
-        let memory = vec![0; config.memory as usize];
+        let memory = vec![0; size(config.memory)];
         Some(Self { config, memory, programs: [const { None }; 16], sets: BTreeMap::new() })
     }
 
@@ -271,7 +272,7 @@ impl Reach<'_> {
             return None;
         }
         self.bytes += width as u64;
-        let at = (range.start + offset) as usize;
+        let at = size(range.start + offset);
         self.memory.get_mut(at..at + width)
     }
 }

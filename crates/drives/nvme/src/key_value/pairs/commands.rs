@@ -7,6 +7,7 @@ use crate::command::{location, SubmissionEntry};
 use crate::config::Config;
 use crate::io::{Io, IoCommand, IoExecute};
 use crate::key_value::CSI;
+use crate::narrow::{count16, size};
 use crate::registered::{CHANGES_CONTENTS, SUPPORTED};
 use crate::slots::{Owner, Slot, WaitingStore};
 use crate::status::{Failure, Outcome, StatusCode};
@@ -88,7 +89,7 @@ fn store(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<
         pairs.store.store(key, place, condition).map_err(refused)?;
         return Ok(Outcome::Done(0));
     }
-    let bytes = pairs.store.layout().rounded(length) as usize;
+    let bytes = size(pairs.store.layout().rounded(length));
     io.lend(|io, lease| {
         lease.segments = io.commands.buffers.segments_of(memory, command, length as usize)?;
         lease.data = io.commands.buffers.take(bytes);
@@ -128,13 +129,14 @@ fn retrieve(
         let value = io.pairs(command.nsid)?.store.retrieve(&key, wanted);
         let read = value.and_then(|value| value.read);
         let (offset, bytes) = read.ok_or(StatusCode::InternalError)?;
-        let data = io.commands.buffers.take(bytes as usize);
         let read = Command::new(Operation::Read, offset, bytes);
+        let bytes = size(bytes);
+        let data = io.commands.buffers.take(bytes);
         // The completion tells the length.
         let owner = Owner::Telling(command.id());
         let slot = Slot::new(owner, &read, command.nsid, length.into());
         let (segments, _) = lease.take_places();
-        let slot = Slot { bytes: bytes as usize, segments, ..slot };
+        let slot = Slot { bytes, segments, ..slot };
         match page {
             None => {
                 io.send_request(command.sq, slot, read, data);
@@ -179,8 +181,8 @@ fn list(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
         0 => None,
         _ => Some(key(command)?),
     };
-    let room = command.cdw10 as usize;
-    if room > io.config.max_transfer as usize || room < HEAD {
+    let room = command.cdw10;
+    if room > io.config.max_transfer || (room as usize) < HEAD {
         return Err(StatusCode::InvalidField.at(location::CDW10));
     }
     let store = &io.pairs(command.nsid)?.store;
@@ -190,15 +192,15 @@ fn list(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<O
         let bytes = key.as_bytes();
         // Its length in two bytes, itself, and up to whole dwords zeroes.
         let end = (data.len() + 2 + bytes.len()).next_multiple_of(4);
-        if end > room {
+        if end > room as usize {
             break;
         }
-        data.extend((bytes.len() as u16).to_le_bytes());
+        data.extend(count16(bytes.len()).to_le_bytes());
         data.extend(bytes);
         data.resize(end, 0);
         count += 1;
     }
     data[..HEAD].copy_from_slice(&count.to_le_bytes());
-    io.send_of(memory, command, &data, room as u64)?;
+    io.send_of(memory, command, &data, room)?;
     Ok(Outcome::Done(0))
 }

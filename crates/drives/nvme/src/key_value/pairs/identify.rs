@@ -4,6 +4,7 @@ use stasis_key_value::MAX_KEY;
 use stasis_nvme_layout::command_sets;
 
 use crate::identity::NamespaceIdentity;
+use crate::narrow::constant16;
 
 use super::namespace::KeyValueNamespace;
 
@@ -17,11 +18,11 @@ pub fn fill_key_value_namespace(
     let layout = pairs.store.layout();
     page.nsze.set(layout.capacity);
     page.nuse.set(pairs.store.used());
-    page.novg.set(layout.unit as u32);
+    page.novg.set(u32::try_from(layout.unit).unwrap_or(u32::MAX));
     page.nguid = identity.nguid;
     page.eui64 = identity.eui64;
     // The one format; NKVF is 0's based.
-    page.kvf[0].kml.set(MAX_KEY as u16);
+    page.kvf[0].kml.set(const { constant16(MAX_KEY as u64) });
     page.kvf[0].vml.set(layout.max_value);
     page.kvf[0].mnk.set(layout.max_keys);
 }

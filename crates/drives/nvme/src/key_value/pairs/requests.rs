@@ -5,6 +5,7 @@ use stasis_key_value::{PageRead, Place, Writer};
 
 use crate::command::{location, CommandId, SubmissionEntry};
 use crate::io::Io;
+use crate::narrow::size;
 use crate::slots::{Owner, Purpose, Slot, WaitingStore};
 use crate::status::{Failure, Outcome, StatusCode};
 
@@ -57,7 +58,7 @@ impl Io {
                 return true;
             }
             // A page of the index, or what stays empty: what counts is in the controller's memory.
-            let bytes = command.length as usize;
+            let bytes = size(command.length);
             let mut data = self.commands.buffers.take(bytes);
             data.fill(0);
             self.send_request(0, Slot { bytes, ..slot }, command, data);
@@ -87,7 +88,7 @@ impl Io {
     ) -> Tag {
         let PageRead { page, offset, length } = page;
         let read = Command::new(Operation::Read, offset, length);
-        let bytes = length as usize;
+        let bytes = size(length);
         let data = self.commands.buffers.take(bytes);
         let purpose = Purpose::Page { page, refusal };
         let slot = Slot { purpose, bytes, ..Slot::new(owner, &read, nsid, dword0) };

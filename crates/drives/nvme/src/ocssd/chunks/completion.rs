@@ -2,6 +2,7 @@
 
 use stasis_block::{Operation, Status};
 
+use crate::narrow::size;
 use crate::slots::Slot;
 use crate::status::StatusCode;
 
@@ -23,9 +24,9 @@ pub fn leave(
     let about = match slot.operation {
         Operation::Read => {
             let readable = set.readable(chunk).saturating_sub(sector) as usize;
-            let valid = readable.saturating_mul(block as usize).min(data.len());
+            let valid = readable.saturating_mul(size(block)).min(data.len());
             data[valid..].fill(0);
-            About::Sectors((slot.length / block) as u32)
+            About::Sectors(u32::try_from(slot.length / block).unwrap_or(u32::MAX))
         }
         _ if status == Status::Ok => return None,
         Operation::Write | Operation::WriteZeroes | Operation::Copy => {

@@ -14,12 +14,10 @@ pub const DESCRIPTOR: usize = size_of::<ChunkDescriptor>();
 
 /// The bytes of the Chunk Information log from `offset` on.
 pub fn chunk_information(set: &ChunkSet, offset: u64, length: usize) -> Result<Vec<u8>, Failure> {
-    let end = (set.chunks().len() * DESCRIPTOR) as u64;
-    if offset > end {
-        return Err(StatusCode::InvalidField.at(location::CDW12));
-    }
-    let first = (offset / DESCRIPTOR as u64) as usize;
-    let skipped = (offset % DESCRIPTOR as u64) as usize;
+    let end = set.chunks().len() * DESCRIPTOR;
+    let offset = usize::try_from(offset).ok().filter(|&offset| offset <= end);
+    let offset = offset.ok_or(StatusCode::InvalidField.at(location::CDW12))?;
+    let (first, skipped) = (offset / DESCRIPTOR, offset % DESCRIPTOR);
     let count = (skipped + length).div_ceil(DESCRIPTOR);
     let last = set.chunks().len().min(first + count);
     let log: Vec<u8> = (first..last).flat_map(|index| descriptor(set, index)).collect();

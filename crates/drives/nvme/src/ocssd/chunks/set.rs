@@ -3,6 +3,7 @@
 
 mod kept;
 
+use crate::narrow::{count32, remainder, size};
 use crate::ocssd::config::{Bits, Ocssd};
 use crate::ocssd::kept::ChunkState;
 use crate::status::StatusCode;
@@ -24,14 +25,14 @@ pub struct Run {
     pub sector: u32,
     pub count: u32,
     /// The first of them in the command.
-    pub element: usize,
+    pub element: u32,
 }
 
 impl Run {
     /// A bit for each of its elements.
     pub fn mask(&self) -> u64 {
         let bits = u64::MAX >> (64 - self.count.clamp(1, 64));
-        bits.checked_shl(self.element as u32).unwrap_or(0)
+        bits.checked_shl(self.element).unwrap_or(0)
     }
 
     fn end(&self) -> u32 {
@@ -43,7 +44,7 @@ impl Run {
         Self {
             sector: self.sector + count,
             count: self.count - count,
-            element: self.element + count as usize,
+            element: self.element + count,
             ..*self
         }
     }
@@ -99,13 +100,14 @@ impl ChunkSet {
         let (sector, chunk) = (take(sector), take(chunk));
         let (unit, group) = (take(unit), take(group));
         let config = &self.config;
+        let sector = u32::try_from(sector).ok()?;
         let exists = rest == 0
-            && sector < config.sectors.into()
+            && sector < config.sectors
             && chunk < config.chunks.into()
             && unit < config.units.into()
             && group < config.groups.into();
         let index = (group * u64::from(config.units) + unit) * u64::from(config.chunks) + chunk;
-        exists.then_some((index as usize, sector as u32))
+        exists.then_some((size(index), sector))
     }
 
     /// The address of a chunk's first sector.
@@ -126,8 +128,8 @@ impl ChunkSet {
 
     /// The chunk and sector of a number on the drive.
     pub fn of_linear(&self, sector: u64) -> (usize, u32) {
-        let per_chunk = u64::from(self.config.sectors);
-        ((sector / per_chunk) as usize, (sector % per_chunk) as u32)
+        let per_chunk = self.config.sectors;
+        (size(sector / u64::from(per_chunk)), remainder(sector, per_chunk))
     }
 
     /// The address of a number on the drive.
@@ -138,8 +140,8 @@ impl ChunkSet {
 
     /// Divides a command's addresses into runs; or the element that does not
     /// exist.
-    pub fn runs(&self, lbas: impl Iterator<Item = u64>, runs: &mut Vec<Run>) -> Result<(), usize> {
-        for (element, lba) in lbas.enumerate() {
+    pub fn runs(&self, lbas: impl Iterator<Item = u64>, runs: &mut Vec<Run>) -> Result<(), u32> {
+        for (element, lba) in (0..).zip(lbas) {
             let (chunk, sector) = self.find(lba).ok_or(element)?;
             match runs.last_mut() {
                 Some(run) if run.chunk == chunk && run.end() == sector => run.count += 1,
@@ -173,7 +175,7 @@ impl ChunkSet {
                         && self.chunks[other.chunk].state == ChunkState::Free
                         && !runs[..at].iter().any(|earlier| earlier.chunk == other.chunk)
                 });
-                let in_unit = in_unit.count() as u32;
+                let in_unit = count32(in_unit.count());
                 let too_many =
                     |most: Option<u32>, count: u32| most.is_some_and(|most| count > most);
                 if too_many(self.config.max_open, self.open + opened)

@@ -33,7 +33,7 @@ pub fn checked_runs(
     let Some(set) = io.namespaces.chunks(nsid) else {
         return Err((StatusCode::InvalidNamespace, 0));
     };
-    let bit = |element: usize| 1u64.checked_shl(element as u32).unwrap_or(0);
+    let bit = |element: u32| 1u64.checked_shl(element).unwrap_or(0);
     set.runs(lbas.iter().copied(), runs)
         .map_err(|element| (StatusCode::LbaOutOfRange, bit(element)))?;
     if writes {
@@ -81,10 +81,10 @@ fn send_runs(
     Lease { segments, data: whole, .. }: &Lease,
 ) {
     let id = command.id();
-    let group = io.commands.slots.insert_group(id, runs.len() as u32, false);
+    let group = io.commands.slots.insert_group(id, runs.len(), false);
     let mut cutter = Cutter { segments, index: 0, used: 0 };
     let mut at = 0;
-    for (index, run) in runs.iter().enumerate() {
+    for (index, run) in (0..).zip(runs) {
         let length = run.count as usize * block;
         let mut data = io.commands.buffers.take(length);
         let mut places = Vec::new();
@@ -119,8 +119,8 @@ pub fn reset_chunks(
 ) {
     let block = io.namespaces.get(command.nsid).map_or(0, |namespace| namespace.block_size.into());
     let id = command.id();
-    let group = io.commands.slots.insert_group(id, chunks.len() as u32, false);
-    for (element, &chunk) in chunks.iter().enumerate() {
+    let group = io.commands.slots.insert_group(id, chunks.len(), false);
+    for (element, &chunk) in (0..).zip(chunks) {
         let Some(set) = io.namespaces.chunks_mut(command.nsid) else { return };
         set.reset(chunk);
         let count = set.config.sectors;
@@ -165,10 +165,10 @@ pub fn enter_chunks(io: &mut Io, nsid: u32, run: &Run) {
 }
 
 /// To whom the completion of run number `index` matters.
-pub fn owner(reporting: Reporting, group: usize, index: usize, run: &Run) -> Owner {
+pub fn owner(reporting: Reporting, group: usize, index: u32, run: &Run) -> Owner {
     match reporting {
         Reporting::Elements => Owner::Elements { group, mask: run.mask() },
-        Reporting::Whole => Owner::Part { group, part: index as u32 },
+        Reporting::Whole => Owner::Part { group, part: index },
     }
 }
 

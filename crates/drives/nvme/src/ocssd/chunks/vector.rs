@@ -96,8 +96,8 @@ fn vector_copy(
     let pieces: Vec<_> = pieces.flat_map(|piece| by_readability(set, piece)).collect();
     let block = io.namespaces.get(command.nsid).map_or(0, |namespace| namespace.block_size.into());
     let id = command.id();
-    let group = io.commands.slots.insert_group(id, pieces.len() as u32, false);
-    for (index, (from, into)) in pieces.into_iter().enumerate() {
+    let group = io.commands.slots.insert_group(id, pieces.len(), false);
+    for (index, (from, into)) in (0..).zip(pieces) {
         let request = match from {
             Some(from) => Command {
                 source: linear(io, command.nsid, &from) * block,

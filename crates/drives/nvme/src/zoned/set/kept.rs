@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::intervals::end_of_run;
+use crate::narrow::{count32, size};
 
 use super::super::config::Zones;
 use super::{ZoneSet, ZoneState, EXTENSION_VALID, ZRWA_VALID};
@@ -123,6 +124,7 @@ impl ZoneSet {
             let end = end_of_run(zones.first, zones.count, least..self.zones.len() as u64)
                 .ok_or("zones are not there, or are named twice")?;
             least = end;
+            let range = size(zones.first)..size(end);
             let state = zones.after_power_cycle();
             let written_fits = match state {
                 ZoneState::Empty => zones.written == 0,
@@ -143,10 +145,10 @@ impl ZoneSet {
                 {
                     return Err("a zone that cannot have such a descriptor extension has one");
                 }
-                let at = zones.first as usize * self.extension_size;
+                let at = range.start * self.extension_size;
                 self.extensions[at..at + self.extension_size].copy_from_slice(extension);
             }
-            let count = zones.count as u32;
+            let count = count32(range.len());
             if state.is_active() {
                 let active = self.active.saturating_add(count);
                 if active > self.max_active {
@@ -161,7 +163,7 @@ impl ZoneSet {
             }
             let area = if zones.zrwa { ZRWA_VALID } else { 0 };
             let extended = if zones.extension.is_some() { EXTENSION_VALID } else { 0 };
-            for zone in &mut self.zones[zones.first as usize..end as usize] {
+            for zone in &mut self.zones[range] {
                 zone.state = state;
                 zone.written = zones.written;
                 zone.attributes = area | extended;

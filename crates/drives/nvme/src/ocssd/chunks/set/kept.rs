@@ -1,6 +1,7 @@
 //! Chunks go to the form in which they outlive the controller, and come from it.
 
 use crate::intervals::end_of_run;
+use crate::narrow::size;
 use crate::ocssd::kept::{ChunkState, KeptChunks};
 
 use super::{Chunk, ChunkSet};
@@ -45,7 +46,7 @@ impl ChunkSet {
             if !written_fits {
                 return Err("a write pointer is not where its chunk's state allows");
             }
-            for index in chunks.first as usize..end as usize {
+            for index in size(chunks.first)..size(end) {
                 self.set(index, chunks.state);
                 self.chunks[index].written = chunks.written;
                 self.chunks[index].resets = chunks.resets;
