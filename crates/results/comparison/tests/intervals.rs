@@ -279,6 +279,20 @@ fn identical_runs_of_several_seeds_are_one_run() {
     assert!(sentence.contains(expected), "{sentence}");
     let html = comparison.to_html(None, None);
     assert!(html.contains("1,000 I/Os in each of 3 identical runs"));
+    // The same latencies at other places: what is the same is said.
+    let mut others = comparison.candidates[0].runs.clone();
+    others[1].digest = 7;
+    let slower = comparison.candidates[1].clone();
+    let others = vec![Candidate::new("seeds", others), slower];
+    let comparison = Comparison::of(others, MIN_DIFFERENCE).unwrap();
+    let sentence = comparison.verdict().sentence;
+    assert!(
+        sentence.contains("places or times of single I/Os, and no figure here: the 3 runs"),
+        "{sentence}"
+    );
+    let html = comparison.to_html(None, None);
+    assert!(html.contains("1,000 I/Os in each of 3 runs with the same figures"));
+    assert!(!html.contains("identical"));
 }
 
 /// A load with a time limit does more on a faster drive: its latencies can be compared.
