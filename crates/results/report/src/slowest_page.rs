@@ -61,10 +61,12 @@ impl Waits {
         Self { parts: vec![("model", 1.0)], own_figure: None, limit: None }
     }
 
-    /// Adds a wait before the drive, of this share of all of the time.
+    /// Adds a wait before the drive, of this share of all of the time: for the scheduler, and for the limit
+    /// where there is one.
     pub(crate) fn after(mut self, before: f64) -> Self {
         self.parts.iter_mut().for_each(|(_, share)| *share *= 1.0 - before);
-        self.parts.push(("scheduler or limit", before));
+        let name = if self.limit.is_some() { "scheduler or limit" } else { "scheduler" };
+        self.parts.push((name, before));
         self.parts.sort_by(|a, b| b.1.total_cmp(&a.1));
         self
     }
@@ -342,6 +344,18 @@ mod tests {
         // One that waited before the drive need not be among those whose parts the model kept.
         assert!(caption.contains("keeps those of the 20 slowest commands"), "{caption}");
         assert_eq!(Waits::of_all([].iter()), None);
+    }
+
+    /// A wait before the drive is the scheduler's, or with a limit one of both, of which the value is there.
+    #[test]
+    fn a_mean_wait_before_the_drive_has_its_cause() {
+        let model = "the model, of which no parts are kept, 75 %";
+        let words = |limit: Option<&str>| {
+            Waits::in_the_model().with_limit(limit.map(str::to_owned)).after(0.25).words()
+        };
+        assert_eq!(words(None), format!("{model}; scheduler, 25 %"));
+        let limited = "scheduler or limit, 25 % (of 500 I/Os a second)";
+        assert_eq!(words(Some("500 I/Os a second")), format!("{model}; {limited}"));
     }
 
     /// The time in the guest lies around the I/O's, and all parts together are the whole.

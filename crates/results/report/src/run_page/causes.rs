@@ -9,8 +9,12 @@ use crate::Waits;
 use stasis_results::summary::{DriveSummary, OperationSummary, Summary};
 use stasis_results::{limit_of, own_figure, units, SlowIo};
 
-/// Operations of which the page's top has sentences; the table has all.
+/// Operations of which the page's top has sentences, and limit on the rows of the table.
 const TOLD: usize = 4;
+const MAX_ROWS: usize = 40;
+/// Ratio of a mean at the model to that of the I/Os up to which they are of the same commands: not each is
+/// in both, such as those under way at the end.
+const LATER: f64 = 1.05;
 
 /// The causes of an operation's latencies.
 struct Cause<'a> {
@@ -35,9 +39,8 @@ fn causes<'a>(summary: &'a Summary) -> Vec<Cause<'a>> {
             let waits = Waits::of_all(std::iter::once(io))?;
             Some((io, waits.with_figure(figure.clone()).with_limit(limit.clone())))
         });
-        let mean = mean(drive, operation, figures).map(|waits| {
-            (figures.delivered_ns.mean, waits.with_figure(figure.clone()).with_limit(limit.clone()))
-        });
+        let mean = mean(drive, operation, figures, limit)
+            .map(|waits| (figures.delivered_ns.mean, waits.with_figure(figure)));
         Cause { drive: &drive.described.name, operation, mean, slowest }
     };
     // An I/O without a part of its time took none.
@@ -46,16 +49,23 @@ fn causes<'a>(summary: &'a Summary) -> Vec<Cause<'a>> {
 }
 
 /// The mean parts of the time of an operation's I/Os; none where the model's whole time is all that is known.
-fn mean(drive: &DriveSummary, operation: Operation, figures: &OperationSummary) -> Option<Waits> {
+fn mean(
+    drive: &DriveSummary,
+    operation: Operation,
+    figures: &OperationSummary,
+    limit: Option<String>,
+) -> Option<Waits> {
     // Commands below an image are not the guest's.
     let inside = drive.inside.as_ref().filter(|inside| !matches!(inside, Inside::Image { .. }));
-    let means = inside.and_then(Inside::latency);
-    let at_drive =
-        means.and_then(|means| Waits::in_the_mean(means.get(operation.name()).into_iter()));
+    let means = inside.and_then(Inside::latency).and_then(|means| means.get(operation.name()));
+    // A fault can acknowledge a command before its end at the model.
+    let means = means.filter(|means| means.latency <= LATER * figures.delivered_ns.mean);
+    let at_drive = Waits::in_the_mean(means.into_iter());
     match (at_drive, figures.waited_ns / figures.delivered_ns.mean.max(1.0)) {
-        (None, 0.0) => None,
-        (Some(at_drive), 0.0) => Some(at_drive),
-        (at_drive, before) => Some(at_drive.unwrap_or_else(Waits::in_the_model).after(before)),
+        (at_drive, 0.0) => at_drive,
+        (at_drive, before) => {
+            Some(at_drive.unwrap_or_else(Waits::in_the_model).with_limit(limit).after(before))
+        }
     }
 }
 
@@ -92,7 +102,7 @@ impl Cause<'_> {
 
 /// The section with the table; none where the parts of no mean are known.
 pub(super) fn section(summary: &Summary) -> Option<Section> {
-    let causes = causes(summary);
+    let causes: Vec<_> = causes(summary).into_iter().filter(|cause| cause.mean.is_some()).collect();
     let columns = ["drive", "operation"].map(Column::left).into_iter();
     let columns = columns.chain(["on average", "the slowest"].into_iter().flat_map(|group| {
         [Column::right("latency").under(group), Column::left("where it went").under(group)]
@@ -102,18 +112,23 @@ pub(super) fn section(summary: &Summary) -> Option<Section> {
         Some((latency, waits)) => [units::duration(latency), waits.words()],
         None => ["–", "–"].map(str::to_owned),
     };
-    for cause in &causes {
+    for cause in causes.iter().take(MAX_ROWS) {
         let mean = cause.mean.as_ref().map(|(mean, waits)| (*mean, waits));
         let slowest = cause.slowest.as_ref();
         let slowest = slowest.map(|(io, waits)| (io.latency() as f64, waits));
         let named = [cause.drive, cause.operation.name()].map(str::to_owned);
         table.push([named, cells(mean), cells(slowest)].concat());
     }
-    let caption = "The mean of all I/Os, and the slowest one: their causes can be others. The largest parts, up to nine \
-                   tenths of the time. Below, each drive has its slowest I/Os with all parts.";
-    causes.iter().any(|cause| cause.mean.is_some()).then(|| {
-        Section::new("Why I/Os take their time").with(Block::Table(caption.to_owned(), table))
-    })
+    let more = match causes.len().saturating_sub(MAX_ROWS) {
+        0 => String::new(),
+        more => format!(" {more} more operations, with fewer I/Os, are in summary.json."),
+    };
+    let caption = format!(
+        "The mean of all I/Os, and the slowest one: their causes can be others. The largest parts, up to nine tenths of \
+         the time. Below, each drive has its slowest I/Os with all parts.{more}"
+    );
+    let section = Section::new("Why I/Os take their time");
+    (!table.rows.is_empty()).then(|| section.with(Block::Table(caption, table)))
 }
 
 #[cfg(test)]
@@ -160,15 +175,11 @@ mod tests {
         let late = "late, 75 %; the model, of which no parts are kept, 25 %";
         for (has_parts, waited, mean) in [
             (true, 0.0, "80 ns on average: queue behind other commands, 75 %; service time, 25 %"),
-            (
-                true,
-                320.0,
-                "400 ns on average: scheduler or limit, 80 %; queue behind other commands, 15 %",
-            ),
+            (true, 320.0, "400 ns on average: scheduler, 80 %; queue behind other commands, 15 %"),
             (
                 false,
                 320.0,
-                "400 ns on average: scheduler or limit, 80 %; the model, of which no parts are kept, 20 %",
+                "400 ns on average: scheduler, 80 %; the model, of which no parts are kept, 20 %",
             ),
             (false, 0.0, ""),
         ] {
@@ -182,7 +193,9 @@ mod tests {
                 let of_drive = if several { " of a" } else { "" };
                 let expected = match mean {
                     "" => format!("The slowest read{of_drive} took 400 ns: {late}."),
-                    mean => format!("A read{of_drive} takes {mean}; the slowest took 400 ns: {late}."),
+                    mean => {
+                        format!("A read{of_drive} takes {mean}; the slowest took 400 ns: {late}.")
+                    }
                 };
                 assert_eq!(sentence, expected);
                 let section = section(&summary);
@@ -194,6 +207,30 @@ mod tests {
                 assert_eq!(table.rows, [["a", "read", latency, cause, "400 ns", late]]);
             }
         }
+        // The model was at work for longer than the I/O took, which a fault acknowledged early.
+        let mut early = drive(true, 0.0);
+        early.read.delivered_ns.mean = 1.0;
+        let early = Summary::new(
+            &Outcome::of(Ending::Exited(0)),
+            "sim",
+            Duration::ZERO,
+            vec![early],
+            Map::new(),
+        );
+        assert!(
+            sentences(&early).unwrap().starts_with("The slowest read took")
+                && section(&early).is_none()
+        );
+        // The table keeps to its size.
+        let many = vec![drive(true, 0.0); MAX_ROWS + 7];
+        let many =
+            Summary::new(&Outcome::of(Ending::Exited(0)), "sim", Duration::ZERO, many, Map::new());
+        let Block::Table(caption, table) = &section(&many).unwrap().blocks[0] else { panic!() };
+        assert!(
+            caption.ends_with(" 7 more operations, with fewer I/Os, are in summary.json."),
+            "{caption}"
+        );
+        assert_eq!(table.rows.len(), MAX_ROWS);
         // Nothing is known of an operation that was not used.
         let none = Summary::new(
             &Outcome::of(Ending::Exited(0)),

@@ -261,7 +261,7 @@ fn plots(
         let lines = lines.filter(|line| line.points.iter().any(|(_, value)| *value > 0.0));
         let lines: Vec<_> = lines.collect();
         if !lines.is_empty() {
-            let title = format!("{title}{}{}", steps(&courses), ranges(&lines, y.quantity));
+            let title = format!("{title}{}", ranges(&lines, y.quantity));
             plots.push(Lines { title, x: time(), y, lines }.draw());
         }
     };
@@ -270,7 +270,8 @@ fn plots(
         Kind::Server => ["I/Os per second", "Bytes per second"],
         _ => ["I/Os per second of virtual time", "Bytes per second of virtual time"],
     };
-    course(rate, axis("Completed I/Os", Quantity::Number("/s")), |c| &c.rate);
+    let rate = format!("{rate}{}", steps(&courses));
+    course(&rate, axis("Completed I/Os", Quantity::Number("/s")), |c| &c.rate);
     course(bandwidth, axis("Bandwidth", Quantity::Bandwidth), |c| &c.bandwidth);
     let depth = axis("I/Os in flight, mean", Quantity::Number(""));
     course("Queue depth over time", depth, |c| &c.depth);

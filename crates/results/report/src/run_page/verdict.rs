@@ -152,7 +152,7 @@ fn ways(summary: &Summary) -> impl Iterator<Item = String> + '_ {
 }
 
 /// Drives of which the caption tells that they have phases.
-const MAX_PHASES: usize = 4;
+const MAX_PHASES: usize = 2;
 /// From this ratio of a drive's time to that of its reads or its writes on, it has phases.
 const PHASES: f64 = 1.1;
 
@@ -167,8 +167,8 @@ fn phases(drive: &DriveSummary) -> Option<String> {
     let name = &drive.described.name;
     let [read, write, all] = [read, write, drive.active_seconds].map(|s| units::duration(s * 1e9));
     Some(format!(
-        "Of {all}, {name} was read for {read} and written to for {write}: its figures of both together, and of the longer \
-         one, are means over phases that differ, which its plots show."
+        "Of the {all} of {name} its reads are within {read} and its writes within {write}: figures of both together, and of \
+         the longer one, are means over phases that differ, which its plots show."
     ))
 }
 
@@ -293,6 +293,6 @@ mod tests {
             assert_eq!(phases(&drive(read, write, all)).is_some(), differ, "{read} {write} {all}");
         }
         let text = phases(&drive(4.0, 2.3, 4.0)).unwrap();
-        assert!(text.contains("was read for 4 s and written to for 2.3 s:"), "{text}");
+        assert!(text.contains("its reads are within 4 s and its writes within 2.3 s:"), "{text}");
     }
 }

@@ -135,13 +135,13 @@ impl Broken {
         };
         let passed = match (self.lossy_checked, self.lossy_passed) {
             (0, _) => String::new(),
-            (_, 0) => ", and the check passed on none of them".to_owned(),
+            (_, 0) => ", and its check passed on none of them".to_owned(),
             (_, passed) => format!(
-                ", and the check passed on {}: what is lost there is nothing that it looks at",
+                ", and its check passed on {}: what is lost there is nothing that it looks at",
                 units::count(passed)
             ),
         };
-        Some(format!("Of {cuts} a promise of a drive a guest checked {checked}{passed}."))
+        Some(format!("Of {cuts} a promise of a drive, a guest checked {checked}{passed}."))
     }
 }
 
@@ -176,7 +176,7 @@ mod tests {
             (
                 broken(&[(9, 3), (2, 1)], [9, 4, 2], clean),
                 "11 findings: durable data lost 9 times (3 causes) and broken 2 times (1 cause).",
-                "Of 9 power cuts that broke a promise of a drive a guest checked 4, and the check passed on 2: ",
+                "Of 9 power cuts that broke a promise of a drive, a guest checked 4, and its check passed on 2: ",
             ),
             (broken(&[(2, 1)], [0, 0, 0], "late"), "2 findings: ", ""),
         ];
