@@ -63,7 +63,9 @@ impl Start<'_> {
         }
         // The second time what is kept is made anew: QEMU did not take it.
         for last in [false, true] {
-            let kept = match store.get(self.key()?, |folder| self.boot(folder, stopped, progress)) {
+            let mut note = None;
+            let boot = |folder: &Path| self.boot(folder, stopped, progress, &mut note);
+            let kept = match store.get(self.key()?, boot) {
                 Ok(kept) => kept,
                 Err(error @ (Error::Stopped | Error::WallLimit)) => return Err(error),
                 Err(error) if records => return Err(error),
@@ -76,7 +78,7 @@ impl Start<'_> {
             };
             match started {
                 Ok(started) => {
-                    let note = kept.note.clone().or(started.note);
+                    let note = kept.note.clone().or(note).or(started.note);
                     return Ok(Some(Started { note, ..started }));
                 }
                 Err(error) if last || !error.is_of_restore() => return Err(error),
@@ -216,16 +218,18 @@ impl Start<'_> {
         Ok(key)
     }
 
-    /// Runs the guest until it asks what it is to do, and saves the machine in
-    /// `folder`.
+    /// Runs the guest until it asks what it is to do, and saves the machine in `folder`. A remark of the
+    /// first part goes to `note`.
     fn boot(
         &self,
         folder: &Path,
         stopped: &(dyn Fn() -> bool + Sync),
         progress: &mut dyn FnMut(&str, Option<f64>),
+        note: &mut Option<String>,
     ) -> Result<(), Error> {
         progress("booting the guest (kept for later runs)", None);
         if let Some(first) = self.first(stopped, progress)? {
+            note.clone_from(&first.note);
             let (machine, place) = self.copy_of_first(&first, folder, stopped)?;
             return self.save_paused(machine, folder, place, stopped);
         }
