@@ -95,6 +95,12 @@ impl Operation {
         }
     }
 
+    /// Returns whether bytes of its range are moved or written, so that bytes a second have a meaning: a
+    /// discard takes as long for many.
+    pub const fn has_bandwidth(self) -> bool {
+        matches!(self, Self::Read | Self::Write | Self::WriteZeroes | Self::Copy)
+    }
+
     /// Status of a command that the medium refuses.
     pub fn failure(self) -> Status {
         match self {

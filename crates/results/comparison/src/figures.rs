@@ -67,6 +67,9 @@ impl Statistic {
 
     /// Returns the figure of a candidate: by its runs where there are several, else by its I/Os.
     pub(crate) fn measured(self, candidate: &Candidate, subject: &Subject) -> Option<Interval> {
+        if self == Self::Bandwidth && !subject.1.has_bandwidth() {
+            return None;
+        }
         let runs: Vec<_> = candidate.of(subject).collect();
         match runs.as_slice() {
             [] => None,

@@ -152,6 +152,14 @@ pub fn bandwidth(value: f64) -> String {
     format!("{} {unit}", significant(value / scale, 4))
 }
 
+/// Bytes a second of an operation; `–` where these have no meaning.
+pub fn bandwidth_of(operation: Operation, value: f64) -> String {
+    match operation.has_bandwidth() {
+        true => bandwidth(value),
+        false => "–".to_owned(),
+    }
+}
+
 /// Returns the largest unit in which `value` bytes a second are at least 1, with its length.
 pub fn bandwidth_unit(value: f64) -> (f64, &'static str) {
     match value.abs() {
@@ -219,6 +227,8 @@ mod tests {
         assert_eq!(bytes(4096), "4 KiB");
         assert_eq!(bytes(u64::MAX), "16 EiB");
         assert_eq!(bandwidth(92_235_854.96), "92.24 MB/s");
+        let rates = Operation::ALL.map(|operation| bandwidth_of(operation, 1e9));
+        assert_eq!(rates, ["1 GB/s", "1 GB/s", "–", "–", "1 GB/s", "1 GB/s", "–", "–"]);
         assert_eq!(bandwidth(7e9), "7 GB/s");
         assert_eq!(bandwidth(0.0), "0 B/s");
         assert_eq!(deviation(Some(0.0)), "0 %");
