@@ -50,6 +50,8 @@ struct Member {
     changes: Vec<u64>,
     // Flushes that wait, each for the commands submitted before this number.
     flushes: VecDeque<(u64, Request)>,
+    // Service and waits before its owner's command began.
+    before: (QueueStatistics, LimitStatistics),
 }
 
 impl Member {
@@ -66,6 +68,7 @@ impl Member {
             submitted: 0,
             changes: Vec::new(),
             flushes: VecDeque::new(),
+            before: Default::default(),
         }
     }
 
@@ -219,6 +222,14 @@ impl SharedDrive {
         }
     }
 
+    /// The command of the owner of the disk with this place begins: the disk's service counts from here on.
+    fn begin(&self, now: Nanos, number: usize) {
+        let mut inner = self.0.borrow_mut();
+        inner.catch_up(now);
+        let got = inner.service(now, inner.members[number].tenant);
+        inner.members[number].before = got;
+    }
+
     /// Keeps spans of the drive and its scheduler from now on; the first call counts, and comes
     /// after all who share the drive are known.
     fn watch(&self, tracks: &mut Tracks) {
@@ -247,7 +258,7 @@ impl SharedDrive {
         inner.reschedule(now, was, to);
     }
 
-    /// Service of every tenant until `now`.
+    /// Service of every tenant until `now`; of a disk since its owner's command began.
     pub fn report(&self, now: Nanos) -> SharedOutcome {
         self.0.borrow_mut().report(now)
     }
@@ -378,16 +389,22 @@ impl Inner {
         self.done = done;
     }
 
+    /// Service of a tenant until `now`, and the effect of its limit.
+    fn service(&self, now: Nanos, tenant: Tenant) -> (QueueStatistics, LimitStatistics) {
+        let scheduled = &self.scheduled;
+        (scheduled.tenant_statistics(now, tenant), scheduled.limit_statistics(tenant))
+    }
+
     fn report(&mut self, now: Nanos) -> SharedOutcome {
         let inside = self.scheduled.control().inside(now);
-        let got = |tenant| self.scheduled.tenant_statistics(now, tenant);
         let service = |got: QueueStatistics| Service {
             requests: got.requests,
             bytes: got.sectors * SECTOR,
             at_drive_ns: got.at_drive,
         };
         let tenant = |member: &Member| {
-            let got = got(member.tenant);
+            let (got, waits) = self.service(now, member.tenant);
+            let got = got.since(member.before.0);
             TenantOutcome {
                 name: member.name.clone(),
                 weight: member.weight,
@@ -396,11 +413,11 @@ impl Inner {
                 helped_seconds: seconds(got.helped),
                 unhelped_seconds: seconds(got.unhelped),
                 service: service(got),
-                limited: limited(self.scheduled.limit_statistics(member.tenant)),
+                limited: limited(waits.since(member.before.1)),
             }
         };
-        let of_thread = |tenant| service(got(tenant));
-        let of_limit = |tenant| limited(self.scheduled.limit_statistics(tenant));
+        let of_thread = |tenant| service(self.service(now, tenant).0);
+        let of_limit = |tenant| limited(self.service(now, tenant).1);
         let (tails_from_ns, tails_step_ns) = self.tails.steps();
         let loads = self.load_tails.iter().copied();
         SharedOutcome {

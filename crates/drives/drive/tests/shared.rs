@@ -210,6 +210,40 @@ fn limits_bound_a_disk_and_a_workload_as_a_whole() {
     }
 }
 
+/// A disk's service, and its waits for its limit, are counted from when its owner's command begins: the
+/// boot before has its requests as well.
+#[test]
+fn a_disk_is_counted_from_its_command_on() {
+    let limits = LimitSpec { iops: Some(500), ..LimitSpec::default() };
+    let queue = QueueSpec { limits, ..QueueSpec::default() };
+    let shared = SharedDrive::new(&spec("none"), drive());
+    let region = |number: u64| Region { offset: number * PART, length: PART };
+    let mut disks: Vec<_> = ["early", "late"]
+        .into_iter()
+        .zip(0..)
+        .map(|(name, number)| shared.disk(number, name.into(), region(number.into()), &queue))
+        .collect();
+    let boots = disks.iter_mut().zip([100, 200]);
+    let boots = boots.map(|(disk, end)| work(disk, end * MILLISECOND, 1, 0).len());
+    let boots: Vec<_> = boots.collect();
+    let begun = 300 * MILLISECOND;
+    disks[0].control().start(begun);
+    shared.start(begun);
+    let read = Command::new(Operation::Read, 0, 4096);
+    for (tag, disk) in (200..).zip(&mut disks) {
+        disk.submit(begun, Request::new(tag, read, vec![0; 4096]));
+        disk.advance(2 * begun, &mut Vec::new());
+    }
+    let tenants = shared.report(2 * begun).tenants;
+    let [early, late] = &tenants[..] else { panic!("{tenants:?}") };
+    assert_eq!((early.service.requests, early.service.bytes), (1, 4096));
+    assert!((1..50_000).contains(&early.service.at_drive_ns), "{early:?}");
+    assert_eq!((early.limited.limited_requests, early.limited.limited_seconds), (0, 0.0));
+    // Its command has not begun.
+    assert_eq!(late.service.requests, boots[1] as u64 + 1);
+    assert!(late.limited.limited_requests > 20 && late.limited.limited_seconds > 0.0, "{late:?}");
+}
+
 /// Help makes a disk's requests quick beside readers, and ends by itself.
 #[test]
 fn help_is_given_and_bounded() {

@@ -154,6 +154,22 @@ pub struct QueueStatistics {
     pub unhelped: Nanos,
 }
 
+impl QueueStatistics {
+    /// Returns the service since it was `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            requests: self.requests.saturating_sub(before.requests),
+            sectors: self.sectors.saturating_sub(before.sectors),
+            at_drive: self.at_drive.saturating_sub(before.at_drive),
+            urgent: self.urgent.saturating_sub(before.urgent),
+            help_calls: self.help_calls.saturating_sub(before.help_calls),
+            helped: self.helped.saturating_sub(before.helped),
+            unhelped: self.unhelped.saturating_sub(before.unhelped),
+        }
+    }
+}
+
 impl std::ops::AddAssign for QueueStatistics {
     fn add_assign(&mut self, other: Self) {
         let Self { requests, sectors, at_drive, urgent, help_calls, helped, unhelped } = other;

@@ -99,6 +99,17 @@ pub struct LimitStatistics {
     pub waited: u128,
 }
 
+impl LimitStatistics {
+    /// Returns the effect since it was `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            requests: self.requests.saturating_sub(before.requests),
+            waited: self.waited.saturating_sub(before.waited),
+        }
+    }
+}
+
 /// A token bucket.
 #[derive(Debug, Clone, Copy)]
 struct Bucket {

@@ -33,6 +33,7 @@ pub mod published_vs_measured;
 mod repeat;
 mod results_writer;
 mod run_page;
+mod scheduler;
 mod shared_page;
 mod slowest_page;
 mod table;

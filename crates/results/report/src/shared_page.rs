@@ -2,7 +2,6 @@
 
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
-use serde_json::Value;
 use stasis_run_events::{
     Limited, Service, SharedOutcome, TenantOutcome, TenantTail, WorkloadOutcome,
 };
@@ -10,6 +9,7 @@ use stasis_run_events::{
 use crate::page::{thinned, Block, Resolution, Section};
 use crate::plot::{Axis, Bar, Bars, Line, Lines, Markup, Quantity, Scale, Segment, Stroke};
 use crate::run_page::Time;
+use crate::scheduler::{division, has_weights, parameters};
 use crate::table::{Column, Table, Tone};
 use crate::verdict::{Tenant, Tenants, Waited, SUFFERED};
 use stasis_results::summary::{DriveSummary, OperationSummary, Summary};
@@ -79,12 +79,12 @@ fn drive(
     resolution: Resolution,
 ) -> Section {
     let mut section = Section::new(format!("Tenants of {}", shared.name))
-        .with(Block::Prose(format!("{} {}", scheduler(&shared.scheduler), division(&shared.scheduler))))
+        .with(Block::Prose(division(&shared.scheduler)))
         .with(Block::Table(
-            "The service of each tenant as the drive's scheduler counted it, with the I/Os of guests' boots, which \
-             the table of drives leaves out. Virtual disks are named MACHINE.DISK, workloads run on the host. A request \
-             waits behind others or for a limit, and then is at the drive; the means leave boots out. Asked for is the \
-             part of the steps below with requests; 5 × 100 are five processes of weight 100 each.".to_owned()
+            "The service of each tenant as the drive's scheduler counted it, from when its command began: no I/O of a \
+             guest's first boot is in it. Virtual disks are named MACHINE.DISK, workloads run on the host. A request \
+             waits behind others or for a limit, and then is at the drive. Asked for is the part of the steps below \
+             with requests; 5 × 100 are five processes of weight 100 each.".to_owned()
                 + match has_weights(&shared.scheduler) {
                     true => {
                         " The share by weight is that of a weight among those that ask in a step, averaged over the steps. \
@@ -110,9 +110,7 @@ fn drive(
         section = section.with(Block::Table(caption, help(&shared.tenants)));
     }
     if limits(shared).any(|(_, _, limited)| limited.limited_requests > 0) {
-        let caption =
-            "Requests that waited for a limit on their tenant's rate, with those of guests' boots."
-                .to_owned();
+        let caption = "Requests that waited for a limit on their tenant's rate.".to_owned();
         section = section.with(Block::Table(caption, limited(shared, summary)));
     }
     if !shared.workloads.is_empty() {
@@ -133,25 +131,29 @@ fn drive(
             ));
         }
     }
-    section.with(Block::Plots(plots))
+    section.with(Block::Plots(plots)).with(Block::Terms(parameters(&shared.scheduler)))
 }
 
-/// The steps of a tenant's tail in which it had requests: the middle of each on the axis of time, of the
-/// last one that of its part until the end, its 99th percentile (ns), and its requests.
+/// The steps of a tenant's tail in which it had requests: the beginning and the end of each on the axis of
+/// time, of the last one that of its part until the end, its 99th percentile (ns), and its requests.
 fn tail<'a>(
     shared: &'a SharedOutcome,
     tenant: &'a TenantTail,
     time: &'a Time,
-) -> impl Iterator<Item = (f64, f64, u64)> + 'a {
+) -> impl Iterator<Item = ((f64, f64), f64, u64)> + 'a {
     let (from, step) = (shared.tails_from_ns as f64, shared.tails_step_ns as f64);
     let steps = tenant.p99_ns_each_step.iter().enumerate();
     let points = steps.filter_map(move |(number, p99)| {
         let begin = time.since(from + number as f64 * step);
         let end = (begin + step).min(time.end().max(begin));
         let requests = tenant.requests_each_step.get(number).copied().unwrap_or(0);
-        Some(((begin + end) / 2.0, (*p99)? as f64, requests))
+        Some(((begin, end), (*p99)? as f64, requests))
     });
-    points.filter(|(at, ..)| time.holds(*at))
+    points.filter(|(step, ..)| time.holds(middle(*step)))
+}
+
+fn middle((begin, end): (f64, f64)) -> f64 {
+    (begin + end) / 2.0
 }
 
 /// The worst step of each tenant.
@@ -159,16 +161,16 @@ fn worst<'a>(shared: &'a SharedOutcome, time: &'a Time) -> impl Iterator<Item = 
     let is_alone = shared.tenants.len() + shared.workloads.len() < 2;
     shared.tails.iter().filter_map(move |tenant| {
         let mut steps: Vec<_> = tail(shared, tenant, time).collect();
-        let &(at, most, requests) = steps.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let &(step, most, requests) = steps.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         steps.sort_by(|a, b| a.1.total_cmp(&b.1));
         let usual = (steps[(steps.len() - 1) / 2].1 + steps[steps.len() / 2].1) / 2.0;
         let name = &tenant.name;
-        Some(Tenant { name, is_alone, steps: steps.len(), at, most, requests, usual })
+        Some(Tenant { name, is_alone, steps: steps.len(), step, most, requests, usual })
     })
 }
 
 fn worst_steps(worst: &[Tenant]) -> Table {
-    let columns = ["usual p99", "worst p99", "of requests", "times the usual", "at"];
+    let columns = ["usual p99", "worst p99", "of requests", "times the usual", "from", "to"];
     let columns = columns.map(Column::right);
     let mut table = Table::new([Column::left("who")].into_iter().chain(columns).collect());
     table.columns.push(Column::left("suffered"));
@@ -183,7 +185,8 @@ fn worst_steps(worst: &[Tenant]) -> Table {
                 1 => "–".to_owned(),
                 _ => units::significant(one.ratio(), 3),
             },
-            units::duration(one.at),
+            units::duration(one.step.0),
+            units::duration(one.step.1),
             match (one.is_alone, one.steps, suffered) {
                 (true, ..) => "alone on the drive",
                 (_, 1, _) => "one step only",
@@ -193,7 +196,7 @@ fn worst_steps(worst: &[Tenant]) -> Table {
             .to_owned(),
         ]);
         if one.is_compared() {
-            table.judge(6, if suffered { Tone::Bad } else { Tone::Good });
+            table.judge(7, if suffered { Tone::Bad } else { Tone::Good });
         }
     }
     table
@@ -236,51 +239,24 @@ fn tails(shared: &SharedOutcome, time: &Time, resolution: Resolution) -> Option<
             colour: number,
             stroke: Stroke::Thin,
             points: thinned(
-                &tail(shared, tenant, time).map(|(at, p99, _)| (at, p99)).collect::<Vec<_>>(),
+                &tail(shared, tenant, time)
+                    .map(|(step, p99, _)| (middle(step), p99))
+                    .collect::<Vec<_>>(),
                 resolution.of(STEPS, MIN_STEPS),
             ),
         })
         .filter(|line| !line.points.is_empty())
         .collect();
     let plot = Lines {
-        title: "p99 of each tenant over time".to_owned(),
+        title: format!(
+            "p99 of each tenant over time, in steps of {}",
+            units::duration(shared.tails_step_ns as f64)
+        ),
         x: time.axis(),
         y: Axis::new("p99 at the drive's scheduler", Scale::Log, Quantity::Time),
         lines,
     };
     (!plot.lines.is_empty()).then(|| plot.draw())
-}
-
-/// The scheduler and its parameters, as an experiment would give them.
-fn scheduler(scheduler: &Value) -> String {
-    let kind = scheduler.get("kind").and_then(Value::as_str).unwrap_or("none");
-    let parameters =
-        scheduler.as_object().into_iter().flatten().filter(|(name, _)| *name != "kind");
-    let parameters: Vec<_> =
-        parameters.map(|(name, value)| format!("{} = {value}", name.replace('_', "-"))).collect();
-    match parameters.is_empty() {
-        true => format!("Scheduler {kind}."),
-        false => format!("Scheduler {kind}, with {}.", parameters.join(", ")),
-    }
-}
-
-/// The quantity that a scheduler's weights divide, and the reasons for other shares
-/// (docs/reference/schedulers.md).
-fn division(scheduler: &Value) -> &'static str {
-    let by_time = scheduler.get("charge_time").and_then(Value::as_bool) == Some(true);
-    match (scheduler.get("kind").and_then(Value::as_str), by_time) {
-        (Some("bfq"), true) | (Some("cfq"), _) => {
-            "Weights divide the drive's time among those with requests at that time. So a share of the time differs from \
-             the weight's where somebody pauses or asks for one request at a time, whose turn ends early, or had the \
-             drive before others began; and a share of the amount besides, where a byte takes more of the drive's time."
-        }
-        (Some("bfq"), false) => {
-            "Weights divide the amount among those with requests at that time. So a share differs from the weight's where \
-             somebody pauses or asks for one request at a time, whose turn ends early, or had the drive before others \
-             began."
-        }
-        _ => "It takes no account of weights: a share is what somebody asked for, within a limit.",
-    }
 }
 
 /// Each tenant's and each workload's name, weight and service, as the scheduler counted it.
@@ -306,14 +282,9 @@ fn whole_weight(shared: &SharedOutcome, name: &str, weight: u32) -> (usize, f64)
     (each, each as f64 * f64::from(weight))
 }
 
-/// Returns whether weights have an effect under a scheduler.
-fn has_weights(scheduler: &Value) -> bool {
-    matches!(scheduler.get("kind").and_then(Value::as_str), Some("bfq" | "cfq"))
-}
-
 fn shares(shared: &SharedOutcome, summary: &Summary) -> Table {
     let drives = &summary.drives;
-    let columns = ["weight", "requests", "of them at boot", "asked for", "amount"];
+    let columns = ["weight", "requests", "asked for", "amount"];
     let columns = columns.map(Column::right).into_iter();
     let weighed = has_weights(&shared.scheduler);
     let of_shares = ["of the amount", "of the drive's time", "by weight"];
@@ -342,19 +313,9 @@ fn shares(shared: &SharedOutcome, summary: &Summary) -> Table {
         let latency = own.map(mean_latency).or(load.map(of_load));
         let latency = latency.filter(|(latency, _)| *latency > 0.0);
         let apart = weighed.then(|| {
-            let (latency, waited) = latency.unwrap_or_default();
-            let boot_ios = own.map_or(0, |drive| drive.boot_ios);
-            let requests = service.requests.saturating_sub(boot_ios);
-            let of_drive = |drive: &DriveSummary| drive.used().map(|(_, one)| one.bytes).sum();
-            let bytes: u64 = own.map_or(service.bytes, of_drive);
-            let after = Service {
-                requests,
-                bytes,
-                at_drive_ns: (requests as f64 * (latency - waited)).round() as u64,
-            };
+            let latency = latency.unwrap_or_default().0;
             let all = time as f64 / all.max(1) as f64;
-            let limit = limit_of(summary, name);
-            particulars(shared, (name, limit), (service, after), latency, all)
+            particulars(shared, (name, limit_of(summary, name)), service, latency, all)
         });
         let means = latency.map(|(latency, waited)| [latency, latency - waited, waited]);
         let means =
@@ -366,7 +327,6 @@ fn shares(shared: &SharedOutcome, summary: &Summary) -> Table {
                 each => format!("{each} × {weight}"),
             },
             units::count(service.requests),
-            units::count(own.map_or(0, |drive| drive.boot_ios)),
             asked(shared, name).map_or("–".to_owned(), |part| {
                 format!("{} % of the time", units::significant(100.0 * part, 2))
             }),
@@ -383,30 +343,21 @@ fn shares(shared: &SharedOutcome, summary: &Summary) -> Table {
     table
 }
 
-/// From this share of a tenant's time at the drive on its boot's is named.
-const MANY: f64 = 0.1;
 /// Below so many requests at once of each process, somebody asks for one after the other.
 const ONE: f64 = 1.5;
 /// From this ratio on, and below its reciprocal, the time for a byte is named.
 const DEAR: f64 = 1.25;
 
-/// What sets a tenant apart from others besides its weight. `after`: the part of its service that came after
-/// its boot; `latency`: the mean of that (ns); `usual`: the time at the drive for a byte of all (ns); with
-/// the tenant's limits, if it has any.
+/// What sets a tenant apart from others besides its weight. `latency`: the mean of its service (ns); `usual`:
+/// the time at the drive for a byte of all (ns); with the tenant's limits, if it has any.
 fn particulars(
     shared: &SharedOutcome,
     (name, limit): (&str, Option<String>),
-    (service, after): (Service, Service),
+    service: Service,
     latency: f64,
     usual: f64,
 ) -> String {
     let mut all = Vec::new();
-    let of_boot = service.at_drive_ns.saturating_sub(after.at_drive_ns) as f64
-        / service.at_drive_ns.max(1) as f64;
-    if service.requests > after.requests && of_boot >= MANY {
-        let share = units::significant(100.0 * of_boot, 2);
-        all.push(format!("{share} % of its time at the drive is its boot's"));
-    }
     let tenant = shared.tenants.iter().find(|tenant| tenant.name == name);
     if let Some(tenant) = tenant.filter(|tenant| tenant.helped_seconds > 0.0) {
         all.push(format!("help for {}", units::duration(tenant.helped_seconds * 1e9)));
@@ -422,13 +373,13 @@ fn particulars(
     let asked = steps as f64 * shared.tails_step_ns as f64;
     let load = shared.workloads.iter().find(|load| load.name == name);
     let processes = load.map_or(1, |load| load.threads.len().max(1));
-    let at_once = after.requests as f64 * latency / asked.max(1.0) / processes as f64;
+    let at_once = service.requests as f64 * latency / asked.max(1.0) / processes as f64;
     if latency > 0.0 && at_once < ONE {
         let each = if processes > 1 { " of each process" } else { "" };
         all.push(format!("one request{each} at a time, or pauses"));
     }
-    let dear = after.at_drive_ns as f64 / after.bytes.max(1) as f64 / usual;
-    if after.bytes > 0 && dear > 0.0 && dear.is_finite() && !(1.0 / DEAR..DEAR).contains(&dear) {
+    let dear = service.at_drive_ns as f64 / service.bytes.max(1) as f64 / usual;
+    if service.bytes > 0 && dear > 0.0 && dear.is_finite() && !(1.0 / DEAR..DEAR).contains(&dear) {
         all.push(format!(
             "{} times as much of the drive's time for a byte",
             units::significant(dear, 2)
@@ -586,7 +537,10 @@ fn rates(workloads: &[WorkloadOutcome]) -> Markup {
         }
     };
     Lines {
-        title: "Bandwidth of the host's workloads".to_owned(),
+        title: format!(
+            "Bandwidth of the host's workloads, in steps of {}",
+            units::duration(SAMPLE)
+        ),
         x: Axis::new("Virtual time since the workload began", Scale::Linear, Quantity::Time),
         y: Axis::new("Bandwidth", Scale::FromZero, Quantity::Bandwidth),
         lines: workloads.iter().enumerate().map(line).collect(),

@@ -26,9 +26,12 @@ pub fn limit_of(summary: &Summary, name: &str) -> Option<String> {
         (own.unwrap_or_else(|| format!("drive{number}")), one)
     });
     let disks = machines.iter().flat_map(|machine| {
-        let of_machine = machine["name"].as_str().unwrap_or_default();
+        let of_machine = format!("{}.", machine["name"].as_str().unwrap_or_default());
         let disk = move |disk: Value| {
-            (format!("{of_machine}.{}", disk["name"].as_str().unwrap_or_default()), disk)
+            let own = disk["name"].as_str().unwrap_or_default();
+            // A run's summary has the whole name.
+            let its = own.strip_prefix(&of_machine).unwrap_or(own);
+            (format!("{of_machine}{its}"), disk)
         };
         tables(&machine["disk"]).into_iter().map(disk)
     });
@@ -84,7 +87,7 @@ mod tests {
         let several = summary(json!({
             "drive": [{ "name": "ssd", "limits": none }],
             "machine": [
-                { "name": "web", "disk": [{ "name": "disk", "limits": { "iops": 3000 } }] },
+                { "name": "web", "disk": [{ "name": "web.disk", "limits": { "iops": 3000 } }] },
                 { "name": "db", "disk": [{ "name": "disk", "limits": {
                     "iops": 500, "burst-iops": 6000, "burst": "30min", "io-size": "16KiB",
                     "bandwidth": "125MB/s" } }] },

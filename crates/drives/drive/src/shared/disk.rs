@@ -164,11 +164,16 @@ impl Layer for VirtualDisk {
     }
 }
 
-// All who share a drive start it once, and report it once
+// All who share a drive start it once, and report it once; each begins to count by itself
 // (`SharedDrive::start`, `SharedDrive::report`).
 impl Control for VirtualDisk {
     fn lower(&mut self) -> Option<&mut dyn Control> {
         None
+    }
+
+    /// The drive itself begins with all of its tenants.
+    fn start(&mut self, now: Nanos) {
+        self.shared.begin(now, self.number);
     }
 
     fn health(&mut self) -> Health {

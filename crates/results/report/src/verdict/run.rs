@@ -156,7 +156,7 @@ impl Run<'_> {
                 units::duration(busiest.p50 as f64)
             ),
             ios => format!(
-                "{} I/Os{}; {} {} of {}: {} a second, {}, half take at most {}.",
+                "{} I/Os{}; {} {} of {}: {} a second{}, half take at most {}.",
                 units::count(ios),
                 match self.loads {
                     0 => String::new(),
@@ -170,7 +170,10 @@ impl Run<'_> {
                 units::operations(busiest.operation),
                 busiest.drive,
                 units::significant(busiest.iops, 4),
-                units::bandwidth(busiest.bytes_per_second),
+                match busiest.operation.has_bandwidth() {
+                    true => format!(", {}", units::bandwidth(busiest.bytes_per_second)),
+                    false => String::new(),
+                },
                 units::duration(busiest.p50 as f64),
             ),
         }
@@ -224,6 +227,11 @@ mod tests {
         let beside = Run { loads: 8300, ..run() }.verdict();
         let begin = "1,000 I/Os, beside 8,300 of the host's workloads; most are reads";
         assert!(beside.sentence.starts_with(begin), "{beside:?}");
+        // Bytes a second of discards say nothing.
+        let discards = run().busiest.map(|one| Busiest { operation: Operation::Discard, ..one });
+        let discards = Run { busiest: discards, ..run() }.verdict();
+        let part = "discards of fast: 9,708 a second, half take at most 100 µs.";
+        assert!(discards.sentence.contains(part), "{discards:?}");
         let failed = Run { end: End::Exited(3), ..run() }.verdict();
         assert_eq!((failed.word.as_str(), failed.tone), ("status 3", Tone::Bad));
         let end = End::Other("wall-limit", "");
@@ -244,7 +252,7 @@ mod tests {
             name,
             is_alone,
             steps,
-            at: 2e9,
+            step: (2e9, 2.5e9),
             most: 1e6 * ratio,
             requests: steps as u64 * 20,
             usual: 1e6,

@@ -30,8 +30,8 @@ pub struct Tenant<'a> {
     pub is_alone: bool,
     /// Steps in which it had requests; one step has no usual one beside it.
     pub steps: usize,
-    /// Its time (ns on the page's axis of time).
-    pub at: f64,
+    /// Its beginning and its end (ns on the page's axis of time).
+    pub step: (f64, f64),
     /// Its p99 there, and the median of its steps (ns).
     pub most: f64,
     /// Requests of that step: of less than 100 the p99 is the longest.
@@ -62,12 +62,17 @@ impl Tenant<'_> {
 
     fn alone(&self) -> String {
         format!(
-            "Alone on its drive, {} had a p99 of {} as a rule and of {} at most, at {}.",
+            "Alone on its drive, {} had a p99 of {} as a rule and of {} at most, {}.",
             self.name,
             units::duration(self.usual),
             units::duration(self.most),
-            units::duration(self.at)
+            self.when()
         )
+    }
+
+    /// The time of its worst step.
+    fn when(&self) -> String {
+        format!("from {} to {}", units::duration(self.step.0), units::duration(self.step.1))
     }
 
     /// The requests on which its worst p99 rests, where they are few.
@@ -117,17 +122,17 @@ impl Tenants<'_> {
             ([most, ..], []) => {
                 let sentence = format!(
                     "Nobody suffered: no tenant's p99 of a step is more than {SUFFERED} times its usual one (at most {}, \
-                     of {} at {}).",
+                     of {} {}).",
                     units::significant(most.ratio(), 3),
                     most.name,
-                    units::duration(most.at)
+                    most.when()
                 );
                 Verdict::new("nobody suffered", Tone::Good, sentence)
             }
             (_, [first, others @ ..]) => {
                 let others: Vec<_> = others
                     .iter()
-                    .map(|one| format!("{} at {}", one.name, units::duration(one.at)))
+                    .map(|one| format!("{} {}", one.name, one.when()))
                     .collect();
                 let once = self.tenants.iter().filter(|one| !one.is_alone && one.steps == 1);
                 let once: Vec<_> = once.map(|one| one.name.to_owned()).collect();
@@ -145,10 +150,10 @@ impl Tenants<'_> {
                 };
                 let most = if suffered.len() > 1 { " most" } else { "" };
                 let sentence = format!(
-                    "The tenant {} suffered{most}, at {}: there its p99 was {}{}, {} times the usual {}.{others} A tenant \
-                     suffers in a step whose p99 is more than {SUFFERED} times its usual one.",
+                    "The tenant {} suffered{most}, {}: there its p99 was {}{}, {} times the usual {}.{others} A tenant \
+                     suffers in a step of the time whose p99 is more than {SUFFERED} times its usual one.",
                     first.name,
-                    units::duration(first.at),
+                    first.when(),
                     units::duration(first.most),
                     first.rests_on(),
                     units::significant(first.ratio(), 3),
