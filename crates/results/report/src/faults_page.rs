@@ -27,7 +27,7 @@ pub(crate) fn section(summary: &Summary, begin: u64) -> Option<Section> {
     let mut table = Table::new(columns.into_iter().chain(figures).collect());
     if has_operations {
         let columns = ["operations", "failed", "unknown", "longest", "longest without success"];
-        let group = "operations of clients under way meanwhile";
+        let group = "operations of clients that met it first";
         table.columns.extend(columns.map(|name| Column::right(name).under(group)));
     }
     let time = |at: Nanos| units::duration(at.saturating_sub(begin) as f64);
@@ -60,7 +60,7 @@ pub(crate) fn section(summary: &Summary, begin: u64) -> Option<Section> {
     rows.truncate(MAX_ROWS);
     rows.into_iter().for_each(|(_, row)| table.push(row));
     let gaps = match has_operations {
-        true => " Two faults can lie in the same time without success.",
+        true => " An operation belongs to the first fault that it met, and so does a time without success.",
         false => "",
     };
     // The results have them where a machine came back.

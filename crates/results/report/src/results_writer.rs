@@ -363,7 +363,7 @@ impl ResultsWriter {
         let mut faults = self.sinks.get().map(|file: &FaultFile| file.summaries(span, &returns));
         let cluster = self.sinks.get_mut::<Cluster>();
         let befallen = faults.as_deref_mut().unwrap_or_default();
-        let witnessed = cluster.and_then(|cluster| cluster.settle(befallen, span));
+        let witnessed = cluster.and_then(|cluster| cluster.settle(befallen, span.1));
         self.drives.iter_mut().for_each(DriveStatistics::sort);
         let drives = self.drives.iter().map(DriveStatistics::summary).collect();
         let mut summary = Summary::new(outcome, engine, wall, drives, extra);

@@ -169,6 +169,7 @@ fn an_operation_while_a_machine_boots_again_belongs_to_the_failure() {
         "data-c=\"back at\">930 ms</td>",
         "boot after the power-cut of server from 870 ms to 930 ms: 60 ms</title>",
         "operations until then are its fault&#39;s",
+        "An operation belongs to the first fault that it met",
     ] {
         assert!(
             run.page.contains(part) || run.page.contains(&part.replace("&#39;", "'")),

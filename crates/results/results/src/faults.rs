@@ -78,7 +78,8 @@ pub struct FaultInterval {
     /// run's end if it did not.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub back_ns: Option<Nanos>,
-    /// The operations of clients meanwhile, until [`Self::over_ns`], where they write a history.
+    /// The operations of clients that met it, until [`Self::over_ns`], before any other fault, where they
+    /// write a history.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub operations: Option<Witnessed>,
 }

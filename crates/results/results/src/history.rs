@@ -90,7 +90,7 @@ pub struct Operation {
     pub outcome: Outcome,
 }
 
-/// Operations that a time overlaps with, as their clients saw them.
+/// Operations of a run, or of a fault, as their clients saw them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Witnessed {
     /// Number of units.
@@ -105,19 +105,41 @@ pub struct Witnessed {
     pub longest_ns: Nanos,
     /// The longest time between two that were done, one after the other (ns).
     pub longest_gap_ns: Nanos,
-    /// Beginning of that time (ns), by which two faults are seen to be in the same one.
+    /// Beginning of that time (ns).
     #[serde(default)]
     pub longest_gap_begin_ns: Nanos,
 }
 
 impl Witnessed {
+    fn add(&mut self, operation: &Operation, ended: Nanos) {
+        self.count += 1;
+        match operation.outcome {
+            Outcome::Ok => self.ok += 1,
+            Outcome::Fail => self.fail += 1,
+            Outcome::Unknown => self.info += 1,
+        }
+        self.longest_ns = self.longest_ns.max(ended.saturating_sub(operation.invoked));
+    }
+
+    fn add_gap(&mut self, (from, to): (Nanos, Nanos)) {
+        if to - from > self.longest_gap_ns {
+            (self.longest_gap_ns, self.longest_gap_begin_ns) = (to - from, from);
+        }
+    }
+
     /// Cells of a table: count, failed, unknown, longest, longest time without success and its
     /// beginning, on the axis of `time`.
     pub fn cells(&self, time: impl Fn(Nanos) -> String) -> [String; 5] {
         let [count, fail, info] = [self.count, self.fail, self.info].map(units::count);
-        let times = [self.longest_ns, self.longest_gap_ns].map(|ns| units::duration(ns as f64));
-        let [longest, gap] = times;
-        [count, fail, info, longest, format!("{gap} from {}", time(self.longest_gap_begin_ns))]
+        let shown = |ns: Nanos| match ns {
+            0 => "–".to_owned(),
+            ns => units::duration(ns as f64),
+        };
+        let gap = match self.longest_gap_ns {
+            0 => shown(0),
+            gap => format!("{} from {}", shown(gap), time(self.longest_gap_begin_ns)),
+        };
+        [count, fail, info, shown(self.longest_ns), gap]
     }
 }
 
@@ -225,38 +247,41 @@ impl History {
         flushed.map_err(|source| ResultsError::Write { path: self.path.clone(), source })
     }
 
-    /// Returns the figures of a period, in a run that ended at `end` (ns); None without an
+    /// Returns the figures of all operations, in a run that ended at `end` (ns); None without an
     /// operation.
-    pub fn witnessed(&self, (from, to): (Nanos, Nanos), end: Nanos) -> Option<Witnessed> {
-        if self.operations.is_empty() {
-            return None;
-        }
+    pub fn witnessed(&self, end: Nanos) -> Option<Witnessed> {
+        self.by_fault(&[(0, Nanos::MAX)], end).pop()
+    }
+
+    /// Returns the figures of each fault, of which `times` has the beginning and the end (ns), in a run that
+    /// ended at `end`; nothing without an operation. An operation belongs to the first fault that it met, and
+    /// so does a time without success.
+    pub fn by_fault(&self, times: &[(Nanos, Nanos)], end: Nanos) -> Vec<Witnessed> {
+        let (Some(first), false) = (self.operations.first(), times.is_empty()) else {
+            return Vec::new();
+        };
         let ended = |operation: &Operation| operation.ended.unwrap_or(end);
-        let mut all = Witnessed::default();
+        let met = |(from, to): (Nanos, Nanos)| {
+            let all = times.iter().enumerate().filter(|(_, time)| time.0 <= to && time.1 >= from);
+            all.min_by_key(|(_, time)| time.0).map(|(place, _)| place)
+        };
+        let mut all = vec![Witnessed::default(); times.len()];
         for operation in &self.operations {
-            if operation.invoked > to || ended(operation) < from {
-                continue;
+            if let Some(place) = met((operation.invoked, ended(operation))) {
+                all[place].add(operation, ended(operation));
             }
-            all.count += 1;
-            match operation.outcome {
-                Outcome::Ok => all.ok += 1,
-                Outcome::Fail => all.fail += 1,
-                Outcome::Unknown => all.info += 1,
-            }
-            let length = ended(operation).saturating_sub(operation.invoked);
-            all.longest_ns = all.longest_ns.max(length);
         }
         // Between the first beginning and the last end.
-        let first = self.operations.first().map_or(0, |operation| operation.invoked);
         let last = self.operations.iter().map(ended).max().unwrap_or(end);
         let done = self.operations.iter().filter(|operation| operation.outcome == Outcome::Ok);
-        let mut done: Vec<Nanos> = done.map(ended).chain([first, last]).collect();
+        let mut done: Vec<Nanos> = done.map(ended).chain([first.invoked, last]).collect();
         done.sort_unstable();
-        let gaps = done.windows(2).filter(|pair| pair[1] >= from && pair[0] <= to);
-        let gaps = gaps.map(|pair| (pair[1] - pair[0], pair[0]));
-        (all.longest_gap_ns, all.longest_gap_begin_ns) =
-            gaps.max_by_key(|(gap, _)| *gap).unwrap_or_default();
-        Some(all)
+        for gap in done.windows(2).map(|pair| (pair[0], pair[1])) {
+            if let Some(place) = met(gap) {
+                all[place].add_gap(gap);
+            }
+        }
+        all
     }
 }
 
@@ -339,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_has_the_operations_that_overlap_with_it() {
+    fn a_fault_has_the_operations_that_met_it_first() {
         let done = |at: Nanos, to: Nanos, kind: &str| {
             [
                 (at, r#"{"type":"invoke","process":0,"f":"w"}"#.to_owned()),
@@ -357,8 +382,8 @@ mod tests {
         .concat();
         let lines: Vec<_> = all.iter().map(|(at, line)| (*at, line.as_str())).collect();
         let (_folder, history) = history(&lines);
-        let witnessed = |from, to| history.witnessed((from, to), 400).unwrap();
-        let whole = witnessed(0, 400);
+        let witnessed = |from, to| history.by_fault(&[(from, to)], 400).remove(0);
+        let whole = history.witnessed(400).unwrap();
         let counts =
             |witnessed: &Witnessed| (witnessed.count, witnessed.ok, witnessed.fail, witnessed.info);
         assert_eq!(counts(&whole), (6, 4, 1, 1));
@@ -373,7 +398,21 @@ mod tests {
         assert_eq!(counts(&witnessed(25, 25)), (1, 1, 0, 0));
         assert_eq!(counts(&witnessed(35, 35)), (0, 0, 0, 0));
         assert_eq!(witnessed(325, 360).longest_gap_ns, 20);
+        // The harm of the first of two faults is not the second's, whichever is named first.
+        for (second, first) in [(0, 1), (1, 0)] {
+            let mut times = [(45, 345); 2];
+            times[second] = (100, 330);
+            let all = history.by_fault(&times, 400);
+            assert_eq!((counts(&all[first]), counts(&all[second])), ((4, 2, 1, 1), (0, 0, 0, 0)));
+            assert_eq!((all[first].longest_ns, all[first].longest_gap_ns), (200, 290));
+            let cells = all[second].cells(|at| units::duration(at as f64));
+            assert_eq!(cells, ["0", "0", "0", "–", "–"]);
+        }
+        // The one that began while the first lasted is the first's, the next one the second's.
+        let [first, second] = &history.by_fault(&[(35, 50), (245, 255)], 400)[..] else { panic!() };
+        assert_eq!((counts(first), counts(second)), ((1, 0, 1, 0), (1, 0, 0, 1)));
+        assert_eq!((first.longest_gap_ns, second.longest_gap_ns), (290, 0));
         let (_folder, none) = super::tests::history(&[(1, "ready")]);
-        assert_eq!(none.witnessed((0, 10), 10), None);
+        assert_eq!((none.witnessed(10), none.by_fault(&[(0, 10)], 10)), (None, Vec::new()));
     }
 }

@@ -88,20 +88,21 @@ impl Cluster {
         self.history = Some(History::new(path));
     }
 
-    /// Gives faults what clients saw in their time, of a run from `begin` to `end` (ns), and the machines
-    /// their times. Returns what clients saw in all of the run.
-    pub(crate) fn settle(
-        &mut self,
-        faults: &mut [FaultSummary],
-        (begin, end): (Nanos, Nanos),
-    ) -> Option<Witnessed> {
+    /// Gives faults what clients saw of them, of a run that ended at `end` (ns), and the machines their
+    /// times. Returns what clients saw in all of the run.
+    pub(crate) fn settle(&mut self, faults: &mut [FaultSummary], end: Nanos) -> Option<Witnessed> {
         self.machines.iter_mut().for_each(|machine| machine.spans.clear());
-        for (fault, planned) in faults.iter_mut().zip(&self.faults) {
-            for one in &mut fault.intervals {
-                // Whoever asks a machine that boots again asks it in vain.
-                let ends = (one.begin_ns, one.over_ns());
-                let history = self.history.as_ref();
-                one.operations = history.and_then(|history| history.witnessed(ends, end));
+        // Whoever asks a machine that boots again asks it in vain.
+        let times = faults.iter().flat_map(|fault| &fault.intervals);
+        let times: Vec<_> = times.map(|one| (one.begin_ns, one.over_ns())).collect();
+        let history = self.history.as_ref();
+        let by_fault = history.map(|history| history.by_fault(&times, end)).unwrap_or_default();
+        let mut by_fault = by_fault.into_iter();
+        for fault in faults.iter_mut() {
+            fault.intervals.iter_mut().for_each(|one| one.operations = by_fault.next());
+        }
+        for (fault, planned) in faults.iter().zip(&self.faults) {
+            for one in &fault.intervals {
                 if planned.course == FaultCourse::Befalls {
                     continue;
                 }
@@ -117,7 +118,7 @@ impl Cluster {
                 }
             }
         }
-        self.history.as_ref()?.witnessed((begin, end), end)
+        history?.witnessed(end)
     }
 
     fn place(&self, name: &str) -> Option<usize> {
