@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stasis_report::page::{thinned, Block, Head, Page, Resolution, Section};
 use stasis_report::plot::{Axis, Dot, Dots, Markup, Quantity, Row, Scale};
-use stasis_report::verdict::{capital, Broken, CrashTest};
+use stasis_report::verdict::{capital, Broken, CrashTest, Found};
 use stasis_report::{Column, Table, Tone};
 use stasis_results::units;
 
@@ -106,18 +106,15 @@ impl Report {
         let (cuts, found) = (outcome.cuts, outcome.findings.len());
         let late = self.found(Kind::Late);
         let ordered = self.ordered();
-        let broken = ordered.first().map(|first| {
-            let largest = self.groups.first().unwrap_or(first);
-            Broken {
-                findings: found as u64,
-                causes: self.groups.len() as u64,
-                is_late: found == late,
-                example: self.example(first).unwrap_or_default(),
-                most: format!("{}, {}", title(largest.kind), of_drive(largest.drive.as_ref())),
-            }
+        let [lossy, lossy_checked, lossy_passed] = lossy(outcome);
+        let broken = ordered.first().map(|first| Broken {
+            kinds: self.kinds(),
+            lossy,
+            lossy_checked,
+            lossy_passed,
+            is_late: found == late,
+            example: self.example(first).unwrap_or_default(),
         });
-        let of_checks = outcome.findings.iter().filter(|finding| finding.kind.is_of_a_check());
-        let of_checks: BTreeSet<_> = of_checks.map(|finding| finding.state).collect();
         let verdict = CrashTest {
             cuts,
             distinct: outcome.distinct,
@@ -125,7 +122,7 @@ impl Report {
             not_repeated: not_repeated(&outcome.not_repeated),
             is_stopped: outcome.stopped,
             checked: outcome.checked,
-            failed: of_checks.len() as u64,
+            failed: found_by(outcome, true).len() as u64,
             check_every: self.check_every,
             broken,
         };
@@ -167,8 +164,22 @@ impl Report {
             let text = format!("State {}: what is lost, why, and what repeats it", finding.state);
             (text, anchor(ordered[0]))
         });
-        head.with("Times are virtual, since the machine was made.", table)
-            .repeated_by(self.repeat_test.clone())
+        let caption = "Times are virtual, since the machine was made. A state is what one power cut leaves, and has \
+                       a number; one instant can have several, such as those just before and just after the end of \
+                       a flush. One state can have several findings.";
+        head.with(caption, table).repeated_by(self.repeat_test.clone())
+    }
+
+    /// The kinds of findings, those with the most findings first.
+    fn kinds(&self) -> Vec<Found> {
+        let found = KINDS.iter().map(|&(kind, title, _)| Found {
+            kind: title,
+            findings: self.found(kind) as u64,
+            causes: self.groups.iter().filter(|group| group.kind == kind).count() as u64,
+        });
+        let mut kinds: Vec<_> = found.filter(|kind| kind.findings > 0).collect();
+        kinds.sort_by_key(|kind| std::cmp::Reverse(kind.findings));
+        kinds
     }
 
     /// The causes in the order of the page: first what the check found, which is what a user of the
@@ -185,7 +196,9 @@ impl Report {
         if group.kind == Kind::Check {
             let sentence = conclusion(&finding.what);
             let (state, at) = (finding.state, moment(finding.at));
-            return Some(format!("{sentence} (state {state}, power cut at {at}). "));
+            return Some(format!(
+                "The check says “{sentence}” of state {state}, which a power cut at {at} left. "
+            ));
         }
         self.lost_step(group)
     }
@@ -293,13 +306,21 @@ impl Report {
             description => section.with(Block::Prose(description.to_owned())),
         };
         if let Some(outcome) = repeated(finding) {
-            section = section.with(Block::Prose(format!("It was {outcome}.")));
+            let clock = match finding.repeats {
+                Some(_) => ", of which each takes the same time, however fast the host is",
+                None => "",
+            };
+            section = section.with(Block::Prose(format!("It was {outcome}{clock}.")));
         }
         if let Some(evidence) = &finding.evidence {
             section = around(section, evidence, finding.at);
         }
         let repeat = self.repeat.get(group.example).cloned().unwrap_or_default();
-        section.with(Block::Prose("To repeat it:".into())).with(Block::Command(repeat))
+        let text = format!(
+            "To repeat it, where this test left its folder {}, which has the trace:",
+            self.folder.display()
+        );
+        section.with(Block::Prose(text)).with(Block::Command(repeat))
     }
 
     fn findings(&self, most: usize) -> Section {
@@ -353,6 +374,22 @@ impl Report {
         facts.extend(self.drives.iter().map(loss));
         Section::new("More figures").with(Block::Facts(facts))
     }
+}
+
+/// States with findings of the check in a guest, or of all else.
+fn found_by(outcome: &Outcome, the_check: bool) -> BTreeSet<u64> {
+    let findings = outcome.findings.iter();
+    let those = findings.filter(|finding| finding.kind.is_of_a_check() == the_check);
+    those.map(|finding| finding.state).collect()
+}
+
+/// Number of power cuts that broke a promise, of those that a guest checked, and of those on which its check
+/// passed.
+fn lossy(outcome: &Outcome) -> [u64; 3] {
+    let (lossy, failed) = (found_by(outcome, false), found_by(outcome, true));
+    let checked = || outcome.inspected.iter().filter(|state| lossy.contains(state));
+    let passed = checked().filter(|state| !failed.contains(state));
+    [lossy.len(), checked().count(), passed.count()].map(|count| count as u64)
 }
 
 /// The power cuts of a test as marks: those that no guest checked, above them those that one checked
@@ -560,6 +597,7 @@ mod tests {
             findings: vec![finding(4, Kind::Check), finding(1, Kind::Lost)],
             ..Outcome::default()
         };
+        assert_eq!(lossy(&outcome), [1, 0, 0]);
         let found = marks(&outcome);
         assert_eq!(states(&found, NOT_CHECKED), [2, 5]);
         assert_eq!(states(&found, CHECKED), [0, 3]);
@@ -571,6 +609,11 @@ mod tests {
         // Without a check nobody asks which.
         let outcome = Outcome { findings: vec![finding(4, Kind::Order)], ..Outcome::default() };
         assert_eq!(states(&marks(&outcome), FINE), [0, 1, 2, 3, 5]);
+        // A guest checked two of three with lost data, and passed one.
+        let lost = [1, 2, 3].map(|state| finding(state, Kind::Lost));
+        let findings = lost.into_iter().chain([finding(2, Kind::Check)]).collect();
+        let outcome = Outcome { inspected: vec![0, 1, 2], findings, ..Outcome::default() };
+        assert_eq!(lossy(&outcome), [3, 2, 1]);
     }
 
     #[test]

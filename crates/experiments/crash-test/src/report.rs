@@ -60,6 +60,9 @@ pub struct Report {
     pub(crate) states_per_hour: f64,
     /// A command line for each finding.
     pub(crate) repeat: Vec<String>,
+    /// The folder with the trace, which these read.
+    #[serde(skip)]
+    pub(crate) folder: PathBuf,
     /// The command line that repeats the whole test, and the files that it read.
     pub(crate) repeat_test: Option<Repeat>,
     /// Files with the disks of a state, where they were to be kept.
@@ -154,8 +157,8 @@ pub(crate) fn not_repeated(findings: &[Finding]) -> Option<String> {
     let description = first.what.lines().next().unwrap_or_default();
     Some(format!(
         "The check failed on {count} more (states {}{more}: {description}), and passed when a new guest with \
-         that state alone repeated it on a clock of instructions. These are no findings: the check \
-         depends on the host's speed, or on what it or its guest did before",
+         that state alone repeated it on a clock of instructions, of which each takes the same time. These are no \
+         findings: the check depends on the host's speed, or on what it or its guest did before",
         states.join(", ")
     ))
 }
@@ -213,13 +216,16 @@ impl Report {
             let trace = tracing.folder.display().to_string();
             let trace = trace.trim_end_matches('/');
             let state = finding.state;
+            let seed = match test.seed {
+                0 => String::new(),
+                seed => format!(" --seed {seed}"),
+            };
             format!(
                 // Not on the page that the line stands on.
-                "stasis crash-test {} --trace {} --results {} --seed {} --state {state}{strict}{}{}",
+                "stasis crash-test {} --trace {} --results {}{seed} --state {state}{strict}{}{}",
                 shell_word(&test.path.display().to_string()),
                 shell_word(trace),
                 shell_word(&format!("{trace}-state-{state}")),
-                test.seed,
                 check.unwrap_or_default(),
                 limit.unwrap_or_default()
             )
@@ -266,6 +272,7 @@ impl Report {
             seconds,
             states_per_hour: outcome.cuts as f64 / seconds.max(1e-9) * 3600.0,
             repeat: outcome.findings.iter().map(repeat).collect(),
+            folder: tracing.folder.clone(),
             outcome,
             repeat_test,
             provenance,

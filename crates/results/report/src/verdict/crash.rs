@@ -1,6 +1,6 @@
 //! The answer of a crash test.
 
-use super::{capital, counted, Verdict};
+use super::{capital, counted, listed, Verdict};
 use crate::table::Tone;
 use stasis_results::units;
 
@@ -30,16 +30,29 @@ pub struct CrashTest {
 /// The findings of a crash test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
-    /// Findings, and their causes.
-    pub findings: u64,
-    /// See [`Broken::findings`].
-    pub causes: u64,
+    /// The kinds of findings, those with the most findings first.
+    pub kinds: Vec<Found>,
+    /// Power cuts whose state broke a promise of a drive or an image.
+    pub lossy: u64,
+    /// Number of those that a guest checked, and of those on which its check passed.
+    pub lossy_checked: u64,
+    /// See [`Broken::lossy_checked`].
+    pub lossy_passed: u64,
     /// True if all that was found is that the check took too long.
     pub is_late: bool,
     /// An example in a sentence of its own, which may be empty.
     pub example: String,
-    /// The kind of most findings and its drive.
-    pub most: String,
+}
+
+/// Findings of a kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The kind.
+    pub kind: &'static str,
+    /// Their number.
+    pub findings: u64,
+    /// Number of their causes.
+    pub causes: u64,
 }
 
 impl CrashTest {
@@ -52,18 +65,15 @@ impl CrashTest {
             (Some(_), _) => ("broken", Tone::Bad),
         };
         let states = format!(
-            "{}, which left {} that differ in their disks or in what was promised by then",
+            "{} left {} that differ in their disks or in what was promised by then",
             counted(self.cuts, "power cut", "power cuts"),
             counted(self.distinct, "state", "states")
         );
         let mut sentences = match &self.broken {
             None => vec![format!("{states}; none has what a power cut must not leave.")],
             Some(broken) => {
-                let causes = counted(broken.causes, "cause", "causes");
-                let findings = counted(broken.findings, "finding", "findings");
-                let share = if broken.causes == 1 { "" } else { "most of them " };
                 let example = capital(broken.example.trim());
-                let found = format!("{}: {findings} of {causes}, {share}{}.", states, broken.most);
+                let found = format!("{states}. {}", broken.found());
                 [example, found].into_iter().filter(|one| !one.is_empty()).collect()
             }
         };
@@ -90,10 +100,7 @@ impl CrashTest {
                 units::count(self.checked),
                 counted(self.cuts, "power cut", "power cuts"),
             ));
-            let findings = self.broken.as_ref().map_or(0, |broken| broken.findings);
-            if findings > self.failed && self.failed < self.checked {
-                sentences.push("A cut can lose what the check does not look at.".to_owned());
-            }
+            sentences.extend(self.broken.as_ref().and_then(Broken::passed));
         }
         if let Some(rest) = &self.not_inspected {
             sentences.push(format!("Interrupted: {rest} were not looked at."));
@@ -104,6 +111,40 @@ impl CrashTest {
     }
 }
 
+impl Broken {
+    /// Findings by kind, each with its causes.
+    fn found(&self) -> String {
+        let all: u64 = self.kinds.iter().map(|kind| kind.findings).sum();
+        let one = |Found { kind, findings, causes }: &Found| {
+            let times = counted(*findings, "time", "times");
+            format!("{kind} {times} ({})", counted(*causes, "cause", "causes"))
+        };
+        let kinds: Vec<_> = self.kinds.iter().map(one).collect();
+        format!("{}: {}.", counted(all, "finding", "findings"), listed(&kinds))
+    }
+
+    /// The part of the cuts with a broken promise that a check in a guest saw, and passed.
+    fn passed(&self) -> Option<String> {
+        if self.lossy == 0 {
+            return None;
+        }
+        let cuts = counted(self.lossy, "power cut that broke", "power cuts that broke");
+        let checked = match self.lossy_checked {
+            0 => "none".to_owned(),
+            checked => units::count(checked),
+        };
+        let passed = match (self.lossy_checked, self.lossy_passed) {
+            (0, _) => String::new(),
+            (_, 0) => ", and its check passed on none of them".to_owned(),
+            (_, passed) => format!(
+                ", and its check passed on {}: what is lost there is nothing that it looks at",
+                units::count(passed)
+            ),
+        };
+        Some(format!("Of {cuts} a promise of a drive, a guest checked {checked}{passed}."))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::check;
@@ -111,21 +152,37 @@ mod tests {
 
     #[test]
     fn all_cases_have_a_verdict() {
-        let broken = |findings, causes, is_late, example: &str| Broken {
-            findings,
-            causes,
-            is_late,
-            example: example.into(),
-            most: "lost data, of drive0".into(),
+        let broken = |kinds: &[(u64, u64)], lossy: [u64; 3], example: &str| {
+            let names = ["durable data lost", "broken"];
+            let kinds = names.into_iter().zip(kinds);
+            let [lossy, lossy_checked, lossy_passed] = lossy;
+            Some(Broken {
+                kinds: kinds
+                    .map(|(kind, &(findings, causes))| Found { kind, findings, causes })
+                    .collect(),
+                lossy,
+                lossy_checked,
+                lossy_passed,
+                is_late: example == "late",
+                example: example.replace("late", ""),
+            })
         };
+        let step = "“step 7” relied on a write that state 3 has lost. ";
+        let clean = "fsck: clean (state 4, power cut at 1 s). ";
         let all = [
-            None,
-            Some(broken(1, 1, false, "“step 7” relied on a write that state 3 has lost. ")),
-            Some(broken(9, 1, false, "")),
-            Some(broken(9, 3, false, "fsck: clean (state 4, power cut at 1 s). ")),
-            Some(broken(2, 1, true, "")),
+            (None, "", ""),
+            (broken(&[(1, 1)], [1, 0, 0], step), "1 finding: durable data lost 1 time (1 cause).", "checked none."),
+            (broken(&[(9, 1)], [8, 3, 0], ""), "lost 9 times (1 cause).", "passed on none of them."),
+            (
+                broken(&[(9, 3), (2, 1)], [9, 4, 2], clean),
+                "11 findings: durable data lost 9 times (3 causes) and broken 2 times (1 cause).",
+                "Of 9 power cuts that broke a promise of a drive, a guest checked 4, and its check passed on 2: ",
+            ),
+            (broken(&[(2, 1)], [0, 0, 0], "late"), "2 findings: ", ""),
         ];
-        for (broken, is_stopped) in all.iter().flat_map(|one| [true, false].map(|two| (one, two))) {
+        for ((broken, found, passed), is_stopped) in
+            all.iter().flat_map(|one| [true, false].map(|two| (one, two)))
+        {
             for (cuts, distinct, checked, failed, check_every) in [
                 (0, 0, 0, 0, 1),
                 (1, 1, 1, 0, 1),
@@ -151,6 +208,9 @@ mod tests {
                 check(&verdict, &format!("{case:?}"));
                 let good = verdict.tone == Tone::Good;
                 assert_eq!(good, case.broken.is_none() && !is_stopped, "{case:?}");
+                assert!(verdict.sentence.contains(found), "{case:?}: {verdict:?}");
+                let is_known = verdict.sentence.contains(passed);
+                assert!(is_known || checked == 0, "{case:?}: {verdict:?}");
             }
         }
     }

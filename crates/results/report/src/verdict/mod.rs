@@ -16,7 +16,7 @@ mod thresholds;
 
 pub use cluster::{Cluster, Fault, Operations};
 pub use compared::{is_close, Compared, Doer, Latencies, Runs, Several, Sure, Times, Work};
-pub use crash::{Broken, CrashTest};
+pub use crash::{Broken, CrashTest, Found};
 pub use published::Published;
 pub use run::{Busiest, End, Precision, Run};
 pub use scenarios::{Range, Scenarios};
