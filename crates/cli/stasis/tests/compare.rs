@@ -60,6 +60,41 @@ fn a_slower_drive_is_found_and_the_same_one_is_not() {
     assert!(page.contains("Where this comes from") && page.contains(&version), "{version}");
 }
 
+/// The commands of a comparison's page, in an empty folder with the load alone: those of the runs make what
+/// the comparison's own reads. A seed stands where one was given.
+#[test]
+fn a_comparisons_page_makes_it_again_from_nothing() {
+    let [first, second] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let (here, elsewhere) = (first.path(), second.path());
+    simulate(here, "uniform:80us-120us", "before", "3-4");
+    std::fs::copy(here.join("job.fio"), elsewhere.join("job.fio")).unwrap();
+    let words = ["sim", "uniform:90us-130us", "null", "--workload", "job.fio", "--size", "1GiB"];
+    assert!(stasis(here, &[&words[..], &["--results", "two"]].concat()).status.success());
+    let folders = std::fs::read_dir(here.join("two")).unwrap().map(|entry| entry.unwrap().path());
+    let folders = folders.filter(|path| path.is_dir());
+    let folders = folders.map(|path| format!("two/{}", path.file_name().unwrap().display()));
+    let mut folders: Vec<_> = folders.collect();
+    folders.sort();
+    let words = ["compare", "before", &folders[0], &folders[1]];
+    let shown = stasis(here, &words);
+    assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
+    let page = std::fs::read_to_string(here.join("comparison/comparison.html")).unwrap();
+    let commands = page.split("<pre class=\"command\"><code>").skip(1);
+    let commands: Vec<_> = commands.map(|text| text.split('<').next().unwrap()).collect();
+    let [compare, runs @ ..] = &commands[..] else { panic!("{page}") };
+    assert_eq!(runs.len(), 4);
+    let seeded = runs.iter().filter(|command| command.contains("--seed")).count();
+    assert_eq!(seeded, 2, "{runs:?}");
+    for command in runs.iter().chain([compare]) {
+        let words: Vec<_> = command.split(' ').skip(1).collect();
+        let output = stasis(elsewhere, &words);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}: {stderr}");
+    }
+    let read = |folder: &Path| std::fs::read(folder.join("comparison.json")).unwrap();
+    assert_eq!(read(&here.join("comparison")), read(&elsewhere.join("again")));
+}
+
 #[test]
 fn what_cannot_be_compared_is_told() {
     let folder = tempfile::tempdir().unwrap();

@@ -134,7 +134,11 @@ impl Arguments {
         let source = if self.workload.is_empty() { "--trace" } else { "--workload" };
         kept.push(point.model.to_owned());
         kept.extend([source.to_owned(), point.source.display().to_string()]);
-        kept.extend(["--seed".to_owned(), point.seed.to_string()]);
+        // Without one each run has the usual one.
+        let is_of_seed = |word: &String| word.split('=').next() == Some("--seed");
+        if words.clone().any(|word| is_of_seed(&word)) {
+            kept.extend(["--seed".to_owned(), point.seed.to_string()]);
+        }
         while let Some(word) = words.next() {
             if !word.starts_with('-') {
                 // A model: all other values go with their options below.
@@ -198,5 +202,13 @@ mod tests {
         let [one] = &Point::all(&again).unwrap()[..] else { panic!("{own_line}") };
         let same = |point: &Point| (point.model.to_owned(), point.source.to_owned(), point.seed);
         assert_eq!(same(one), same(&points[10]));
+        // A seed that nobody gave is not shown.
+        let words: Vec<_> =
+            "stasis sim null fixed:1us --workload a.fio".split(' ').map(str::to_owned).collect();
+        let own = words.iter().filter(|word| *word != "sim");
+        let arguments = Program::parse_from(own).arguments;
+        let point = &Point::all(&arguments).unwrap()[1];
+        let own_line = arguments.words_of(words.clone(), point).join(" ");
+        assert_eq!(own_line, "stasis sim fixed:1us --workload a.fio");
     }
 }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use stasis_block::inside::{Inside, LatencyMeans};
 use stasis_block::Operation;
-use stasis_report::verdict::{Doer, Runs};
-use stasis_report::{InputFile, Repeat, Waits};
+use stasis_report::verdict::{Alike, Doer, Runs};
+use stasis_report::{shell_word, InputFile, Repeat, Waits};
 use stasis_results::{
     folder_of, limit_of, own_figure, KeptIos, ResultsError, SlowIo, Summary, IOS_FILES, OUTPUT_FILE,
 };
@@ -54,7 +54,8 @@ pub struct Run {
     pub own_figures: BTreeMap<Subject, String>,
     /// The limits on the rates of drives and disks, as far as its results tell.
     pub limits: BTreeMap<String, String>,
-    /// The command line that repeats it, as far as its results tell.
+    /// The command line that repeats it, with results in a folder of the same name, as far as its results
+    /// tell.
     pub repeat: Option<String>,
     /// The files that it read.
     pub inputs: Vec<InputFile>,
@@ -79,8 +80,8 @@ pub struct Candidate {
     pub name: String,
     /// Its runs.
     pub runs: Vec<Run>,
-    /// True if it has several runs that are identical in their figures, so that they count as one.
-    are_one: bool,
+    /// Likeness of its runs: those with the same figures count as one.
+    alike: Alike,
 }
 
 /// Bytes of a command's output that are looked at.
@@ -90,22 +91,28 @@ impl Candidate {
     /// Runs under a name.
     pub fn new(name: impl Into<String>, runs: Vec<Run>) -> Self {
         let figures = |run: &Run| (run.ios.clone(), run.time, run.failed.clone());
-        let are_one =
-            runs.len() > 1 && runs.windows(2).all(|two| figures(&two[0]) == figures(&two[1]));
-        Self { name: name.into(), runs, are_one }
+        let all = |is_same: &dyn Fn(&Run, &Run) -> bool| {
+            runs.len() > 1 && runs.windows(2).all(|two| is_same(&two[0], &two[1]))
+        };
+        let alike = match all(&|one, other| figures(one) == figures(other)) {
+            true if all(&|one, other| one.digest == other.digest) => Alike::Whole,
+            true => Alike::InFigures,
+            false => Alike::No,
+        };
+        Self { name: name.into(), runs, alike }
     }
 
     /// Returns the candidate's runs, or only the first if all have the same figures.
     pub fn distinct(&self) -> &[Run] {
-        match self.are_one {
-            true => &self.runs[..1],
-            false => &self.runs,
+        match self.alike {
+            Alike::No => &self.runs,
+            Alike::InFigures | Alike::Whole => &self.runs[..1],
         }
     }
 
     /// Number of its runs.
     pub(crate) fn counted(&self) -> Runs {
-        Runs { count: self.runs.len(), are_one: self.are_one }
+        Runs { count: self.runs.len(), alike: self.alike }
     }
 
     /// Who took its time.
@@ -341,7 +348,7 @@ impl Run {
         let slowest = summary.drives.into_iter().map(|drive| (drive.described.name, drive.slowest));
         let slowest = slowest.collect();
         let (inputs, command) = (repeat.inputs, repeat.command);
-        let repeat = (!command.is_empty()).then_some(command);
+        let repeat = (!command.is_empty()).then(|| into_folder(&command, folder_of(path)));
         let printed = printed(path);
         Ok(Self {
             ios,
@@ -361,6 +368,13 @@ impl Run {
             digest,
         })
     }
+}
+
+/// A command that repeats a run, with its results in `folder`.
+fn into_folder(command: &str, folder: &Path) -> String {
+    let folder = shell_word(&folder.display().to_string());
+    // Stasis's own words come before the guest's command.
+    command.replacen("--results again", &format!("--results {folder}"), 1)
 }
 
 /// The begin of what the command of the run printed whose results are at `path`.

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use stasis_block::Operation;
-use stasis_report::verdict::{Compared, Doer, Latencies, Several, Sure, Times, Verdict, Work};
+use stasis_report::verdict::{
+    Alike, Compared, Doer, Latencies, Several, Sure, Times, Verdict, Work,
+};
 use stasis_results::units;
 
 use crate::candidate::Subject;
@@ -201,8 +203,12 @@ impl Comparison {
             latency,
             beyond,
             least: self.least,
-            seeds_change_nothing: all.iter().any(|one| several(&one))
-                && all.iter().filter(several).all(|one| one.counted().are_one),
+            seeds: all
+                .iter()
+                .filter(several)
+                .map(|one| one.counted().alike)
+                .min()
+                .unwrap_or(Alike::No),
         }
         .verdict()
     }
@@ -270,7 +276,7 @@ impl Comparison {
         struct Beside<'a> {
             name: &'a str,
             runs: usize,
-            /// True if these runs are identical.
+            /// True if these runs have the same figures, and count as one.
             identical: bool,
             time_ns: Option<Interval>,
             failed: Option<String>,
@@ -287,7 +293,7 @@ impl Comparison {
         let candidates = self.candidates.iter().zip(works).map(|(one, work)| Beside {
             name: &one.name,
             runs: one.runs.len(),
-            identical: one.counted().are_one,
+            identical: one.counted().alike > Alike::No,
             time_ns: time(one),
             failed: one.failed(),
             comparable: work.is_comparable(),

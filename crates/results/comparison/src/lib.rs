@@ -12,7 +12,7 @@
 //!   of the runs' figures by Student's distribution, which needs no such assumption.
 //! - A difference is called significant where the intervals do not overlap, it is large enough to
 //!   matter, and both candidates did the same I/Os.
-//! - Several runs that are identical count as one.
+//! - Several runs with the same figures count as one.
 
 mod candidate;
 mod compared;

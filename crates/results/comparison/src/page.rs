@@ -4,7 +4,7 @@ use stasis_report::page::{thinned, Block, Head, Page, Resolution, Section};
 use stasis_report::plot::{
     Axis, Cdf, CdfSeries, Dot, Dots, Markup, Quantity, Row, Scale, Stroke, COLOURS,
 };
-use stasis_report::verdict::{Doer, Work};
+use stasis_report::verdict::{Alike, Doer, Work};
 use stasis_report::{Column, Repeat, Table, Tone, Waits};
 use stasis_results::units;
 
@@ -215,8 +215,12 @@ impl Comparison {
             let depth = candidate.at_once(&subject.0).filter(|_| waits.parts[0].0 == "queue");
             let depth = depth.map_or(String::new(), |(depth, each)| {
                 let (depth, each) = (units::significant(depth, 2), units::duration(each));
+                let queue = waits.parts[0].1;
                 let own = waits.parts.iter().find(|(name, _)| *name != "queue");
-                let own = own.map_or(String::new(), |(name, _)| format!(", most of it {name}"));
+                let own = own.map_or(String::new(), |(name, share)| {
+                    let share = units::significant(100.0 * share / (1.0 - queue), 3);
+                    format!("; without the queue {share} % of its time is {name}")
+                });
                 format!(" ({depth} I/Os are there at once, and one ends every {each}{own})")
             });
             Some(format!("of {} takes {latency}: {}{depth}", name(place), waits.words()))
@@ -436,26 +440,19 @@ impl Comparison {
 
     /// The commands that repeat what is compared.
     fn repeats(&self) -> Option<Section> {
-        let several = self.candidates.iter().flat_map(|one| &one.runs).count() > 1;
-        let mut number = 0;
-        let mut blocks_of = |one: &Candidate| {
-            let commands = one.runs.iter().filter_map(|run| run.repeat.as_ref());
-            let commands: Vec<_> = commands
-                .map(|command| {
-                    number += 1;
-                    Block::Command(if several {
-                        into_folder(command, number)
-                    } else {
-                        command.clone()
-                    })
-                })
-                .collect();
+        let blocks_of = |one: &Candidate| {
+            let commands = one.runs.iter().filter_map(|run| run.repeat.clone());
+            let commands: Vec<_> = commands.map(Block::Command).collect();
             let name = Block::Prose(format!("{}:", one.name));
             (!commands.is_empty()).then(|| [vec![name], commands].concat())
         };
-        let blocks: Vec<_> = self.candidates.iter().filter_map(&mut blocks_of).flatten().collect();
+        let blocks: Vec<_> = self.candidates.iter().filter_map(blocks_of).flatten().collect();
         let mut section = Section::new("To repeat the runs themselves").folded();
-        section.blocks = blocks;
+        if !blocks.is_empty() {
+            let text = "Each makes the results of one run, in a folder of the name under which they are compared here.";
+            section.blocks.push(Block::Prose(text.to_owned()));
+        }
+        section.blocks.extend(blocks);
         section.blocks.extend(self.files());
         (!section.blocks.is_empty()).then_some(section)
     }
@@ -537,10 +534,11 @@ fn described(candidate: &Candidate) -> String {
         .flat_map(|run| run.ios.values())
         .map(|ios| ios.latencies.len())
         .sum();
-    let runs = match (candidate.runs.len(), candidate.distinct().len()) {
+    let runs = match (candidate.runs.len(), candidate.counted().alike) {
         (1, _) => String::new(),
-        (several, 1) => format!(" in each of {several} identical runs"),
-        (several, _) => format!(" in {several} runs"),
+        (several, Alike::Whole) => format!(" in each of {several} identical runs"),
+        (several, Alike::InFigures) => format!(" in each of {several} runs with the same figures"),
+        (several, Alike::No) => format!(" in {several} runs"),
     };
     format!("{}: {} I/Os{runs}", candidate.name, units::count(ios as u64))
 }
@@ -552,10 +550,4 @@ fn points(sorted: &[u64]) -> Vec<(f64, f64)> {
     let step = (count / POINTS).max(1);
     let ranks = (1..=count).filter(|rank| rank % step == 0 || count - rank < POINTS);
     ranks.map(|rank| (sorted[rank - 1] as f64, rank as f64 / count as f64)).collect()
-}
-/// A command that repeats a run, with results in a folder of this number, so that the next one does not
-/// replace them.
-fn into_folder(command: &str, number: usize) -> String {
-    // Stasis's own words come before the guest's command.
-    command.replacen("--results again", &format!("--results again-{number}"), 1)
 }

@@ -1,7 +1,7 @@
 //! Intervals against what is known of distributions.
 
 use proptest::prelude::*;
-use stasis_block::inside::Parts;
+use stasis_block::inside::{LatencyMeans, Parts};
 use stasis_block::Operation;
 use stasis_comparison::{
     mean, of_runs, percentile, Candidate, Comparison, Ios, Run, Setup, Slower, TextDifference,
@@ -279,6 +279,50 @@ fn identical_runs_of_several_seeds_are_one_run() {
     assert!(sentence.contains(expected), "{sentence}");
     let html = comparison.to_html(None, None);
     assert!(html.contains("1,000 I/Os in each of 3 identical runs"));
+    // The same latencies at other places: what is the same is said.
+    let mut others = comparison.candidates[0].runs.clone();
+    others[1].digest = 7;
+    let slower = comparison.candidates[1].clone();
+    let others = vec![Candidate::new("seeds", others), slower];
+    let comparison = Comparison::of(others, MIN_DIFFERENCE).unwrap();
+    let sentence = comparison.verdict().sentence;
+    assert!(
+        sentence.contains("places or times of single I/Os, and no figure here: the 3 runs"),
+        "{sentence}"
+    );
+    let html = comparison.to_html(None, None);
+    assert!(html.contains("1,000 I/Os in each of 3 runs with the same figures"));
+    assert!(!html.contains("identical"));
+}
+
+/// The part of an I/O's own time that takes the longest is a figure, beside a queue before it.
+#[test]
+fn a_queue_has_what_it_waits_for_beside_it() {
+    let mut slow = candidate("slow", &[&[100_000; 1000]]);
+    let parts =
+        Parts { queue: 75_000.0, positioning: 24_000.0, transfer: 1_000.0, ..Parts::default() };
+    let means = LatencyMeans { count: 1000, latency: 100_000.0, parts };
+    slow.runs[0].means = [(("drive".to_owned(), Operation::Read), means)].into();
+    slow.runs[0].span = 25e6;
+    let fast = candidate("fast", &[&[10_000; 1000]]);
+    let comparison = Comparison::of(vec![fast, slow], MIN_DIFFERENCE).unwrap();
+    let html = comparison.to_html(None, None);
+    let text = "of slow takes 100 µs: queue behind other commands, 75 %; positioning, 24 % (4 I/Os are there at once, \
+                and one ends every 25 µs; without the queue 96 % of its time is positioning).";
+    assert!(html.contains(text), "{html:.3000}");
+}
+
+/// Discards and flushes are counted a second, and their bytes are not.
+#[test]
+fn discards_have_no_bandwidth() {
+    use Operation::{Discard, Write};
+    let [one, two] =
+        ["one", "two"].map(|name| command(name, 1.0, &[(Write, 700, 1000), (Discard, 300, 1000)]));
+    let comparison = Comparison::of(vec![one, two], MIN_DIFFERENCE).unwrap();
+    let of_discards = comparison.differences.iter().filter(|one| one.operation == Discard);
+    let figures: Vec<_> = of_discards.map(|one| one.statistic.as_str()).collect();
+    assert!(figures.contains(&"IOPS") && !figures.contains(&"bandwidth"), "{figures:?}");
+    assert!(comparison.differences.iter().any(|one| one.statistic == "bandwidth"));
 }
 
 /// A load with a time limit does more on a faster drive: its latencies can be compared.

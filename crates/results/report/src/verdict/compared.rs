@@ -35,7 +35,7 @@ pub struct Compared<'a> {
     pub latencies: Latencies,
     /// The smallest difference that matters (%).
     pub least: f64,
-    /// Number of runs of each, and whether they are identical.
+    /// The runs of each.
     pub runs: [Runs; 2],
 }
 
@@ -106,8 +106,32 @@ pub struct Latencies {
 pub struct Runs {
     /// Number of units.
     pub count: usize,
-    /// True if all of several are identical, so that they count as one.
-    pub are_one: bool,
+    /// Likeness of several.
+    pub alike: Alike,
+}
+
+/// Likeness of the runs of several seeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Alike {
+    /// Their figures differ, or there is one run.
+    No,
+    /// They have the same latencies, rates and time, and count as one; their I/Os are others by place or time.
+    InFigures,
+    /// They have the same I/Os, each at its time, as well.
+    Whole,
+}
+
+impl Alike {
+    /// The effect of the seeds, as a sentence's begin; none where they have one.
+    fn effect(self) -> Option<&'static str> {
+        match self {
+            Self::No => None,
+            Self::InFigures => {
+                Some("The seed changes places or times of single I/Os, and no figure here")
+            }
+            Self::Whole => Some("The seed changes nothing here"),
+        }
+    }
 }
 
 /// Relation of two times.
@@ -306,9 +330,11 @@ impl Compared<'_> {
     fn with_seeds(&self, sentence: String) -> String {
         let [base, other] = [0, 1].map(|place| {
             let runs = self.runs[place];
-            (runs.are_one && runs.count > 1)
+            (runs.alike > Alike::No)
                 .then(|| format!("the {} runs of {}", runs.count, self.names[place]))
         });
+        let several = self.runs.iter().map(|runs| runs.alike).filter(|alike| *alike > Alike::No);
+        let effect = several.min().and_then(Alike::effect).unwrap_or_default();
         let identical = match (base, other) {
             (None, None) => return sentence,
             (Some(one), None) | (None, Some(one)) => {
@@ -318,7 +344,7 @@ impl Compared<'_> {
                 format!("{one} have the same figures, as have {two}, and count as one each")
             }
         };
-        format!("{sentence} The seed changes nothing here: {identical}.")
+        format!("{sentence} {effect}: {identical}.")
     }
 }
 
@@ -377,8 +403,8 @@ pub struct Several<'a> {
     pub beyond: Option<(String, Vec<(usize, f64)>)>,
     /// The smallest difference that matters (%).
     pub least: f64,
-    /// True if the seeds of all that have several change nothing.
-    pub seeds_change_nothing: bool,
+    /// Likeness of the runs of all that have several.
+    pub seeds: Alike,
 }
 
 /// The fastest and the slowest: a place and a figure each.
@@ -424,12 +450,9 @@ impl Several<'_> {
         if sentences.is_empty() {
             sentences.push("No drive and operation is in all results.".to_owned());
         }
-        if self.seeds_change_nothing {
-            sentences.push(
-                "The seed changes nothing here: runs of one have the same figures, and count as one."
-                    .to_owned(),
-            );
-        }
+        sentences.extend(self.seeds.effect().map(|effect| {
+            format!("{effect}: runs of one have the same figures, and count as one.")
+        }));
         let differing = |ends: &Ends| !is_close(ends[0].1, ends[1].1, self.least);
         // The tile names its measure: another one can be at the front of another measure.
         let by_time = times.filter(differing).map(|ends| ("time", ends));
@@ -522,7 +545,7 @@ mod tests {
     use super::super::tests::check;
     use super::*;
 
-    const ONE: Runs = Runs { count: 1, are_one: false };
+    const ONE: Runs = Runs { count: 1, alike: Alike::No };
 
     fn compared<'a>() -> Compared<'a> {
         Compared {
@@ -602,7 +625,9 @@ mod tests {
     /// word and the sentence never contradict the facts.
     #[test]
     fn all_cases_of_two_have_a_verdict_that_the_facts_allow() {
-        let ones = [ONE, Runs { count: 5, are_one: true }, Runs { count: 5, are_one: false }];
+        let five =
+            [Alike::No, Alike::InFigures, Alike::Whole].map(|alike| Runs { count: 5, alike });
+        let ones = [&[ONE], &five[..]].concat();
         let failures = [[None, None], [None, Some("failed with status 1".to_owned())]];
         let sures = [Sure::OneRunEach, Sure::Apart, Sure::Overlap];
         let ns = [
@@ -662,12 +687,16 @@ mod tests {
             );
             return;
         }
-        let one = case.runs[0].are_one;
-        assert_eq!(
-            sentence.contains("The seed changes nothing here"),
-            one,
-            "{case:?}: {verdict:?}"
-        );
+        for (alike, effect) in [
+            (
+                Alike::InFigures,
+                "The seed changes places or times of single I/Os, and no figure here: the 5 runs",
+            ),
+            (Alike::Whole, "The seed changes nothing here: the 5 runs"),
+        ] {
+            let is_so = case.runs[0].alike == alike;
+            assert_eq!(sentence.contains(effect), is_so, "{case:?}: {verdict:?}");
+        }
         if case.is_repeated {
             assert_eq!(word, "the same");
             return;
@@ -727,8 +756,8 @@ mod tests {
                 latencies.iter().flat_map(|one| [0, 1, 2, 3].map(|two| (one, two)))
             {
                 let of_two = ("p99.9 of reads".to_owned(), vec![(0, 3e6), (2, 1e6)]);
-                for (seeds_change_nothing, beyond) in
-                    [(true, None), (false, None), (false, Some(of_two))]
+                for (seeds, beyond) in
+                    [(Alike::Whole, None), (Alike::InFigures, None), (Alike::No, Some(of_two))]
                 {
                     let case = Several {
                         doer: Doer::Command,
@@ -739,7 +768,7 @@ mod tests {
                         latency: latency.map(|all| ("p99 of reads".to_owned(), all.to_vec())),
                         beyond: beyond.clone(),
                         least: 1.0,
-                        seeds_change_nothing,
+                        seeds,
                     };
                     let verdict = case.verdict();
                     check(&verdict, &format!("{case:?}"));
@@ -757,6 +786,7 @@ mod tests {
                         further,
                         "{case:?}: {verdict:?}"
                     );
+                    assert_eq!(verdict.sentence.contains("The seed changes"), seeds > Alike::No);
                     assert_eq!(
                         verdict.word.starts_with("failed"),
                         failed > 0,

@@ -15,7 +15,7 @@ mod tenants;
 mod thresholds;
 
 pub use cluster::{Cluster, Fault, Operations};
-pub use compared::{is_close, Compared, Doer, Latencies, Runs, Several, Sure, Times, Work};
+pub use compared::{is_close, Alike, Compared, Doer, Latencies, Runs, Several, Sure, Times, Work};
 pub use crash::{Broken, CrashTest, Found};
 pub use published::Published;
 pub use run::{Busiest, End, Precision, Run};

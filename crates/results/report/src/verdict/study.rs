@@ -255,7 +255,7 @@ impl Study {
         });
         let spread = spread.fold(1.0, f64::max);
         match spread == 1.0 {
-            true => format!("The seed changes nothing here: all {seeds} of each design are the same."),
+            true => format!("The seed does not change this figure: it is the same with all {seeds} of each design."),
             false => format!(
                 "Seeds are repetitions, up to {seeds} of each design: they differ by a factor of {} at most.",
                 factor(spread)

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use stasis_block::Operation;
 use stasis_comparison::{Candidate, Comparison};
 use stasis_report::page::{Block, Head, Page, Section};
-use stasis_report::verdict::{Doer, Several, Verdict, Work};
+use stasis_report::verdict::{Alike, Doer, Several, Verdict, Work};
 use stasis_report::{latency_figures, Column, Table};
 use stasis_results::{
     units, DriveSummary, OperationSummary, ResultsFolder, Summary, COMPARISON_PAGE, REPORT_FILE,
@@ -85,7 +85,7 @@ fn verdict(runs: &[Run]) -> Verdict {
         latency: None,
         beyond: None,
         least: MIN_DIFFERENCE,
-        seeds_change_nothing: false,
+        seeds: Alike::No,
     }
     .verdict()
 }
@@ -134,7 +134,7 @@ fn latencies(runs: &[Run]) -> Table {
         row.extend(several.then(|| drive.described.name.clone()));
         row.push(operation.name().to_owned());
         row.push(units::significant(used.iops, 4));
-        row.push(units::bandwidth(used.bytes_per_second));
+        row.push(units::bandwidth_of(operation, used.bytes_per_second));
         // Without the mean.
         row.extend(latency_figures(&used.delivered_ns, used.count).into_iter().skip(1));
         table.push(row);
