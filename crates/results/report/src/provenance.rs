@@ -36,7 +36,12 @@ pub fn section(fields: &Map<String, Value>) -> Option<Section> {
     };
     let known = FIELDS.iter().filter_map(|(name, title)| {
         let value = fields.get(*name).filter(|value| !value.is_null())?;
-        Some(((*title).to_owned(), shown(value)))
+        let usual = if (*name, value.as_u64()) == ("seed", Some(0)) {
+            ", as where none is given"
+        } else {
+            ""
+        };
+        Some(((*title).to_owned(), shown(value) + usual))
     });
     let known: Vec<_> = known.collect();
     (!known.is_empty()).then(|| Section::new("Where this comes from").with(Block::Terms(known)))
@@ -60,6 +65,8 @@ mod tests {
             "guest_recipe": { "suite": "trixie", "packages": ["bash", "fio"] },
         });
         let Value::Object(fields) = fields else { unreachable!() };
+        let usual = json!({ "seed": 0 }).as_object().and_then(section).unwrap();
+        assert!(format!("{usual:?}").contains("0, as where none is given"), "{usual:?}");
         let section = section(&fields).unwrap();
         let [Block::Terms(terms)] = &section.blocks[..] else { panic!("{section:?}") };
         let terms: Vec<_> = terms.iter().map(|(name, text)| format!("{name}: {text}")).collect();

@@ -1,5 +1,6 @@
 //! `report.html`: the page of one run.
 
+mod causes;
 mod drive;
 mod kind;
 mod machine;
@@ -49,6 +50,7 @@ pub(crate) fn page(
     if of_cluster && !table.rows.is_empty() {
         sections.push(Section::new("Drives").with(Block::Table(caption, table)));
     }
+    sections.extend(causes::section(summary));
     let series = summary.drives.iter().flat_map(DriveSummary::used).count();
     let points = (resolution.of(POINTS, 0) / series.max(1))
         .max(resolution.of(MIN_OVER_TIME_POINTS, MIN_POINTS));

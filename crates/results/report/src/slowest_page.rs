@@ -56,6 +56,21 @@ impl Waits {
         (!parts.is_empty()).then_some(Self { parts, own_figure: None, limit: None })
     }
 
+    /// All of the time in a model of which no parts are kept.
+    pub(crate) fn in_the_model() -> Self {
+        Self { parts: vec![("model", 1.0)], own_figure: None, limit: None }
+    }
+
+    /// Adds a wait before the drive, of this share of all of the time: for the scheduler, and for the limit
+    /// where there is one.
+    pub(crate) fn after(mut self, before: f64) -> Self {
+        self.parts.iter_mut().for_each(|(_, share)| *share *= 1.0 - before);
+        let name = if self.limit.is_some() { "scheduler or limit" } else { "scheduler" };
+        self.parts.push((name, before));
+        self.parts.sort_by(|a, b| b.1.total_cmp(&a.1));
+        self
+    }
+
     /// Adds the model's own figure for the operation.
     #[must_use]
     pub fn with_figure(self, own_figure: Option<String>) -> Self {
@@ -89,7 +104,9 @@ impl Waits {
                 ("service time", Some(figure), _) => {
                     format!("service time, {share} % (the model's own figure, {figure})")
                 }
-                ("limit", _, Some(limit)) => format!("limit, {share} % (of {limit})"),
+                ("limit" | "scheduler or limit", _, Some(limit)) => {
+                    format!("{name}, {share} % (of {limit})")
+                }
                 _ => format!("{name}, {share} %"),
             });
         }
@@ -162,7 +179,18 @@ pub(crate) fn table(
         }
     };
     let slowest: String = used.iter().map(slowest).collect();
-    (format!("The slowest I/Os of each operation, and where their time went.{slowest}"), table)
+    // Such as one that waited for others before it came to the drive.
+    let lacks = used.iter().flatten().any(|io| io.parts.is_none());
+    let tells = |io: &&&SlowIo| io.parts.is_some() || io.limited_ns + io.scheduled_ns > 0;
+    let kept = match lacks && used.iter().flatten().any(|io| tells(&io)) {
+        true => {
+            " A model that has parts keeps those of the 20 slowest commands of each operation at the drive itself, for \
+             whoever they were; with --timeline, stasis why shows those of all."
+        }
+        false => "",
+    };
+    let begin = "The slowest I/Os of each operation, and where their time went.";
+    (format!("{begin}{slowest}{kept}"), table)
 }
 
 /// Returns the I/Os of [`table`], each with the parts of its time; I/Os that are alike are one.
@@ -275,7 +303,9 @@ mod tests {
         assert_eq!(table.rows[2][7..], ["0 ns", "500 ns", "–", "–", "0 ns"]);
         let expected = "The slowest I/Os of each operation, and where their time went. Of the 3 slowest \
                         writes: buffer full behind a collection, 39.8 %; the model, of which no parts are kept, \
-                        33.2 %; controller, 23.2 %.";
+                        33.2 %; controller, 23.2 %. A model that has parts keeps those of the 20 slowest commands of \
+                        each operation at the drive itself, for whoever they were; with --timeline, stasis why shows \
+                        those of all.";
         assert_eq!(caption, expected);
         let json = serde_json::to_string(&ios).unwrap();
         assert_eq!(serde_json::from_str::<Vec<SlowIo>>(&json).unwrap(), ios);
@@ -301,6 +331,7 @@ mod tests {
             caption.contains("Of the slowest read: all of it in the model, of which no parts are kept. Of the 5 slowest writes"),
             "{caption}"
         );
+        assert!(!caption.contains("keeps those of"), "nothing was before the model: {caption}");
         let (_, few) = super::table(&ios, (&Drive::default(), None), |at| at as f64, 1);
         assert_eq!(few.rows.len(), 2);
         // A wait for a limit has the limit beside it.
@@ -310,7 +341,21 @@ mod tests {
         let limit = "500 I/Os a second".to_owned();
         let (caption, _) = super::table(&ios, (&Drive::default(), Some(&limit)), |at| at as f64, 1);
         assert!(caption.contains("limit, 100 % (of 500 I/Os a second)"), "{caption}");
+        // One that waited before the drive need not be among those whose parts the model kept.
+        assert!(caption.contains("keeps those of the 20 slowest commands"), "{caption}");
         assert_eq!(Waits::of_all([].iter()), None);
+    }
+
+    /// A wait before the drive is the scheduler's, or with a limit one of both, of which the value is there.
+    #[test]
+    fn a_mean_wait_before_the_drive_has_its_cause() {
+        let model = "the model, of which no parts are kept, 75 %";
+        let words = |limit: Option<&str>| {
+            Waits::in_the_model().with_limit(limit.map(str::to_owned)).after(0.25).words()
+        };
+        assert_eq!(words(None), format!("{model}; scheduler, 25 %"));
+        let limited = "scheduler or limit, 25 % (of 500 I/Os a second)";
+        assert_eq!(words(Some("500 I/Os a second")), format!("{model}; {limited}"));
     }
 
     /// The time in the guest lies around the I/O's, and all parts together are the whole.

@@ -427,6 +427,8 @@ fn a_million_ios_make_a_page_of_less_than_two_megabytes() {
     }
     let folder = run(1000);
     let page = std::fs::read_to_string(folder.path().join(REPORT_FILE)).unwrap();
+    // A rate has the length of its steps.
+    assert!(page.contains("<figcaption>I/Os per second of virtual time, in steps of "));
     // Nothing is fetched.
     let fetched = ["src=", "href=", "@import", "url(http", "//cdn"];
     assert!(fetched.iter().all(|word| !page.contains(word)));

@@ -441,18 +441,18 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
         "Its limit: 20 MB/s.",
         "has suffered where its worst is more than 1.5 times its usual one",
         "<h2>Tenants of disk</h2>",
-        "Scheduler bfq, with depth = 1.",
+        "The scheduler is bfq; its parameters are at the end of this part. Weights divide the amount",
+        "<dt>depth = 1</dt><dd>requests at the drive at once;",
         "75 %",
         "Help that guests asked for",
         "Bandwidth of the host&#39;s workloads",
         "p99 of each tenant over time",
         "desk.disk: 900 µs at 2.5 ms",
         "readers: 70 µs at 1.5 ms",
-        "The tenant desk.disk suffered, at 2.5 ms: there its p99 was 900 µs, 9 times the usual 100 µs. \
-         No other tenant did. A tenant suffers in a step whose p99 is more than 1.5 times its usual one. The limit \
+        "The tenant desk.disk suffered, from 2 ms to 3 ms: there its p99 was 900 µs, 9 times the usual 100 µs. \
+         No other tenant did. A tenant suffers in a step of the time whose p99 is more than 1.5 times its usual one. The limit \
          of desk.disk (500 I/Os a second) delayed 20 of its 30 requests, by 25 ms on average.",
         "<th scope=\"row\">readers</th><td data-c=\"operation\">all</td>",
-        "of them at boot",
     ] {
         let shown = shown.to_owned();
         assert!(page.contains(&shown) || page.contains(&shown.replace("&#39;", "'")), "{shown}");
@@ -808,6 +808,7 @@ fn the_inside_of_a_flash_drive_is_drawn_and_any_other_is_kept() {
         // Below the one I/O, of 2.5 us, in the middles of the steps that have some.
         "collections at 1.5 µs",
         "collections at 2.5 µs",
+        "collections (their times: the height says nothing)</span>",
         "Parameters that differ from those of some-ssd.",
         "gc.policy</th><td class=\"figure\">d-choices</td><td class=\"figure\">greedy</td>",
         "blocks</th><td class=\"figure\">28</td><td class=\"figure\">–</td>",

@@ -122,6 +122,8 @@ pub struct Course {
     pub bandwidth: Curve,
     /// I/Os in flight, on average.
     pub depth: Curve,
+    /// Length of a part of the time (ns): a point stands in the middle of its part.
+    pub step: f64,
 }
 
 /// Latencies over time.
@@ -279,6 +281,7 @@ impl OverTime {
         let areas = self.areas();
         let per_part = used.div_ceil(parts);
         let width = 2f64.powi(self.shift as i32) * per_part as f64;
+        course.step = width;
         // The rest after the whole parts ends with the last I/O; a short one belongs to the part before.
         let (whole, end) = (last / per_part, (self.end - self.origin) as f64);
         let is_short = whole > 0 && end - (whole as f64 * width) < width / 2.0;

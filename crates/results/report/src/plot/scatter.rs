@@ -66,8 +66,14 @@ pub struct Scatter {
 impl Scatter {
     /// Draws it.
     pub fn draw(&self) -> Markup {
+        let name = |series: &ScatterSeries| match series.is_of_times {
+            true => format!("{} (their times: the height says nothing)", series.name),
+            false => series.name.clone(),
+        };
+        let names: Vec<_> = self.series.iter().map(name).collect();
+        let named = self.series.iter().zip(&names);
         let keys: Vec<Key<'_>> =
-            self.series.iter().map(|s| (s.name.as_str(), s.colour, "dot")).collect();
+            named.map(|(series, name)| (name.as_str(), series.colour, "dot")).collect();
         let all = self.series.iter().flat_map(|series| series.points.iter());
         let (mut canvas, x, y) = Canvas::of_points(&self.title, &keys, (&self.x, &self.y), all);
         for (index, series) in self.series.iter().enumerate() {

@@ -254,8 +254,10 @@ fn plots(
             stroke: Stroke::Thin,
             points: curve(course).iter().map(|(at, value)| (since(*at), *value)).collect(),
         };
-        let lines = used.iter().zip(&courses).map(line);
-        // Nothing was transferred by flushes, say.
+        let is_rate = y.quantity == Quantity::Bandwidth;
+        let lines = used.iter().zip(&courses);
+        let lines = lines.filter(|((operation, _), _)| !is_rate || operation.has_bandwidth());
+        let lines = lines.map(line);
         let lines = lines.filter(|line| line.points.iter().any(|(_, value)| *value > 0.0));
         let lines: Vec<_> = lines.collect();
         if !lines.is_empty() {
@@ -268,7 +270,8 @@ fn plots(
         Kind::Server => ["I/Os per second", "Bytes per second"],
         _ => ["I/Os per second of virtual time", "Bytes per second of virtual time"],
     };
-    course(rate, axis("Completed I/Os", Quantity::Number("/s")), |c| &c.rate);
+    let rate = format!("{rate}{}", steps(&courses));
+    course(&rate, axis("Completed I/Os", Quantity::Number("/s")), |c| &c.rate);
     course(bandwidth, axis("Bandwidth", Quantity::Bandwidth), |c| &c.bandwidth);
     let depth = axis("I/Os in flight, mean", Quantity::Number(""));
     course("Queue depth over time", depth, |c| &c.depth);
@@ -277,6 +280,19 @@ fn plots(
         plots.push(means_page::latency(latency));
     }
     plots
+}
+
+/// The lengths of the parts of courses: `, in steps of 4 ms`.
+fn steps(courses: &[Course]) -> String {
+    let steps = || courses.iter().map(|course| course.step).filter(|step| *step > 0.0);
+    let ends = (steps().min_by(f64::total_cmp), steps().max_by(f64::total_cmp));
+    match ends {
+        (Some(least), Some(most)) if least < most => {
+            format!(", in steps of {} to {}", units::duration(least), units::duration(most))
+        }
+        (Some(step), _) => format!(", in steps of {}", units::duration(step)),
+        (None, _) => String::new(),
+    }
 }
 
 /// The least and the most of each line: ` (read 10 to 40 MB/s)`.

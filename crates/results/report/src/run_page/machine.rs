@@ -44,7 +44,8 @@ pub(super) fn processors(
          frozen together for {} of wall-clock, which is no virtual time. Interrupts between them \
          took {} in the median and {} at p99. Each ran ahead of the others by {} at most: a program may see up to that much \
          later what another processor of its machine has written to memory. Times of I/Os have no such error: \
-         I/Os are in the order of virtual time, whichever processor ran first.",
+         I/Os are in the order of virtual time, whichever processor ran first. A slice is a stretch between two exits \
+         from guest mode.",
         summary.processors.len(),
         units::duration(sum(|processor| processor.running_seconds) * 1e9),
         units::count(summary.slices),

@@ -30,6 +30,12 @@ pub(super) fn terms(summary: &Summary, kind: Kind) -> Vec<(String, String)> {
              I/Os do not exceed. Nothing is interpolated. – where there are too few I/Os for one \
              to lie beyond it.",
         ),
+        ("Virtual time", "the time of the guest and of the modelled drives; wall-clock time is that of this machine."),
+        (
+            "Exit",
+            "the guest leaves guest mode, so that the machine acts for it, as at a device's register; virtual time stands \
+             still meanwhile. A slice is a stretch between two exits; it ends late where the guest was left later than asked.",
+        ),
         ("Skipped", "virtual time that passed at once, as every processor of the guest was idle."),
         (
             "Frozen",
@@ -43,7 +49,7 @@ pub(super) fn terms(summary: &Summary, kind: Kind) -> Vec<(String, String)> {
             "Plots",
             "pointing at a mark shows its figures. Drawing over a part shows that part, a double \
              click all again; a click on a name hides it; x and y above a plot switch between \
-             linear and logarithmic.",
+             linear and logarithmic. A rate over time is that of a step of it, and stands in the step's middle.",
         ),
     ];
     let tells = |drive: &DriveSummary| {
@@ -63,7 +69,7 @@ pub(super) fn terms(summary: &Summary, kind: Kind) -> Vec<(String, String)> {
         ));
     }
     if kind == Kind::Simulation {
-        let guests = ["Target", "Delivered", "Error", "Skipped", "Frozen"];
+        let guests = ["Target", "Delivered", "Error", "Exit", "Skipped", "Frozen"];
         terms.retain(|(term, _)| !guests.contains(term));
         terms.insert(
             0,
@@ -74,7 +80,7 @@ pub(super) fn terms(summary: &Summary, kind: Kind) -> Vec<(String, String)> {
         );
     }
     if kind == Kind::Server {
-        terms.retain(|(term, _)| !["Skipped", "Frozen"].contains(term));
+        terms.retain(|(term, _)| !["Virtual time", "Exit", "Skipped", "Frozen"].contains(term));
     }
     let used = || summary.drives.iter().flat_map(DriveSummary::used);
     if used().any(|(_, figures)| figures.delivered_ns.min.min(figures.target_ns.min) == 0) {

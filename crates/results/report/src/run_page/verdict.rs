@@ -4,15 +4,16 @@ use serde_json::Value;
 use stasis_block::inside::Inside;
 use stasis_block::Operation;
 
+use super::causes;
 use super::kind::{Kind, Time};
 use crate::cluster;
 use crate::page::Head;
 use crate::table::{Column, Table};
 use crate::verdict::{Busiest, End, Precision, Run, Tenants, Verdict};
-use crate::{shared_page, text, thresholds_page, Repeat, Waits};
+use crate::{shared_page, text, thresholds_page, Repeat};
 use stasis_results::so_far::RUNNING;
 use stasis_results::summary::{DriveSummary, OperationSummary, Summary};
-use stasis_results::{limit_of, own_figure, units};
+use stasis_results::units;
 
 /// The head of the page.
 pub(super) fn head(
@@ -43,8 +44,8 @@ pub(super) fn head(
         None => drives(summary, kind),
     };
     let mut head = Head::answering(verdict, tiles).with(caption, table);
-    head.notes =
-        clients.flatten().into_iter().chain(branch(summary)).chain(slowest(summary)).collect();
+    head.notes = clients.flatten().into_iter().chain(branch(summary)).collect();
+    head.notes.extend(causes::sentences(summary));
     head.notes.extend(ways(summary));
     head.repeat = Repeat::of(&summary.extra);
     let untrusted = |warning: &String| format!("Not to be trusted: {warning}.");
@@ -124,38 +125,6 @@ fn run<'a>(
     }
 }
 
-/// Operations of a run whose slowest I/O is told at its top.
-const TOLD: usize = 4;
-
-/// Returns the waits of the slowest I/O of the operations with the most I/Os.
-fn slowest(summary: &Summary) -> Vec<String> {
-    let mut all: Vec<_> = used(summary).collect();
-    all.sort_by_key(|(.., figures)| std::cmp::Reverse(figures.count));
-    let several = summary.drives.len() > 1;
-    let clause = |(drive, operation, _): (&DriveSummary, Operation, &OperationSummary)| {
-        let slowest = drive.slowest.iter().find(|io| io.operation == operation)?;
-        let waits = Waits::of_all(std::iter::once(slowest))?;
-        let waits = waits.with_figure(own_figure(&drive.described, operation));
-        let waits = waits.with_limit(limit_of(summary, &drive.described.name));
-        let of_drive = match several {
-            true => format!(" of {}", drive.described.name),
-            false => String::new(),
-        };
-        let latency = units::duration(slowest.latency() as f64);
-        Some(format!(
-            "The slowest {}{of_drive} took {latency}: {}.",
-            operation.name(),
-            waits.words()
-        ))
-    };
-    let clauses: Vec<_> = all.into_iter().filter_map(clause).take(TOLD).collect();
-    if clauses.is_empty() {
-        clauses
-    } else {
-        vec![clauses.join(" ")]
-    }
-}
-
 fn used<'a>(
     summary: &'a Summary,
 ) -> impl Iterator<Item = (&'a DriveSummary, Operation, &'a OperationSummary)> {
@@ -182,6 +151,27 @@ fn ways(summary: &Summary) -> impl Iterator<Item = String> + '_ {
     })
 }
 
+/// Drives of which the caption tells that they have phases.
+const MAX_PHASES: usize = 2;
+/// From this ratio of a drive's time to that of its reads or its writes on, it has phases.
+const PHASES: f64 = 1.1;
+
+/// A sentence about a drive that was not read and written to all the time.
+fn phases(drive: &DriveSummary) -> Option<String> {
+    let (read, write) = (drive.read.active_seconds, drive.write.active_seconds);
+    if drive.read.count.min(drive.write.count) == 0
+        || drive.active_seconds < PHASES * read.min(write)
+    {
+        return None;
+    }
+    let name = &drive.described.name;
+    let [read, write, all] = [read, write, drive.active_seconds].map(|s| units::duration(s * 1e9));
+    Some(format!(
+        "Of the {all} of {name} its reads are within {read} and its writes within {write}: figures of both together, and of \
+         the longer one, are means over phases that differ, which its plots show."
+    ))
+}
+
 /// All drives and operations, a row each; of shared drives the host's workloads too. With a caption.
 pub(super) fn drives(summary: &Summary, kind: Kind) -> (String, Table) {
     let latency = match kind {
@@ -200,6 +190,8 @@ pub(super) fn drives(summary: &Summary, kind: Kind) -> (String, Table) {
             "{caption} Workloads of the host have their mean latency only, and rates over the time for which they ran."
         ),
     };
+    let sentences = summary.drives.iter().filter_map(phases).take(MAX_PHASES);
+    let caption = [caption].into_iter().chain(sentences).collect::<Vec<_>>().join(" ");
     let figures = ["IOPS", "bandwidth", "mean", "p50", "p99", "p99.9", "I/Os", "amount"];
     let named = ["drive", "operation"].map(Column::left);
     let mut table = Table::new(named.into_iter().chain(figures.map(Column::right)).collect());
@@ -235,7 +227,8 @@ pub(super) fn drives(summary: &Summary, kind: Kind) -> (String, Table) {
             [sum(|one| one.count), sum(|one| one.bytes), sum(|one| one.errors)];
         let rate = |amount: u64| amount as f64 / drive.active_seconds.max(1e-9);
         let dash = || "–".to_owned();
-        let mut row = vec![drive.described.name.clone(), "read + write".to_owned()];
+        let differ = if phases(drive).is_some() { ", phases differ" } else { "" };
+        let mut row = vec![drive.described.name.clone(), format!("read + write{differ}")];
         row.extend([units::significant(rate(count), 4), units::bandwidth(rate(bytes))]);
         row.extend([dash(), dash(), dash(), dash()]);
         row.extend([units::count(count), units::bytes(bytes)]);
@@ -247,7 +240,7 @@ pub(super) fn drives(summary: &Summary, kind: Kind) -> (String, Table) {
     for (drive, operation, figures) in used(summary) {
         let mut row = vec![drive.described.name.clone(), operation.name().to_owned()];
         row.push(units::significant(figures.iops, 4));
-        row.push(units::bandwidth(figures.bytes_per_second));
+        row.push(units::bandwidth_of(operation, figures.bytes_per_second));
         row.extend(text::figures(&figures.delivered_ns, figures.count));
         row.push(units::count(figures.count));
         row.push(units::bytes(figures.bytes));
@@ -274,4 +267,32 @@ pub(super) fn drives(summary: &Summary, kind: Kind) -> (String, Table) {
         table.push(row);
     }
     (caption, table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_tells_where_its_phases_differ() {
+        let drive = |read: f64, write: f64, all: f64| {
+            let mut drive = DriveSummary { active_seconds: all, ..DriveSummary::default() };
+            for (operation, seconds) in [(&mut drive.read, read), (&mut drive.write, write)] {
+                operation.active_seconds = seconds;
+                operation.count = u64::from(seconds > 0.0);
+            }
+            drive
+        };
+        // A phase without writes, one after the other, a mix, and reads alone.
+        for (read, write, all, differ) in [
+            (4.0, 2.3, 4.0, true),
+            (2.0, 2.0, 4.0, true),
+            (4.0, 3.9, 4.0, false),
+            (4.0, 0.0, 4.0, false),
+        ] {
+            assert_eq!(phases(&drive(read, write, all)).is_some(), differ, "{read} {write} {all}");
+        }
+        let text = phases(&drive(4.0, 2.3, 4.0)).unwrap();
+        assert!(text.contains("its reads are within 4 s and its writes within 2.3 s:"), "{text}");
+    }
 }
