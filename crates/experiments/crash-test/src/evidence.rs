@@ -310,7 +310,11 @@ pub const REASONS: [(LossReason, &str, &str); 4] = [
         "it was not acknowledged, and no later change was on the medium.",
     ),
     (LossReason::Reordered, "overtaken", "a later change went to the medium before it."),
-    (LossReason::Torn, "torn", "only some of its atomic units were on the medium."),
+    (
+        LossReason::Torn,
+        "torn",
+        "only some of its atomic units, each written whole or not at all, were on the medium.",
+    ),
 ];
 
 /// A reason in words.

@@ -97,8 +97,8 @@ fn drive(
     let worst: Vec<_> = worst(shared, time).collect();
     if !worst.is_empty() {
         let caption = format!(
-            "The worst step of each tenant: p99 at the drive's scheduler, in steps of {}; the usual one is the median of its \
-             steps. It is at most 1/32 above the latency that it stands for; of fewer than 100 requests it is the longest. A \
+            "The worst step of each tenant: p99 from when the drive's scheduler gets a request until that completes, in steps \
+             of {}; the usual one is the median of its steps. It is at most 1/32 above the latency that it stands for; of fewer than 100 requests it is the longest. A \
              tenant has suffered where its worst is more than {SUFFERED} times its usual one. One that is delayed all the \
              time has a long usual one: see its mean wait above.",
             units::duration(shared.tails_step_ns as f64)
@@ -106,7 +106,9 @@ fn drive(
         section = section.with(Block::Table(caption, worst_steps(&worst)));
     }
     if shared.tenants.iter().any(|tenant| tenant.help_calls > 0) {
-        let caption = "Help that guests asked for, as they raised a queue's weight.".to_owned();
+        let caption = "Help that guests asked for, as they raised a queue's weight. Unhelped is time in which one asked \
+                       and had used up its bound; urgent requests are those that a guest's own scheduler preferred."
+            .to_owned();
         section = section.with(Block::Table(caption, help(&shared.tenants)));
     }
     if limits(shared).any(|(_, _, limited)| limited.limited_requests > 0) {
