@@ -88,13 +88,13 @@ system-test: build guest ## Tests that boot guests
 	$(TEST) --test system -- --nocapture || failed=1; \
 	wait $$beside || failed=1; \
 	trap - INT TERM; cat $$printed; rm -f $$printed; \
+	$(TEST) --test function -- --ignored || failed=1; \
+	$(TEST) --test coordinate help -- --ignored || failed=1; \
 	$(TEST) --test served -- ublk:: nvme_tcp::linux_connects --ignored --nocapture || failed=1; \
 	test -z "$$failed"
 waiting-guests: # The part of system-test that runs beside its others
 	failed=; \
 	$(TEST) --test own_program || failed=1; \
-	$(TEST) --test function -- --ignored || failed=1; \
-	$(TEST) --test coordinate help -- --ignored || failed=1; \
 	$(TEST) --test vm -- --ignored --test-threads=1 || failed=1; \
 	test -z "$$failed"
 
