@@ -210,6 +210,47 @@ fn limits_bound_a_disk_and_a_workload_as_a_whole() {
     }
 }
 
+/// Service, and waits for limits, are of the requests that are complete, whatever is under way when
+/// somebody asks.
+#[test]
+fn service_and_waits_are_of_completed_requests() {
+    for kind in KINDS.iter().map(|kind| kind.name) {
+        let limits = LimitSpec { iops: Some(500), ..LimitSpec::default() };
+        let queue = QueueSpec { limits, ..QueueSpec::default() };
+        let shared = SharedDrive::new(&spec(kind), drive());
+        let region = Region { offset: 0, length: PART };
+        let mut disk = shared.disk(0, "disk".into(), region, &queue);
+        shared.add_load(&LoadSpec { queue, ..load(READERS, 100) }).unwrap();
+        shared.start(0);
+        let (mut done, mut ios) = (Vec::new(), 0);
+        for (tag, now) in (0..).zip((0..20 * MILLISECOND).step_by(5_000)) {
+            if disk.in_flight() == 0 {
+                let read = Command::new(Operation::Read, 0, 4096);
+                disk.submit(now, Request::new(tag, read, vec![0; 4096]));
+            }
+            disk.advance(now, &mut done);
+            let report = shared.report(now);
+            let (tenant, load) = (&report.tenants[0], &report.workloads[0]);
+            let count = done.len() as u64;
+            assert_eq!((tenant.service.requests, tenant.service.bytes), (count, count * 4096));
+            let waited = done.iter().filter(|done| done.layers.limited > 0).count() as u64;
+            assert_eq!(tenant.limited.limited_requests, waited, "{kind} at {now}");
+            let threads = load.threads.iter();
+            let (requests, bytes) = threads.fold((0, 0), |(requests, bytes), thread| {
+                (requests + thread.requests, bytes + thread.bytes)
+            });
+            assert_eq!((requests, bytes), (load.ios, load.bytes), "{kind} at {now}");
+            // The first goes at once.
+            let waited = load.limited.limited_requests;
+            assert!(waited <= load.ios.saturating_sub(1), "{kind} at {now}: {waited}");
+            ios = count + load.ios;
+        }
+        // These keep the drive for a reader that its limit holds.
+        let least = if matches!(kind, "bfq" | "cfq") { 1 } else { 15 };
+        assert!(ios >= least, "{kind}: {ios}");
+    }
+}
+
 /// A disk's service, and its waits for its limit, are counted from when its owner's command begins: the
 /// boot before has its requests as well.
 #[test]
@@ -232,8 +273,8 @@ fn a_disk_is_counted_from_its_command_on() {
     let read = Command::new(Operation::Read, 0, 4096);
     for (tag, disk) in (200..).zip(&mut disks) {
         disk.submit(begun, Request::new(tag, read, vec![0; 4096]));
-        disk.advance(2 * begun, &mut Vec::new());
     }
+    disks.iter_mut().for_each(|disk| disk.advance(2 * begun, &mut Vec::new()));
     let tenants = shared.report(2 * begun).tenants;
     let [early, late] = &tenants[..] else { panic!("{tenants:?}") };
     assert_eq!((early.service.requests, early.service.bytes), (1, 4096));

@@ -56,7 +56,7 @@ pub struct Service {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limited {
-    /// Requests that waited for a limit.
+    /// Completed requests that had waited for a limit.
     pub limited_requests: u64,
     /// Time that they waited, together (s).
     pub limited_seconds: f64,

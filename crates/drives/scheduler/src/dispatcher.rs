@@ -9,7 +9,7 @@ use stasis_block::{Operation, Tag};
 use crate::limit::Limit;
 use crate::pool::TagMap;
 use crate::{
-    LimitId, LimitSpec, LimitStatistics, QueueId, QueueStatistics, QueuedRequest, Refused,
+    sectors, LimitId, LimitSpec, LimitStatistics, QueueId, QueueStatistics, QueuedRequest, Refused,
     Scheduler,
 };
 
@@ -34,6 +34,18 @@ struct Behind {
 struct Waiting {
     queue: QueueId,
     barrier: bool,
+    sectors: u64,
+    // Earlier wait for the queue's limit (ns).
+    limited: Nanos,
+}
+
+/// A request at the drive.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    queue: QueueId,
+    // Since when the drive has it.
+    begun: Nanos,
+    sectors: u64,
     // Earlier wait for the queue's limit (ns).
     limited: Nanos,
 }
@@ -61,8 +73,8 @@ pub struct Dispatcher {
     scheduler: Box<dyn Scheduler>,
     depth: usize,
     in_flight: usize,
-    // Requests at the drive: their queue, and since when the drive has them.
-    at_drive: TagMap<(QueueId, Nanos)>,
+    // Requests at the drive.
+    at_drive: TagMap<Sent>,
     // By number of queue.
     behind: Vec<Behind>,
     // Requests that wait with the scheduler.
@@ -162,16 +174,21 @@ impl Dispatcher {
         self.scheduler.help(now, id, on);
     }
 
-    /// Service of a queue until `now`.
+    /// Service of a queue until `now`, by the requests that the drive has completed.
     pub fn statistics(&self, now: Nanos, id: QueueId) -> QueueStatistics {
         let mut all = self.scheduler.statistics(now, id);
         if let Some(behind) = self.behind.get(id.0 as usize) {
             all += behind.before;
         }
+        // The scheduler counts what it gives to the drive.
+        for sent in self.at_drive.values().filter(|sent| sent.queue == id) {
+            all.requests = all.requests.saturating_sub(1);
+            all.sectors = all.sectors.saturating_sub(sent.sectors);
+        }
         all
     }
 
-    /// Effect of the queue's limit, if it has one.
+    /// Effect of the queue's limit, if it has one, on the requests that the drive has completed.
     pub fn limit_statistics(&self, id: QueueId) -> Option<LimitStatistics> {
         let limit = self.behind.get(id.0 as usize)?.limit?;
         self.limits.get(limit.0 as usize).map(Limit::statistics)
@@ -239,7 +256,8 @@ impl Dispatcher {
         let behind = &mut self.behind[id.0 as usize];
         behind.waiting += 1;
         behind.barred = barrier;
-        self.waiting.insert(request.tag, Waiting { queue: id, barrier, limited: request.limited });
+        let (sectors, limited) = (sectors(&request.command), request.limited);
+        self.waiting.insert(request.tag, Waiting { queue: id, barrier, sectors, limited });
         Ok(())
     }
 
@@ -262,14 +280,15 @@ impl Dispatcher {
         self.in_flight += 1;
         let mut limited = 0;
         if let Some(waiting) = self.waiting.remove(&tag) {
+            let Waiting { queue, barrier, sectors, .. } = waiting;
             limited = waiting.limited;
-            self.at_drive.insert(tag, (waiting.queue, now));
-            let behind = &mut self.behind[waiting.queue.0 as usize];
+            self.at_drive.insert(tag, Sent { queue, begun: now, sectors, limited });
+            let behind = &mut self.behind[queue.0 as usize];
             behind.waiting -= 1;
-            if waiting.barrier {
+            if barrier {
                 behind.barred = false;
             }
-            self.release(now, waiting.queue);
+            self.release(now, queue);
         }
         Some(Dispatched { tag, limited })
     }
@@ -304,8 +323,13 @@ impl Dispatcher {
     /// The drive is done with a request.
     pub fn complete(&mut self, now: Nanos, tag: Tag) {
         self.in_flight -= 1;
-        if let Some((queue, begun)) = self.at_drive.remove(&tag) {
-            self.behind(queue).before.at_drive += now.saturating_sub(begun);
+        if let Some(Sent { queue, begun, limited, .. }) = self.at_drive.remove(&tag) {
+            let behind = self.behind(queue);
+            behind.before.at_drive += now.saturating_sub(begun);
+            let limit = behind.limit;
+            if let Some(limit) = limit.and_then(|limit| self.limits.get_mut(limit.0 as usize)) {
+                limit.completed(limited);
+            }
         }
         self.scheduler.complete(now, tag);
         self.follow(now);

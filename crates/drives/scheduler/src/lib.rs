@@ -139,7 +139,8 @@ pub enum Refused {
 /// Service of a queue so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueStatistics {
-    /// Requests given to the drive.
+    /// Requests: those given to the drive, as a scheduler counts; those completed, as a
+    /// [`Dispatcher`] does.
     pub requests: u64,
     /// Their sectors.
     pub sectors: u64,

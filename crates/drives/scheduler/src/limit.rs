@@ -93,7 +93,7 @@ impl LimitSpec {
 /// Effect of a limit so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LimitStatistics {
-    /// Requests that waited for the limit.
+    /// Completed requests that had waited for the limit.
     pub requests: u64,
     /// Time that they waited, together (ns).
     pub waited: u128,
@@ -234,11 +234,13 @@ impl Limit {
         self.waiting.pop_front();
         self.take(now, &request.command);
         request.limited = now.saturating_sub(since);
-        if now > since {
-            self.statistics.requests += 1;
-            self.statistics.waited += u128::from(now - since);
-        }
         Some((queue, request))
+    }
+
+    /// A request that had waited here for so long is complete.
+    pub(crate) fn completed(&mut self, waited: Nanos) {
+        self.statistics.requests += u64::from(waited > 0);
+        self.statistics.waited += u128::from(waited);
     }
 
     /// Returns the time at which the first waiting request may go.

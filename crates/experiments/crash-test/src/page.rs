@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use stasis_block::clock::Nanos;
+use stasis_crash::Place;
 use stasis_report::page::{thinned, Block, Head, Page, Resolution, Section};
 use stasis_report::plot::{Axis, Dot, Dots, Markup, Quantity, Row, Scale};
 use stasis_report::verdict::{capital, Broken, CrashTest, Found};
@@ -10,7 +12,7 @@ use stasis_results::units;
 
 use crate::evidence::{reason, Evidence, Span, SpanKind, REASONS};
 use crate::groups::Group;
-use crate::report::{not_repeated, repeated, DriveLoss, Report};
+use crate::report::{not_repeated, repeated, DriveLoss, PlaceCount, Report};
 use crate::session::{Finding, Kind, Outcome};
 
 /// Findings that are on the page.
@@ -127,8 +129,7 @@ impl Report {
             broken,
         };
         let flushes = self.course.flushes.iter().flatten();
-        let (all, cut) =
-            flushes.fold((0, 0), |(all, cut), (_, is_cut)| (all + 1, cut + u64::from(*is_cut)));
+        let (all, cut) = flushes.fold((0, 0), count_cut);
         let tiles = [
             ("Different states", units::count(outcome.distinct)),
             (
@@ -283,10 +284,13 @@ impl Report {
         };
         let states: Vec<_> = group.states.iter().map(ToString::to_string).collect();
         let more = if group.count > states.len() as u64 { ", …" } else { "" };
+        let drive = match &group.drive {
+            None if self.drives.len() == 1 => String::new(),
+            drive => format!(", {}", of_drive(drive.as_ref())),
+        };
         let heading = format!(
-            "{}, {}: {}",
+            "{}{drive}: {}",
             title(group.kind),
-            of_drive(group.drive.as_ref()),
             match group.count {
                 1 => "one finding".to_owned(),
                 many => format!("{} findings", units::count(many)),
@@ -306,11 +310,7 @@ impl Report {
             description => section.with(Block::Prose(description.to_owned())),
         };
         if let Some(outcome) = repeated(finding) {
-            let clock = match finding.repeats {
-                Some(_) => ", of which each takes the same time, however fast the host is",
-                None => "",
-            };
-            section = section.with(Block::Prose(format!("It was {outcome}{clock}.")));
+            section = section.with(Block::Prose(format!("It was {outcome}.")));
         }
         if let Some(evidence) = &finding.evidence {
             section = around(section, evidence, finding.at);
@@ -352,13 +352,10 @@ impl Report {
 
     fn figures(&self) -> Section {
         let outcome = &self.outcome;
-        let kinds = self.places.iter().filter(|count| count.tried > 0);
-        let kinds: Vec<_> = kinds
-            .map(|count| format!("{} {}", units::count(count.tried), count.place.name()))
-            .collect();
+        let (_, flushes) = self.course.flushes.iter().flatten().fold((0, 0), count_cut);
         let mut facts = vec![
             ("Power cuts", units::count(outcome.cuts)),
-            ("Kinds of cuts; --states adds drawn ones only", kinds.join(", ")),
+            ("Power cuts by their places", by_place(&self.places, self.course.keeping, flushes)),
             ("Commands of the guest", units::count(self.guest_commands)),
             ("Commands of the drives", units::count(self.drive_commands)),
             ("States per hour", units::decimals(self.states_per_hour, 0)),
@@ -374,6 +371,44 @@ impl Report {
         facts.extend(self.drives.iter().map(loss));
         Section::new("More figures").with(Block::Facts(facts))
     }
+}
+
+/// Counts a flush, and whether the power was cut before and after it.
+fn count_cut((all, cut): (u64, u64), (_, is_cut): &(Nanos, bool)) -> (u64, u64) {
+    (all + 1, cut + u64::from(*is_cut))
+}
+
+/// The numbers of power cuts at each kind of place. `keeping`: of those before flushes that keep a write;
+/// `flushes`: of the flushes with cuts before and after.
+fn by_place(places: &[PlaceCount], keeping: u64, flushes: u64) -> String {
+    let tried = places.iter().filter(|count| count.tried > 0);
+    let parts = tried.map(|PlaceCount { place, tried, .. }| {
+        let second = if *place == Place::BeforeFlush { keeping } else { 0 };
+        let elsewhere = match place {
+            Place::BeforeFlush | Place::AfterFlush => flushes.saturating_sub(tried.saturating_sub(second)),
+            Place::Line | Place::Drawn => 0,
+        };
+        let mut notes = Vec::new();
+        if second > 0 {
+            notes.push(format!(
+                "{} of them a second cut at their flush, which keeps one of its writes where the first keeps none",
+                units::count(second)
+            ));
+        }
+        if elsewhere > 0 {
+            let are = if elsewhere == 1 { "is" } else { "are" };
+            notes.push(format!(
+                "{} more {are} at one of the places before, such as the end",
+                units::count(elsewhere)
+            ));
+        }
+        let notes = match notes.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", notes.join("; ")),
+        };
+        format!("{} {}{notes}", units::count(*tried), place.name())
+    });
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 /// States with findings of the check in a guest, or of all else.
@@ -566,6 +601,28 @@ pub(crate) fn conclusion(output: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// 610 flushes with cuts before and after: 203 have two before, and the last one's after is the end.
+    #[test]
+    fn cuts_by_their_places_add_up_to_the_flushes() {
+        let count = |place, tried| PlaceCount { place, tried, asked: tried };
+        let places = [
+            count(Place::Line, 202),
+            count(Place::BeforeFlush, 813),
+            count(Place::AfterFlush, 609),
+            count(Place::Drawn, 0),
+        ];
+        assert_eq!(
+            by_place(&places, 203, 610),
+            "202 at lines of output and at the end, 813 before flushes (203 of them a second cut at their flush, which \
+             keeps one of its writes where the first keeps none), 609 after flushes (1 more is at one of the places \
+             before, such as the end)"
+        );
+        let places = [count(Place::BeforeFlush, 2), count(Place::AfterFlush, 2)];
+        assert_eq!(by_place(&places, 0, 2), "2 before flushes, 2 after flushes");
+        let flushes = [(1, true), (2, false), (3, true)];
+        assert_eq!(flushes.iter().fold((0, 0), count_cut), (3, 2));
+    }
 
     #[test]
     fn cuts_are_marked_by_what_a_guest_found() {

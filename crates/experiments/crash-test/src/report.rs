@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
 use stasis_block::{Operation, PowerLoss};
 use stasis_crash::{Cut, CutPoint, Enumerator, Fault, Level, Place, StateSampler, Trace};
+use stasis_drive::Sampling;
 use stasis_guest_image::Guest;
 use stasis_report::{shell_word, Repeat};
 use stasis_results::units::rounded;
@@ -87,6 +88,8 @@ pub(crate) struct Course {
     pub(crate) lines: Vec<(Nanos, String)>,
     /// Power cuts: the state and its time.
     pub(crate) cuts: Vec<(u64, Nanos)>,
+    /// Number of those before a flush that keep one of its writes, beside one that keeps none.
+    pub(crate) keeping: u64,
 }
 
 impl Course {
@@ -99,7 +102,9 @@ impl Course {
             let cut = |end| points.contains(&end) && points.contains(&(end + 1));
             ends.map(|(at, end, _)| (at, cut(end))).collect()
         };
+        let keeps = |cut: &&Cut| matches!(cut.sampling, Sampling::Newest | Sampling::Oldest);
         Self {
+            keeping: cuts.iter().filter(keeps).count() as u64,
             flushes: trace.drives.iter().map(|drive| flushes(&drive.guest)).collect(),
             lines: trace.lines.iter().map(|(_, at, line)| (*at, line_text(line))).collect(),
             cuts: cuts.iter().map(|cut| (cut.number, trace.time(cut.point))).collect(),
@@ -140,7 +145,10 @@ pub(crate) fn repeated(finding: &Finding) -> Option<&'static str> {
     match finding.repeats {
         _ if !finding.kind.is_of_a_check() => None,
         Some(_) => {
-            Some("found again in a new guest that had this state alone, on a clock of instructions")
+            Some(
+                "found again in a new guest that had this state alone, on a clock that counts instructions and not the \
+                 host's time",
+            )
         }
         None => Some("not repeated alone"),
     }
@@ -157,7 +165,7 @@ pub(crate) fn not_repeated(findings: &[Finding]) -> Option<String> {
     let description = first.what.lines().next().unwrap_or_default();
     Some(format!(
         "The check failed on {count} more (states {}{more}: {description}), and passed when a new guest with \
-         that state alone repeated it on a clock of instructions, of which each takes the same time. These are no \
+         that state alone repeated it on a clock that counts instructions and not the host's time. These are no \
          findings: the check depends on the host's speed, or on what it or its guest did before",
         states.join(", ")
     ))

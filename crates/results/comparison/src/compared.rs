@@ -186,6 +186,10 @@ impl Comparison {
             let some = self.candidates.iter().enumerate().filter_map(figure).collect();
             (*lower != highest).then(|| (name(highest, subject), some))
         });
+        let has_intervals = ranking.as_ref().is_some_and(|(statistic, subject, _)| {
+            let figure = |one| statistic.measured(one, subject);
+            self.candidates.iter().all(|one| figure(one).is_some_and(|one| one.is_known()))
+        });
         let latency =
             ranking.map(|(statistic, subject, figures)| (name(statistic, &subject), figures));
         let time = |one: &Candidate| match one.failed() {
@@ -201,6 +205,7 @@ impl Comparison {
             failed: all.iter().filter(|one| one.failed().is_some()).count(),
             work: self.work().clone(),
             latency,
+            has_intervals,
             beyond,
             least: self.least,
             seeds: all

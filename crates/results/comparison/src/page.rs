@@ -94,17 +94,19 @@ impl Comparison {
             sections.push(Section::new("All differences").with(differences).folded());
         }
         sections.extend(self.repeats());
+        let significant = format!(
+            "the intervals of the two figures do not overlap, the difference is {} % or more (--least sets this), and \
+             both did the same I/Os. It cannot be told of other I/Os, and of figures without an interval{}.",
+            units::significant(self.least, 3),
+            if self.candidates.len() > 2 { ": a – stands there" } else { "" }
+        );
         let terms = [
             (
                 "Interval",
                 "of 95 %, in brackets, cut off at 0: of one run, that of its I/Os as if they were independent; of several runs, that of the \
                  runs' figures. A rate of one run has none.",
             ),
-            (
-                "Significant",
-                "the intervals of the two figures do not overlap, the difference is large enough to matter (--least), and \
-                 both did the same I/Os. – stands where this cannot be told: other I/Os, or figures without an interval.",
-            ),
+            ("Significant", significant.as_str()),
             (
                 "The same I/Os",
                 "of each operation as many I/Os and as many bytes, to within 2 % of all I/Os and bytes; or more of all of them \
@@ -183,12 +185,21 @@ impl Comparison {
         all.join("; ")
     }
 
-    /// Numbers of longer and shorter latencies, in a sentence.
+    /// Numbers of the latencies that are longer and shorter, and of those of which this cannot be told.
     fn latencies(&self) -> String {
         let all = || self.differences.iter().filter(|one| one.is_of_latency());
         let (count, significant) = (all().count(), all().filter(|one| one.significant));
         let (slower, faster): (Vec<_>, Vec<_>) = significant.partition(|one| one.is_slower());
-        format!("{} longer, {} shorter, of {count}", slower.len(), faster.len())
+        let differ = match (slower.len(), faster.len()) {
+            (0, 0) => format!("none of {count}"),
+            (slower, 0) => format!("{slower} of {count} longer"),
+            (0, faster) => format!("{faster} of {count} shorter"),
+            (slower, faster) => format!("{slower} longer and {faster} shorter of {count}"),
+        };
+        match all().filter(|one| one.significance().is_none()).count() {
+            0 => format!("{differ} beyond chance"),
+            unknown => format!("{differ} beyond chance; {unknown} cannot be told"),
+        }
     }
 
     /// The candidates by [`Self::ranking`], the fastest first; of two as they are given.
@@ -221,7 +232,7 @@ impl Comparison {
                     let share = units::significant(100.0 * share / (1.0 - queue), 3);
                     format!("; without the queue {share} % of its time is {name}")
                 });
-                format!(" ({depth} I/Os are there at once, and one ends every {each}{own})")
+                format!(" ({depth} I/Os of all operations are there at once, and one ends every {each}{own})")
             });
             Some(format!("of {} takes {latency}: {}{depth}", name(place), waits.words()))
         };
@@ -243,7 +254,8 @@ impl Comparison {
     /// operation; none where no result has them.
     pub fn tails(&self) -> Option<Section> {
         let columns = ["drive", "operation", "candidate"].map(Column::left).into_iter();
-        let figures = ["I/Os at once", "one ends every"].map(Column::right);
+        let figures = ["I/Os at once", "one ends every"];
+        let figures = figures.map(|name| Column::right(name).under("of all operations"));
         let columns = columns.chain(figures).chain([
             Column::left("on average").under("where the time went"),
             Column::left("of the slowest").under("where the time went"),

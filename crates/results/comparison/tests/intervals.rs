@@ -123,7 +123,8 @@ fn what_is_the_same_differs_in_nothing_and_what_is_slower_is_found() {
         "c against a",
         "<p class=\"sentence\">Of the same I/Os, ",
         "<dd>slower</dd>",
-        "<dt>Latencies that differ</dt><dd>5 longer, 0 shorter, of 5</dd>",
+        "<dt>Latencies that differ</dt><dd>5 of 5 longer beyond chance</dd>",
+        "the difference is 1 % or more (--least sets this)",
         "<td class=\"figure bad\" data-c=\"c: difference\">+20",
         "What differs in the set-up",
     ] {
@@ -187,6 +188,25 @@ fn of_several_the_fastest_and_the_slowest_are_named_and_why() {
     assert!(
         html.contains("<td class=\"figure bad\"") && html.contains("<td class=\"figure good\"")
     );
+}
+
+/// The p99.9 of 1,000 I/Os has no interval: nobody knows whether its difference is chance.
+#[test]
+fn a_figure_without_an_interval_is_told_as_such() {
+    let values = spread(1, 1000);
+    let [a, b, c] = [("a", 10), ("b", 5), ("c", 40)].map(|(name, factor)| {
+        let values: Vec<u64> = values.iter().map(|value| value * factor).collect();
+        candidate(name, &[&values])
+    });
+    let doubt = ", 8 times as long; too few I/Os carry these figures to tell what is chance.";
+    let several = Comparison::of(vec![a.clone(), b, c.clone()], MIN_DIFFERENCE).unwrap();
+    let sentence = several.verdict().sentence;
+    assert!(sentence.contains("At p99.9 of reads b is the fastest, "), "{sentence}");
+    assert!(sentence.contains(doubt), "{sentence}");
+    assert!(several.to_html(None, None).contains("a – stands there"));
+    let two = Comparison::of(vec![a, c], MIN_DIFFERENCE).unwrap().to_html(None, None);
+    let tile = "<dd>4 of 5 longer beyond chance; 1 cannot be told</dd>";
+    assert!(two.contains(tile) && !two.contains("a – stands there"), "{tile}");
 }
 
 #[test]
@@ -307,8 +327,8 @@ fn a_queue_has_what_it_waits_for_beside_it() {
     let fast = candidate("fast", &[&[10_000; 1000]]);
     let comparison = Comparison::of(vec![fast, slow], MIN_DIFFERENCE).unwrap();
     let html = comparison.to_html(None, None);
-    let text = "of slow takes 100 µs: queue behind other commands, 75 %; positioning, 24 % (4 I/Os are there at once, \
-                and one ends every 25 µs; without the queue 96 % of its time is positioning).";
+    let text = "of slow takes 100 µs: queue behind other commands, 75 %; positioning, 24 % (4 I/Os of all \
+                operations are there at once, and one ends every 25 µs; without the queue 96 % of its time is positioning).";
     assert!(html.contains(text), "{html:.3000}");
 }
 

@@ -9,7 +9,7 @@ const PARAMETERS: &[(&str, &str)] = &[
     ("budget-timeout", "the longest turn of a queue"),
     (
         "charge-time",
-        "a queue that seeks pays for its time, so that weights divide the drive's time; without it they divide bytes",
+        "a queue that seeks pays for its time: weights divide the drive's time with it; without it they divide bytes",
     ),
     ("class-expire", "a request of a lower priority class is served after waiting for so long"),
     ("depth", "requests at the drive at once; the others wait in the scheduler, which orders them"),
@@ -55,20 +55,28 @@ pub(crate) fn has_weights(scheduler: &Value) -> bool {
 pub(crate) fn division(scheduler: &Value) -> String {
     let by_time = scheduler.get("charge_time").and_then(Value::as_bool) == Some(true);
     let divided = match (kind(scheduler), by_time) {
-        ("bfq", true) | ("cfq", _) => {
-            "Weights divide the drive's time among those with requests at that time. So a share of the time differs from \
-             the weight's where somebody pauses or asks for one request at a time, whose turn ends early, or had the \
-             drive before others began; and a share of the amount besides, where a byte takes more of the drive's time."
+        ("bfq", true) => {
+            "Weights divide the amount among those whose requests follow one another on the drive, and the drive's time \
+             with those that seek; among those with requests at that time. Where nobody seeks, a share of the amount is \
+             that by weight, and a share of the time is larger than it where a byte takes more of the drive's time."
         }
-        ("bfq", false) => {
-            "Weights divide the amount among those with requests at that time. So a share differs from the weight's where \
-             somebody pauses or asks for one request at a time, whose turn ends early, or had the drive before others \
-             began."
+        ("bfq", false) => "Weights divide the amount among those with requests at that time.",
+        ("cfq", _) => {
+            "Weights divide the drive's time among those with requests at that time. A share of the amount is another one \
+             where a byte takes more of the drive's time."
         }
         _ => "It takes no account of weights: a share is what somebody asked for, within a limit.",
     };
+    let early = match has_weights(scheduler) {
+        true => {
+            " Whoever pauses, or asks for one request at a time, can get less than its weight's share, as its turn ends \
+             early: what it leaves goes to the others that have requests then, by their weights. Whoever had the drive \
+             before others began has more."
+        }
+        false => "",
+    };
     format!(
-        "The scheduler is {}; its parameters are at the end of this part. {divided}",
+        "The scheduler is {}; its parameters are at the end of this part. {divided}{early}",
         kind(scheduler)
     )
 }
@@ -93,7 +101,21 @@ mod tests {
                     one.name
                 );
             }
-            assert!(division(&spec).starts_with(&format!("The scheduler is {};", one.name)));
+            let division = division(&spec);
+            assert!(division.starts_with(&format!("The scheduler is {};", one.name)));
+            let weighed = has_weights(&spec);
+            assert_eq!(
+                division.contains("what it leaves goes to the others"),
+                weighed,
+                "{division}"
+            );
+        }
+        // Time is divided with those that seek only (docs/reference/schedulers.md).
+        for (by_time, divided) in
+            [(true, "the drive's time with those that seek"), (false, "amount")]
+        {
+            let spec = serde_json::json!({ "kind": "bfq", "charge_time": by_time });
+            assert!(division(&spec).contains(divided), "{by_time}");
         }
         assert!(PARAMETERS.is_sorted());
     }

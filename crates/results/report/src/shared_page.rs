@@ -84,7 +84,8 @@ fn drive(
             "The service of each tenant as the drive's scheduler counted it, from when its command began: no I/O of a \
              guest's first boot is in it. Virtual disks are named MACHINE.DISK, workloads run on the host. A request \
              waits behind others or for a limit, and then is at the drive. Asked for is the part of the steps below \
-             with requests; 5 × 100 are five processes of weight 100 each.".to_owned()
+             with requests.".to_owned()
+                + &processes(shared)
                 + match has_weights(&shared.scheduler) {
                     true => {
                         " The share by weight is that of a weight among those that ask in a step, averaged over the steps. \
@@ -284,6 +285,18 @@ fn whole_weight(shared: &SharedOutcome, name: &str, weight: u32) -> (usize, f64)
     (each, each as f64 * f64::from(weight))
 }
 
+/// The meaning of a weight of several processes, by the first workload that has some.
+fn processes(shared: &SharedOutcome) -> String {
+    let mut all =
+        got(shared).map(|(name, weight, _)| (whole_weight(shared, name, weight).0, weight));
+    match all.find(|(each, _)| *each > 1) {
+        Some((each, weight)) => {
+            format!(" {each} × {weight} are {each} processes of weight {weight} each.")
+        }
+        None => String::new(),
+    }
+}
+
 fn shares(shared: &SharedOutcome, summary: &Summary) -> Table {
     let drives = &summary.drives;
     let columns = ["weight", "requests", "asked for", "amount"];
@@ -348,7 +361,7 @@ fn shares(shared: &SharedOutcome, summary: &Summary) -> Table {
 /// Below so many requests at once of each process, somebody asks for one after the other.
 const ONE: f64 = 1.5;
 /// From this ratio on, and below its reciprocal, the time for a byte is named.
-const DEAR: f64 = 1.25;
+const DEAR: f64 = 1.05;
 
 /// What sets a tenant apart from others besides its weight. `latency`: the mean of its service (ns); `usual`:
 /// the time at the drive for a byte of all (ns); with the tenant's limits, if it has any.

@@ -189,7 +189,8 @@ pub(crate) fn table(
         }
         false => "",
     };
-    let begin = "The slowest I/Os of each operation, and where their time went.";
+    let begin = "The slowest I/Os of each operation, and where their time went. Order is an I/O's number on its \
+                 drive, by which stasis why finds it.";
     (format!("{begin}{slowest}{kept}"), table)
 }
 
@@ -301,9 +302,9 @@ mod tests {
         assert_eq!(headings[7..], parts);
         assert_eq!(table.rows[1][7..], ["50 ns", "–", "150 ns", "300 ns", "7 ns"]);
         assert_eq!(table.rows[2][7..], ["0 ns", "500 ns", "–", "–", "0 ns"]);
-        let expected = "The slowest I/Os of each operation, and where their time went. Of the 3 slowest \
-                        writes: buffer full behind a collection, 39.8 %; the model, of which no parts are kept, \
-                        33.2 %; controller, 23.2 %. A model that has parts keeps those of the 20 slowest commands of \
+        let expected = "The slowest I/Os of each operation, and where their time went. Order is an I/O's number on \
+                        its drive, by which stasis why finds it. Of the 3 slowest writes: buffer full behind a \
+                        collection, 39.8 %; the model, of which no parts are kept, 33.2 %; controller, 23.2 %. A model that has parts keeps those of the 20 slowest commands of \
                         each operation at the drive itself, for whoever they were; with --timeline, stasis why shows \
                         those of all.";
         assert_eq!(caption, expected);

@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use stasis_block::{Command, Operation};
 use stasis_report::ResultsWriter;
 use stasis_results::sink::Records;
-use stasis_results::{FaultCourse, PlannedFault};
-use stasis_run_events::{Ending, FaultRecord, MachineOutcome, Outcome};
+use stasis_results::{Drive, FaultCourse, PlannedFault};
+use stasis_run_events::{Ending, FaultRecord, IoRecord, IoStatus, MachineOutcome, Outcome};
 
 /// When the commands begin (ns), and a millisecond.
 const BEGIN: u64 = 1_000_000_000;
@@ -203,6 +204,50 @@ fn operations_are_bars_by_their_outcome_and_no_lines() {
     assert_eq!((&lines[4]["time"], &lines[4]["value"]), (&(BEGIN + 200 * MS).into(), &2.into()));
     let whole = &run.summary["history"];
     assert_eq!((&whole["count"], &whole["ok"], &whole["fail"]), (&6.into(), &3.into(), &1.into()));
+}
+
+/// Bars of the lanes add up to the table of drives: neither has the I/Os of the boot, of which the last lie
+/// in a step that lasts beyond it, nor one that the controller refused.
+#[test]
+fn lanes_have_the_ios_of_the_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let drive = |name: &str| Drive { name: name.into(), ..Drive::default() };
+    let drives = ["server.ssd", "client.ssd"].map(drive);
+    let mut writer = ResultsWriter::create(folder.path(), drives.into()).unwrap();
+    let machines = ["server", "client"].map(str::to_owned);
+    writer.of_machines(machines.into(), vec![Some(0), Some(1)]).unwrap();
+    let io = |drive: u16, order: u64, submit: u64| IoRecord {
+        drive,
+        order,
+        submit,
+        target: submit + 1000,
+        delivered: submit + 1000,
+        boot: submit < BEGIN,
+        ..IoRecord::of(&Command::new(Operation::Read, 0, 4096))
+    };
+    let boot = (0..40).map(|n| io((n % 2) as u16, n / 2, BEGIN - (41 - n) * MS / 8));
+    let measured = (0..12).map(|n| io((n % 2) as u16, 20 + n / 2, BEGIN + n * 40 * MS + MS / 8));
+    let refused = IoRecord { status: IoStatus::Refused, ..io(0, 26, BEGIN + 500 * MS) };
+    writer.record(&boot.chain(measured).chain([refused]).collect::<Vec<_>>()).unwrap();
+    let outcome = Outcome {
+        virtual_ns: 1_000 * MS,
+        boot_virtual_ns: BEGIN,
+        ..Outcome::of(Ending::Exited(0))
+    };
+    let summary = writer.finish(&outcome, "exact", Duration::from_secs(1), Map::new()).unwrap();
+    let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    for (machine, drive) in ["server", "client"].into_iter().zip(&summary.drives) {
+        let begin = format!(">{machine}, ");
+        let bars = page.split(begin.as_str()).skip(1);
+        let texts = bars.filter_map(|bar| bar.split("</title>").next()?.split_once(" I/O"));
+        let counts =
+            texts.map(|(text, _)| text.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
+        assert_eq!(
+            (counts.sum::<u64>(), drive.read.count, drive.boot_ios),
+            (6, 6, 20),
+            "{machine}"
+        );
+    }
 }
 
 #[test]

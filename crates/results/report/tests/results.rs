@@ -281,7 +281,7 @@ fn one_io_is_every_percentile() {
 fn a_page_says_who_used_the_drive() {
     for (engine, says, hides) in [
         ("exact", "what the guest got", "since the server began"),
-        ("sim", "Virtual time since the first I/O that counts", "guest got"),
+        ("sim", "Virtual time since the first measured I/O", "guest got"),
         ("serve", "Time since the server began", "Virtual time"),
     ] {
         let folder = tempfile::tempdir().unwrap();
@@ -450,7 +450,8 @@ fn jobs_and_those_who_share_a_drive_have_their_sections() {
         "desk.disk: 900 µs at 2.5 ms",
         "readers: 70 µs at 1.5 ms",
         "The tenant desk.disk suffered, from 2 ms to 3 ms: there its p99 was 900 µs, 9 times the usual 100 µs. \
-         No other tenant did. A tenant suffers in a step of the time whose p99 is more than 1.5 times its usual one. The limit \
+         No other tenant did. A tenant suffers in a step of the time whose p99 is more than 1.5 times its usual one; a request \
+         belongs to the step in which it ended, and can have begun before. The limit \
          of desk.disk (500 I/Os a second) delayed 20 of its 30 requests, by 25 ms on average.",
         "<th scope=\"row\">readers</th><td data-c=\"operation\">all</td>",
     ] {
@@ -808,7 +809,7 @@ fn the_inside_of_a_flash_drive_is_drawn_and_any_other_is_kept() {
         // Below the one I/O, of 2.5 us, in the middles of the steps that have some.
         "collections at 1.5 µs",
         "collections at 2.5 µs",
-        "collections (their times: the height says nothing)</span>",
+        "collections (their times; their height has no meaning)</span>",
         "Parameters that differ from those of some-ssd.",
         "gc.policy</th><td class=\"figure\">d-choices</td><td class=\"figure\">greedy</td>",
         "blocks</th><td class=\"figure\">28</td><td class=\"figure\">–</td>",

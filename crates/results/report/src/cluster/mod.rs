@@ -32,7 +32,7 @@ const MAX_MARKS: usize = 200;
 #[derive(Debug, Default)]
 struct Machine {
     name: String,
-    /// I/Os of its drives, by their completion.
+    /// I/Os of its drives that count, by their completion: those of the drives' figures.
     ios: Density,
     lines: Lines,
     /// Commands of its drives and moments that faults befell: when, and which.
@@ -151,7 +151,7 @@ impl Cluster {
     }
 
     fn ios(&mut self, ios: &[IoRecord]) {
-        for io in ios {
+        for io in ios.iter().filter(|io| !io.boot && !io.refused()) {
             let owner = self.drives.get(usize::from(io.drive)).copied().flatten();
             if let Some(machine) = owner.and_then(|owner| self.machines.get_mut(owner)) {
                 machine.ios.add(io.delivered);

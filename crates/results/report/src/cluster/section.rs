@@ -129,7 +129,8 @@ fn lanes(cluster: &Cluster, summary: &Summary, time: &Time, resolution: Resoluti
     };
     let text = format!(
         "Each machine has a lane. The darker its upper strip, the more its processors ran; the bars \
-         below are I/Os of its drives. A pale band is a fault of the machine, or its boot after one. Draw a box to \
+         below are I/Os of its drives, without those of its first \
+         boot; those of a boot after a fault count. A pale band is a fault of the machine, or its boot after one. Draw a box to \
          look at a part, click on an entry to hide it.{of_operations}{of_messages}"
     );
     Section::new("The cluster over time")

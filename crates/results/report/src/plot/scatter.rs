@@ -67,7 +67,7 @@ impl Scatter {
     /// Draws it.
     pub fn draw(&self) -> Markup {
         let name = |series: &ScatterSeries| match series.is_of_times {
-            true => format!("{} (their times: the height says nothing)", series.name),
+            true => format!("{} (their times; their height has no meaning)", series.name),
             false => series.name.clone(),
         };
         let names: Vec<_> = self.series.iter().map(name).collect();

@@ -34,7 +34,7 @@ impl Kind {
     fn time(self) -> &'static str {
         match self {
             Self::Guest => "Virtual time since the command began",
-            Self::Simulation => "Virtual time since the first I/O that counts",
+            Self::Simulation => "Virtual time since the first measured I/O",
             Self::Server => "Time since the server began",
         }
     }

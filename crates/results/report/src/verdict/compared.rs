@@ -399,6 +399,8 @@ pub struct Several<'a> {
     pub work: Work,
     /// A latency that all have, such as `p99.9 of reads`, and each one's (ns).
     pub latency: Option<(String, Vec<f64>)>,
+    /// True if all of these have intervals, so that chance is known.
+    pub has_intervals: bool,
     /// A latency further up the tail that only some carry, and their places and figures (ns).
     pub beyond: Option<(String, Vec<(usize, f64)>)>,
     /// The smallest difference that matters (%).
@@ -523,12 +525,16 @@ impl Several<'_> {
             true if best.1 == worst.1 => format!("At {latency} all take {}.", time(best.1)),
             true => format!("At {latency} all take as long, within {}.", percent(self.least)),
             false => format!(
-                "At {latency} {} is the fastest, {}, and {} the slowest, {}{}.",
+                "At {latency} {} is the fastest, {}, and {} the slowest, {}{}{}.",
                 name(best.0),
                 time(best.1),
                 name(worst.0),
                 time(worst.1),
-                pace(", ", best.1, worst.1)
+                pace(", ", best.1, worst.1),
+                match self.has_intervals {
+                    true => "",
+                    false => "; too few I/Os carry these figures to tell what is chance",
+                }
             ),
         }
     }
@@ -766,6 +772,7 @@ mod tests {
                         failed,
                         work: work.clone(),
                         latency: latency.map(|all| ("p99 of reads".to_owned(), all.to_vec())),
+                        has_intervals: failed == 0,
                         beyond: beyond.clone(),
                         least: 1.0,
                         seeds,
@@ -773,6 +780,10 @@ mod tests {
                     let verdict = case.verdict();
                     check(&verdict, &format!("{case:?}"));
                     let other = !work.is_comparable();
+                    let doubts = verdict.sentence.contains("to tell what is chance");
+                    let differs = latency.is_some_and(|all| all[0] != all[1]) && !other;
+                    assert!(!doubts || failed > 0, "{case:?}: {verdict:?}");
+                    assert!(doubts || failed == 0 || !differs, "{case:?}: {verdict:?}");
                     assert!(
                         !other || !verdict.sentence.contains("At p99"),
                         "{case:?}: {verdict:?}"

@@ -156,7 +156,7 @@ impl Run<'_> {
                 units::duration(busiest.p50 as f64)
             ),
             ios => format!(
-                "{} I/Os{}; {} {} of {}: {} a second{}, half take at most {}.",
+                "{} I/Os{}; {} {} of {}: {} a second{}, half of them in {} or less.",
                 units::count(ios),
                 match self.loads {
                     0 => String::new(),
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!((verdict.word.as_str(), verdict.tone), ("exact", Tone::Good));
         assert_eq!(
             verdict.sentence,
-            "1,000 I/Os; most are reads of fast: 9,708 a second, 39.76 MB/s, half take at most 100 µs. Each percentile of \
+            "1,000 I/Os; most are reads of fast: 9,708 a second, 39.76 MB/s, half of them in 100 µs or less. Each percentile of \
              the latency equals the model's: what differs between two such runs comes from their drives, loads and seeds."
         );
         let beside = Run { loads: 8300, ..run() }.verdict();
@@ -230,7 +230,7 @@ mod tests {
         // Bytes a second of discards say nothing.
         let discards = run().busiest.map(|one| Busiest { operation: Operation::Discard, ..one });
         let discards = Run { busiest: discards, ..run() }.verdict();
-        let part = "discards of fast: 9,708 a second, half take at most 100 µs.";
+        let part = "discards of fast: 9,708 a second, half of them in 100 µs or less.";
         assert!(discards.sentence.contains(part), "{discards:?}");
         let failed = Run { end: End::Exited(3), ..run() }.verdict();
         assert_eq!((failed.word.as_str(), failed.tone), ("status 3", Tone::Bad));

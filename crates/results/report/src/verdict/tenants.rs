@@ -151,7 +151,8 @@ impl Tenants<'_> {
                 let most = if suffered.len() > 1 { " most" } else { "" };
                 let sentence = format!(
                     "The tenant {} suffered{most}, {}: there its p99 was {}{}, {} times the usual {}.{others} A tenant \
-                     suffers in a step of the time whose p99 is more than {SUFFERED} times its usual one.",
+                     suffers in a step of the time whose p99 is more than {SUFFERED} times its usual one; a request \
+                     belongs to the step in which it ended, and can have begun before.",
                     first.name,
                     first.when(),
                     units::duration(first.most),

@@ -83,6 +83,7 @@ fn verdict(runs: &[Run]) -> Verdict {
             false => Work::Same,
         },
         latency: None,
+        has_intervals: false,
         beyond: None,
         least: MIN_DIFFERENCE,
         seeds: Alike::No,
