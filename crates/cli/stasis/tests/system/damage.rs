@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::repeat::with_cache;
 use crate::support::{Bench, Finished};
@@ -84,7 +85,7 @@ fn damage(way: &str, path: &Path) -> bool {
 
 /// Damages a file of each of these kinds in each of these ways, and runs from it.
 fn damages(ways: &[&str], kinds: impl Fn(&str, &str) -> bool) {
-    let bench = Bench::new();
+    let bench = Bench::ended_after(Duration::from_secs(3600));
     let alone = run(&bench, "alone", &[]);
     alone.expect(0);
     run(&bench, "again", &[]).expect(0);
