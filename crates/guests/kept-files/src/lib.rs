@@ -4,9 +4,9 @@
 //! check finds each file that is missing, cut, or has another byte, a flipped bit among them, and
 //! names it. Holes of a file are zeros, however a file system stores them.
 //!
-//! A check reads all bytes. It takes none where it has found the same file sound within
-//! [`TRUSTED`], since the system was started: same inode, length and time of the last write. The
-//! bytes of such a file are those in the system's memory, or a disk has changed them since.
+//! A check reads all bytes of a file, unless the same file (inode, length and time of the last write)
+//! was found sound within [`TRUSTED`] and since the system was started. Such a file's bytes are those
+//! in the system's memory, or a disk has changed them since.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -158,7 +158,7 @@ fn ready(
     let note = kept.note.clone();
     let machine = match restored {
         Err(error) if host.snapshot && error.is_of_restore() => {
-            // Of a QEMU that went unnoticed: once more from new.
+            // Another QEMU, unnoticed, may have saved it: once more from new.
             kept.discard()?;
             let kept = get()?;
             restore(host, &kept.folder, &purpose, &files.log, &stopped, None)

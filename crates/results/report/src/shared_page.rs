@@ -363,7 +363,7 @@ const ONE: f64 = 1.5;
 /// From this ratio on, and below its reciprocal, the time for a byte is named.
 const DEAR: f64 = 1.05;
 
-/// What sets a tenant apart from others besides its weight. `latency`: the mean of its service (ns); `usual`:
+/// Differences of a tenant from others besides its weight. `latency`: the mean of its service (ns); `usual`:
 /// the time at the drive for a byte of all (ns); with the tenant's limits, if it has any.
 fn particulars(
     shared: &SharedOutcome,

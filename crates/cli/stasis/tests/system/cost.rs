@@ -25,29 +25,30 @@ struct Limit {
     experiment: &'static str,
     /// The value in the cheaper run, and in the other.
     values: [&'static str; 2],
-    /// How many more the other has of it.
+    /// Number of further ones in the other.
     more: u32,
 }
 
+/// An experiment with `N` single reads of a drive of this model.
+macro_rules! dd {
+    ($model:literal) => {
+        concat!(
+            "command = ['dd', 'if=/dev/nvme0n1', 'of=/dev/null', 'bs=4k', 'iflag=direct', 'count=N']\n",
+            "drive = [{ model = '",
+            $model,
+            "', medium = 'ram:64MiB' }]"
+        )
+    };
+}
+
+/// A limit on one more read.
+const fn reads(name: &'static str, count: f64, experiment: &'static str) -> Limit {
+    Limit { name, count, experiment, values: ["10", "2010"], more: 2000 }
+}
+
 const LIMITS: [Limit; 4] = [
-    Limit {
-        name: "a read of 4 KiB by dd, null",
-        count: 33_624.0,
-        experiment:
-            "command = ['dd', 'if=/dev/nvme0n1', 'of=/dev/null', 'bs=4k', 'iflag=direct', 'count=N']
-            drive = [{ model = 'null', medium = 'ram:64MiB' }]",
-        values: ["10", "2010"],
-        more: 2000,
-    },
-    Limit {
-        name: "a read of 4 KiB by dd, fixed:100us",
-        count: 49_467.0,
-        experiment:
-            "command = ['dd', 'if=/dev/nvme0n1', 'of=/dev/null', 'bs=4k', 'iflag=direct', 'count=N']
-            drive = [{ model = 'fixed:100us', medium = 'ram:64MiB' }]",
-        values: ["10", "2010"],
-        more: 2000,
-    },
+    reads("a read of 4 KiB by dd, null", 33_624.0, dd!("null")),
+    reads("a read of 4 KiB by dd, fixed:100us", 49_467.0, dd!("fixed:100us")),
     Limit {
         name: "a start of /bin/true",
         count: 1_089_097.0,
@@ -67,6 +68,10 @@ const LIMITS: [Limit; 4] = [
         more: 1,
     },
 ];
+
+/// Instructions from the start of a machine with a drive that was not there before to its command, with
+/// those of the guest; as [`Limit::count`].
+const FIRST: f64 = 40_338_500.0;
 
 /// Runs `experiment`, and gives its summary.
 fn run(bench: &Bench, experiment: &str) -> Value {
@@ -118,7 +123,3 @@ fn nothing_takes_more_instructions_than_it_did() {
         "{wrong}Find what costs more; where a compiler or a kernel does, write the new figure into LIMITS"
     );
 }
-
-/// Instructions from the start of a machine with a drive that was not there before to its command, with
-/// those of the guest; as [`Limit::count`].
-const FIRST: f64 = 40_338_500.0;

@@ -43,12 +43,12 @@ fn kind(cache: &Path, path: &Path) -> Option<(String, usize, String)> {
     let parts: Vec<&str> = parts.into_iter().collect::<Option<_>>()?;
     let is_kept = matches!(parts[0], "guests" | "firsts" | "snapshots") && parts.len() > 2;
     let name = *parts.last()?;
-    // What was found sound is found again; a lock has no content.
+    // The list of sound files is made again; a lock has no content.
     let is_content = !["sound", "recorded"].contains(&name);
     (is_kept && is_content).then(|| (parts[0].to_owned(), parts.len(), name.to_owned()))
 }
 
-/// Flips a bit of a file, in the middle of its last piece of data.
+/// Flips a bit of the first byte in the last MiB that is not zero, or else of the first byte.
 fn flip(path: &Path) -> bool {
     let file = File::options().read(true).write(true).open(path).unwrap();
     let length = file.metadata().unwrap().len();
@@ -126,7 +126,7 @@ fn damages(ways: &[&str], kinds: impl Fn(&str, &str) -> bool) {
             let name = path.file_name().unwrap().to_str().unwrap();
             assert!(found.stderr.contains("is damaged"), "{way} {kind:?}: {found:?}");
             assert!(found.stderr.contains(name), "{way} {kind:?}: {found:?}");
-            // What all snapshots begin from leaves none.
+            // Without the base of all snapshots none is left.
             if found.status != Some(0) {
                 assert!(kind.0 == "snapshots" && kind.1 == 3, "{way} {kind:?}: {found:?}");
                 continue;
