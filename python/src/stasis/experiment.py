@@ -349,6 +349,7 @@ class Machine(Table):
     disks: list[Disk] = _table("Disk", name="disk", many=True)
     kernel_command_line: Optional[str] = None
     quantum: Optional[str] = None
+    schedule: Optional[str] = None
     threads: Optional[int] = None
     rewind: Optional[bool] = None
     random: Optional[bool] = None

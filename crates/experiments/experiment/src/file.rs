@@ -159,6 +159,9 @@ pub struct MachineSpec {
     /// Limit on how far one busy processor may be ahead of another (ns of virtual time).
     #[serde(with = "units::duration", alias = "slice")]
     pub quantum: Nanos,
+    /// Schedule of the processors: the one that is furthest behind goes on, or under `exact` a random
+    /// one, by the seed, so that races of the guest's come up.
+    pub schedule: Schedule,
     /// Number of the host's threads that run the guest's processors at once. By default one, in
     /// turn, as always under `exact`. With several, a run is quicker, and the guest's clock stands
     /// still for up to a quantum on a processor that is behind.
@@ -173,6 +176,17 @@ pub struct MachineSpec {
     /// True if the guest boots anew when the machine comes back from a failure. By default a machine of one
     /// processor goes on from its first boot under `exact`, with the same results.
     pub boots_again: bool,
+}
+
+/// The order in which a machine's processors go on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Schedule {
+    /// The one that is furthest behind goes on.
+    #[default]
+    InTurn,
+    /// One is drawn, for a time that is drawn.
+    Random,
 }
 
 fn older_names(schema: &mut Schema) {
@@ -196,6 +210,7 @@ impl Default for MachineSpec {
             cpu_speed: None,
             kernel_command_line: String::new(),
             quantum: 20_000,
+            schedule: Schedule::InTurn,
             threads: None,
             rewind: false,
             random: false,
@@ -533,10 +548,12 @@ impl Experiment {
             let differing = [
                 ("cpu-speed", machine.cpu_speed != first.cpu_speed),
                 ("quantum", machine.quantum != first.quantum),
+                ("schedule", machine.schedule != first.schedule),
                 ("threads", machine.threads != first.threads),
             ];
             if let Some((key, _)) = differing.into_iter().find(|(_, differs)| *differs) {
-                let text = "cpu-speed, quantum and threads must be the same for all machines";
+                let text =
+                    "cpu-speed, quantum, schedule and threads must be the same for all machines";
                 return Err(with_machine(Mistake::at(key, text)));
             }
             for (place, disk) in placed("disk", &machine.disks) {

@@ -33,7 +33,7 @@ pub use engine::Engine;
 pub use error::ExperimentError;
 pub use expectation::Expectation;
 pub use faults::{FaultSpace, MachineFailure, MachineFailureKind, MachinePause, ScheduledFault};
-pub use file::{Experiment, GuestSpec, MachineSpec};
+pub use file::{Experiment, GuestSpec, MachineSpec, Schedule};
 pub use names::distinct_serials;
 pub use namespace::{endurance_groups, places, NamespaceSpec};
 pub use networks::host_name;

@@ -20,6 +20,8 @@ pub const BOOT_SEED: u64 = 0;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Begins {
     seed: u64,
+    #[serde(default)]
+    interleaving: Option<u64>,
     virtual_limit: Option<Nanos>,
     machines: Vec<MachineBegins>,
     triggers: Vec<FaultTrigger>,
@@ -54,6 +56,7 @@ impl Begins {
         };
         Self {
             seed,
+            interleaving: plan.interleaving.take(),
             virtual_limit: plan.virtual_limit.take(),
             machines: plan.machines.iter_mut().map(machine).collect(),
             triggers: std::mem::take(&mut plan.triggers),
@@ -64,7 +67,7 @@ impl Begins {
     /// The plan of the run that has booted as `boot`.
     pub fn complete(self, boot: &RunPlan) -> RunPlan {
         let mut plan = boot.clone();
-        plan.seed = self.seed;
+        (plan.seed, plan.interleaving) = (self.seed, self.interleaving);
         plan.virtual_limit = self.virtual_limit;
         plan.triggers = self.triggers;
         plan.network_faults = self.network_faults;

@@ -62,7 +62,8 @@ fn table(plan: &RunPlan) -> Result<Value> {
 
 /// `to` with all that can change as it is in `base`.
 fn without_changes(base: &RunPlan, mut to: RunPlan) -> RunPlan {
-    (to.seed, to.virtual_limit) = (base.seed, base.virtual_limit);
+    (to.seed, to.interleaving) = (base.seed, base.interleaving);
+    to.virtual_limit = base.virtual_limit;
     (to.triggers, to.network_faults) = (base.triggers.clone(), base.network_faults.clone());
     let drive = |drive: &PlannedDrive, other: &mut PlannedDrive| {
         (other.faults, other.cuts) = (drive.faults.clone(), drive.cuts);

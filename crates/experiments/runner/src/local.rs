@@ -298,6 +298,7 @@ fn change(base: &RunPlan, to: &RunPlan) -> Change {
         .then(|| to.triggers.iter().map(|each| trigger(to, each)).collect::<Result<Vec<_>>>());
     Change {
         seed,
+        interleaving: (base.interleaving != to.interleaving).then_some(to.interleaving),
         virtual_limit: (base.virtual_limit != to.virtual_limit).then_some(to.virtual_limit),
         machines: base.machines.iter().zip(&to.machines).map(of_machine).collect(),
         shared: shared.map(|(drive, other)| of_drive(drive, other)).collect(),

@@ -11,7 +11,7 @@ use anyhow::{ensure, Context, Result};
 use serde_json::{Map, Value};
 use stasis_block::units;
 use stasis_crash::TraceWriter;
-use stasis_experiment::{Engine, Experiment};
+use stasis_experiment::{Engine, Experiment, Schedule};
 use stasis_guest_image::Guest;
 use stasis_report::ResultsWriter;
 use stasis_results::{Ios, ResultsFolder, Summary, STDIN_FILE, TRACE_FILE};
@@ -284,8 +284,11 @@ impl<'a> Runner<'a> {
         let mut prepared = setup.prepare()?;
         let (keeps, randomizes) = (prepared.take_keeps(), prepared.randomizes());
         let mut writer = ResultsWriter::within(claimed, prepared.drives(), self.ios)?;
-        let quantum = experiment.machine.all().iter().map(|machine| machine.quantum).max();
-        writer.of_guest(quantum.unwrap_or_default());
+        let quantum = experiment.machine.all().iter().map(|machine| match machine.schedule {
+            Schedule::InTurn => machine.quantum,
+            Schedule::Random => stasis_machine::MAX_WINDOW,
+        });
+        writer.of_guest(quantum.max().unwrap_or_default());
         writer.expect(experiment.thresholds().map_err(anyhow::Error::msg)?);
         if self.timeline {
             writer.keep_timeline()?;

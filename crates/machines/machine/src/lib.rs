@@ -50,7 +50,7 @@ pub use machine::{
     Controller, DebugConfig, DebugSource, DriveChange, DriveConfig, Failure, FailureKind,
     FirstBoot, FirstBootConfig, MachineChange, MachineConfig, MachineFaults, ModelChange,
     NetworkConfig, PathFault, Pause, ProfileSource, ProgramSource, Resumed, Rewind, SnapshotConfig,
-    SnapshotSource, Speed, Stop, TakeSnapshot, TimelineConfig, Trigger, TriggerConfig,
+    SnapshotSource, Speed, Stop, TakeSnapshot, TimelineConfig, Trigger, TriggerConfig, MAX_WINDOW,
 };
 
 /// Limit on the processors of a machine.

@@ -175,6 +175,7 @@ impl<'j> Run<'j> {
             debug: None,
             snapshots: None,
             changes: Changes::default(),
+            interleaving: None,
             sampler: None,
             limits: Limits::default(),
             slices: Vec::new(),

@@ -25,6 +25,7 @@ mod faults;
 mod first_boot;
 mod guest_io;
 mod help;
+mod interleaving;
 mod interrupts;
 mod kept_boot;
 mod limits;
@@ -81,6 +82,7 @@ pub use controller::Controller;
 pub use debug::{DebugConfig, DebugSource};
 pub use failures::{Failure, FailureKind};
 pub use first_boot::FirstBoot;
+pub use interleaving::MAX_WINDOW;
 pub use networks::NetworkConfig;
 pub use path_faults::PathFault;
 pub use pauses::Pause;
@@ -138,7 +140,7 @@ impl Run<'_> {
             }
             let ending = match self.turn() {
                 Turn::Exit(place) => self.act(place)?,
-                Turn::Slice(place, slice) if self.debug.is_some() => {
+                Turn::Slice(place, slice) if self.is_debugged() => {
                     self.debugged_slice(place, slice)?
                 }
                 Turn::Slice(place, slice) if self.sampler.is_some() => {

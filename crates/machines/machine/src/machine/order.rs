@@ -65,6 +65,9 @@ impl Run<'_> {
     /// The turn that comes at the instant, after its events.
     pub(super) fn turn(&mut self) -> Turn {
         let instant = self.instant;
+        if let Some(window) = self.interleaving.as_mut().and_then(|one| one.window(instant)) {
+            self.common.pace.set_quantum(Some(window));
+        }
         self.slices.clear();
         let mut slices = std::mem::take(&mut self.slices);
         let mut limits = std::mem::take(&mut self.limits);
@@ -99,11 +102,20 @@ impl Run<'_> {
         }
         let next = able.min_by_key(|&(place, time)| {
             let (machine, index) = self.processors[place];
-            (self.machines[machine].processors[index].yields, place != self.current, time)
+            let rank = match &self.interleaving {
+                Some(interleaving) => interleaving.rank(place),
+                None => i64::from(place != self.current),
+            };
+            (self.machines[machine].processors[index].yields, rank, time)
         });
-        let Some((place, _)) = next else { return self.nobody() };
+        let Some((place, time)) = next else { return self.nobody() };
         self.current = place;
-        Turn::Slice(place, self.plan(place, limits.of(self.processors[place].0).until))
+        let limit = limits.of(self.processors[place].0).until;
+        let limit = match &mut self.interleaving {
+            Some(interleaving) => interleaving.cut(place, time, limit),
+            None => limit,
+        };
+        Turn::Slice(place, self.plan(place, limit))
     }
 
     /// Sets the limits of processors from the instant on.

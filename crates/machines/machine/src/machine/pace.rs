@@ -13,6 +13,9 @@ const LATENESS_IN_QUANTUM: u64 = 4;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     quantum: u64,
+    /// The experiment's quantum, and the longest.
+    usual: u64,
+    most: u64,
     lookahead: Option<u64>,
     lateness: u64,
 }
@@ -30,8 +33,11 @@ impl Pace {
     ) -> Self {
         // No machine is further ahead than a frame needs to reach it.
         let quantum = scale.to_ticks(quantum.min(frame.unwrap_or(quantum)));
+        let usual = quantum.max(LATENESS_IN_QUANTUM * lateness).max(1);
         Self {
-            quantum: quantum.max(LATENESS_IN_QUANTUM * lateness).max(1),
+            quantum: usual,
+            usual,
+            most: frame.map_or(u64::MAX, |frame| scale.to_ticks(frame)).max(usual),
             lookahead: frame.filter(|_| free).map(|frame| scale.to_ticks(frame)),
             lateness,
         }
@@ -40,6 +46,11 @@ impl Pace {
     /// Distance that a processor may be from the others.
     pub(super) fn quantum(&self) -> u64 {
         self.quantum
+    }
+
+    /// Sets the distance (ticks), as far as networks allow it; None: the experiment's.
+    pub(super) fn set_quantum(&mut self, quantum: Option<u64>) {
+        self.quantum = quantum.map_or(self.usual, |quantum| quantum.clamp(1, self.most));
     }
 
     /// The furthest time for a processor while another one is at `time`.

@@ -9,6 +9,7 @@ use super::branch::Branching;
 use super::changes::Changes;
 use super::common::Common;
 use super::debug::Debug;
+use super::interleaving::Interleaving;
 use super::limits::Limits;
 use super::looks::Looks;
 use super::rounds::Rounds;
@@ -55,6 +56,8 @@ pub(super) struct Run<'j> {
     /// The snapshots, while they are taken.
     pub(super) snapshots: Option<Box<Snapshots>>,
     pub(super) changes: Changes,
+    /// The schedule of the processors, where it is one on purpose.
+    pub(super) interleaving: Option<Interleaving>,
     /// The samples, while the commands run.
     pub(super) sampler: Option<Box<Sampler>>,
     // Kept between turns, so that these do not allocate.

@@ -6,6 +6,7 @@ use stasis_drive::FaultChange;
 use stasis_run_events::RunEvent;
 
 use super::super::faults::Early;
+use super::super::interleaving::{Interleaving, MAX_WINDOW};
 use super::super::run::Run;
 use super::super::vm::Machine;
 use super::{Change, MachineChange, CHANGE};
@@ -39,7 +40,7 @@ impl Run<'_> {
         ended: Option<usize>,
     ) -> Result<(), Error> {
         let now = self.common.clock.now_ns();
-        let Change { seed, virtual_limit, machines, commands, .. } = change;
+        let Change { seed, virtual_limit, machines, commands, interleaving, .. } = change;
         let Change { shared, schedules, triggers, network_faults, known, .. } = change;
         if let Some(limit) = virtual_limit {
             self.bounds.limit(limit);
@@ -51,6 +52,12 @@ impl Run<'_> {
                 }
             }
             self.common.triggers.change(triggers, CHANGE)?;
+        }
+        if let Some(seed) = interleaving {
+            let (count, scale) = (self.processors.len(), self.common.clock.scale());
+            self.interleaving = seed.map(|seed| Interleaving::new(seed, count, scale));
+            self.common.pace.set_quantum(seed.map(|_| scale.to_ticks(MAX_WINDOW)));
+            self.common.statistics.turns_on.quantum = self.common.pace.quantum();
         }
         self.common.networks.change(seed, network_faults);
         self.shared.change(shared, schedules, now)?;

@@ -36,6 +36,8 @@ pub type BeginSource = Box<dyn FnOnce() -> std::io::Result<Change>>;
 pub struct Change {
     /// The seed of the run.
     pub seed: Option<u64>,
+    /// The schedule of the processors: in turn, or on purpose, by this seed.
+    pub interleaving: Option<Option<u64>>,
     /// The limit on the commands' virtual time (ns): none, or this.
     pub virtual_limit: Option<Option<Nanos>>,
     /// Each machine's.
