@@ -14,6 +14,7 @@ mod check;
 mod disks;
 mod evidence;
 mod groups;
+mod inspections;
 mod junit;
 mod keep_disks;
 mod namer;

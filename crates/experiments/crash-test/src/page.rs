@@ -442,8 +442,8 @@ fn cuts(all: &[(u64, u64)], outcome: &Outcome) -> Vec<Dot> {
         };
         let about = match equal.get(&state).filter(|other| inspected.contains(other)) {
             Some(other) => format!(
-                "state {state}, which left the same disks after the same lines as state {other}, which a guest \
-                 checked"
+                "state {state}, of which the check would read the same after the same lines as of state \
+                 {other}, which a guest checked"
             ),
             None => format!("state {state}"),
         };

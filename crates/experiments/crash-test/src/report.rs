@@ -390,6 +390,9 @@ impl Report {
         line("different states", outcome.distinct.to_string());
         if outcome.checked > 0 {
             line("checked in a guest", outcome.checked.to_string());
+            if outcome.alike > 0 {
+                line("as one of these reads it", outcome.alike.to_string());
+            }
             line("repaired by it", outcome.repaired.to_string());
             line("broken", count(Kind::Check).to_string());
             if !outcome.not_repeated.is_empty() {

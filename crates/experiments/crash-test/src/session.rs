@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufReader};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -18,6 +19,7 @@ use stasis_runner::leave_zones;
 
 use crate::disks::{after_cut, StateDisk};
 use crate::evidence::Evidence;
+use crate::inspections::{Held, Inspections};
 
 /// Identity of a state: the number of each drive's promises, and prints of the contents.
 type Inspected = (Vec<(usize, usize)>, Vec<u128>);
@@ -35,6 +37,8 @@ pub struct Session {
     inspected: HashSet<Inspected>,
     // States that a check inspected, by the number of lines and contents.
     checked: HashMap<(usize, Vec<u128>), u64>,
+    // The same by what it has read.
+    inspections: Inspections,
 }
 
 /// Something that a power cut must not leave.
@@ -117,6 +121,8 @@ pub struct Outcome {
     /// States that were to be checked and are equal to a checked one, each with that one.
     #[serde(skip)]
     pub equal: Vec<(u64, u64)>,
+    /// Number of states among these that differ from the checked one where its check has read nothing.
+    pub alike: u64,
     /// Number of checks that repaired something and reported it.
     pub repaired: u64,
     /// States that violate a promise or fail a check.
@@ -205,9 +211,9 @@ impl Session {
             anyhow::bail!("{}: it tells of drives that it does not name", cannot());
         }
         let contents = std::mem::take(&mut trace.contents);
-        let (inspected, checked) = Default::default();
+        let (inspected, checked, inspections) = Default::default();
         let (folder, used) = (folder.to_owned(), false);
-        Ok(Self { trace, contents, disks, strict, folder, used, inspected, checked })
+        Ok(Self { trace, contents, disks, strict, folder, used, inspected, checked, inspections })
     }
 
     /// Makes the disks what they were before the run: states of any time can be inspected then.
@@ -232,7 +238,7 @@ impl Session {
         mut on: impl FnMut(&Outcome) -> bool,
     ) -> Result<()> {
         self.rewind()?;
-        let Self { trace, contents, disks, strict, inspected, checked, .. } = self;
+        let Self { trace, contents, disks, strict, inspected, checked, inspections, .. } = self;
         let trace: &Trace = trace;
         let mut oracles = Vec::new();
         for (index, drive) in trace.drives.iter().enumerate() {
@@ -281,7 +287,10 @@ impl Session {
                     Some(&equal) => outcome.equal.push((cut.number, equal)),
                     None => {
                         checked.insert((lines, prints), cut.number);
-                        state.check(disks, contents, *check, lines, outcome)?;
+                        let sectors = oracles.iter().map(|(_, sectors)| &sectors[..]).collect();
+                        let inspections = (!checks.each).then_some(&mut *inspections);
+                        let before = (sectors, inspections);
+                        state.check(disks, contents, *check, (lines, before), outcome)?;
                     }
                 }
             }
@@ -321,7 +330,7 @@ impl Session {
             StateChecks { oracle: false, check: Some(check), ..StateChecks::default() };
         let mut outcome = Outcome::default();
         self.explore(&cuts, &mut checks, &mut outcome, |outcome| outcome.findings.is_empty())?;
-        (self.inspected, self.checked) = Default::default();
+        (self.inspected, self.checked, self.inspections) = Default::default();
         let found = outcome.findings.into_iter().next();
         Ok(found.map(|finding| match finding.state {
             0 => (Control::Before, finding.what),
@@ -428,13 +437,14 @@ impl State<'_> {
         Ok(())
     }
 
-    /// Runs `check` on the state.
+    /// Runs `check` on the state, if none that it has inspected before has the same verdict. `sectors`: those
+    /// that the guest has ever written, by drive.
     fn check(
         &mut self,
         disks: &mut [StateDisk],
         contents: &mut Contents,
         check: &mut dyn Check,
-        lines: usize,
+        (lines, (sectors, inspections)): (usize, (Vec<&[u64]>, Option<&mut Inspections>)),
         outcome: &mut Outcome,
     ) -> Result<()> {
         for (index, disk) in disks.iter_mut().enumerate() {
@@ -444,12 +454,32 @@ impl State<'_> {
                 return Ok(());
             }
         }
-        let lines = self.trace.lines[..lines].iter();
-        let lines = lines.map(|(_, at, line)| (*at, line.clone())).collect();
-        let mut view = View { state: self, disks, contents, lines };
+        let mut all = Vec::new();
+        for (index, (disk, sectors)) in disks.iter_mut().zip(&sectors).enumerate() {
+            let present = Some((self.enumerator, &self.crashed[index]));
+            all.push(disk.contents(&mut sectors.iter().copied(), index, present, contents)?);
+        }
+        let held = Held::new(all, sectors, self.crashed);
+        let alike = inspections.as_ref().and_then(|inspections| inspections.alike(lines, &held));
+        if let Some(alike) = alike {
+            outcome.equal.push((self.cut.number, alike));
+            outcome.alike += 1;
+            return Ok(());
+        }
+        let given = self.trace.lines[..lines].iter();
+        let given = given.map(|(_, at, line)| (*at, line.clone())).collect();
+        let mut view = View { state: self, disks, contents, lines: given, reads: Vec::new() };
         outcome.checked += 1;
         outcome.inspected.push(self.cut.number);
-        match check.check(&mut view).map_err(|error| anyhow::anyhow!("{error}"))? {
+        let verdict = check.check(&mut view).map_err(|error| anyhow::anyhow!("{error}"))?;
+        let reads = view.reads;
+        match inspections {
+            Some(inspections) if !matches!(verdict, Verdict::Late(_)) => {
+                inspections.keep(self.cut.number, lines, &held, reads);
+            }
+            _ => {}
+        }
+        match verdict {
             Verdict::Sound => {}
             Verdict::Repaired(_) => outcome.repaired += 1,
             Verdict::Broken(description) => {
@@ -469,6 +499,8 @@ struct View<'a> {
     disks: &'a mut [StateDisk],
     contents: &'a Contents,
     lines: Vec<(Nanos, Vec<u8>)>,
+    /// The bytes that were read: a drive and a range each.
+    reads: Vec<(usize, Range<u64>)>,
 }
 
 impl StateReader for View<'_> {
@@ -484,6 +516,13 @@ impl StateReader for View<'_> {
         let end = offset.checked_add(into.len() as u64);
         if end.is_none_or(|end| end > self.size(drive)) {
             return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        // One that goes on where the last one ended is one with it.
+        let range = offset..offset + into.len() as u64;
+        match self.reads.last_mut().filter(|(last, read)| (*last, read.end) == (drive, range.start))
+        {
+            Some((_, read)) => read.end = range.end,
+            None => self.reads.push((drive, range)),
         }
         let present = (self.state.enumerator, &self.state.crashed[drive]);
         self.disks[drive].read(drive, offset, into, present, self.contents)

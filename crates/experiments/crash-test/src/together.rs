@@ -103,6 +103,7 @@ impl Outcome {
         self.checked += other.checked;
         self.inspected.extend(other.inspected);
         self.equal.extend(other.equal);
+        self.alike += other.alike;
         self.repaired += other.repaired;
         self.findings.extend(other.findings);
         self.stopped |= other.stopped;

@@ -83,12 +83,12 @@ impl CrashTest {
                 (_, 2..) => {
                     format!("; --check-every asks for one in {}", units::count(self.check_every))
                 }
-                // States with the same disks and lines have the same answer.
+                // What a check reads, and the lines, decide its answer.
                 (1, _) => {
-                    "; the other left the same disks after the same lines as one of these".into()
+                    "; of the other it would read the same, after the same lines, as of one of these".into()
                 }
                 (..) => {
-                    "; the others left the same disks after the same lines as one of these".into()
+                    "; of the others it would read the same, after the same lines, as of one of these".into()
                 }
             };
             let failed = match self.failed {
