@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 
+use crate::Tasks;
+
 /// A wire to a debugger, which carries gdb's remote protocol.
 pub trait Debugger: Debug + Send {
     /// Sends `bytes` and returns those that have come; where it is to `wait`, at least one. `None`
@@ -30,6 +32,9 @@ pub trait Debugger: Debug + Send {
 pub struct DebugJob {
     /// Moment at which the run stops for the first time.
     pub moment: Moment,
+    /// The tasks of the guests' kernels, where their places are known.
+    #[serde(default)]
+    pub tasks: Option<Tasks>,
     /// The plan of a run that repeats one ([`Debugger::again`]); the moment is that plan's then.
     #[serde(default)]
     pub again: Option<Vec<u8>>,

@@ -16,6 +16,7 @@ mod packet;
 mod profile;
 mod shared;
 mod span;
+mod tasks;
 pub mod text;
 
 pub use debugger::{DebugJob, Debugger, Instant, Moment, SharedDebugger, SnapshotJob};
@@ -33,6 +34,7 @@ pub use profile::{
     MAX_NAMES, NAMED,
 };
 pub use shared::{Limited, Service, SharedOutcome, TenantOutcome, TenantTail, WorkloadOutcome};
+pub use tasks::Tasks;
 
 use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Span, Track};

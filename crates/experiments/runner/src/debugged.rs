@@ -5,13 +5,15 @@ use std::sync::Arc;
 use anyhow::{anyhow, bail, Result};
 use stasis_experiment::Engine;
 use stasis_results::Drive;
-use stasis_run_events::{Moment, SharedDebugger};
+use stasis_run_events::{DebugJob, Moment, SharedDebugger, Tasks};
 
 /// The debugger of a run.
 #[derive(Debug, Clone)]
 pub struct Debugged {
     /// Moment at which the run stops for the first time.
     pub at: At,
+    /// The tasks of the guests' kernels, where their places are known.
+    pub tasks: Option<Tasks>,
     /// The wire to the debugger.
     pub debugger: SharedDebugger,
 }
@@ -53,12 +55,13 @@ impl At {
 }
 
 impl Debugged {
-    /// The moment in a run of `drives` under `engine`.
+    /// The debugger's wishes of a run of `drives` under `engine`.
     ///
     /// # Errors
     /// If there is no such drive, or the engine has no debugger.
-    pub(crate) fn moment(&self, engine: Engine, drives: &[Drive]) -> Result<Moment> {
-        self.at.moment("a debugger", engine, drives)
+    pub(crate) fn job(&self, engine: Engine, drives: &[Drive]) -> Result<DebugJob> {
+        let moment = self.at.moment("a debugger", engine, drives)?;
+        Ok(DebugJob { moment, tasks: self.tasks, again: None })
     }
 
     /// The wire, for one more holder.

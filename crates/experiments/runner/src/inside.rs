@@ -96,11 +96,11 @@ impl Inputs for Items<'_> {
 
 /// The commands in what belongs to a run and not to its machine.
 fn commands(mut later: Later) -> Result<Commands> {
-    let LaterJob { jobs, own, begins, moment, branch, profile, snapshots, change } =
+    let LaterJob { jobs, own, begins, debug, branch, profile, snapshots, change } =
         serde_json::from_slice(&later.job).context("cannot read the commands")?;
     let bytes = later.input(input::FILES)?.unwrap_or_default();
     let files = crate::input::Input { bytes, own, left_out: Vec::new() };
     let again = later.input(Input::AGAIN)?;
-    let debug = moment.map(|moment| DebugJob { moment, again });
+    let debug = debug.map(|debug| DebugJob { again, ..debug });
     Ok(Commands { jobs, files, begins, debug, branch, profile, snapshots, change })
 }

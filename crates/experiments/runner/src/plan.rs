@@ -12,7 +12,7 @@ use stasis_media::MediumSpec;
 use stasis_models::ModelSpec;
 use stasis_network::{NetworkFault, NetworkSpec};
 use stasis_results::{Changes, Drive};
-use stasis_run_events::{Moment, ProfileJob, SnapshotJob};
+use stasis_run_events::{DebugJob, Moment, ProfileJob, SnapshotJob};
 
 /// Names of the files that a machine reads.
 pub mod input {
@@ -42,6 +42,9 @@ pub struct RunPlan {
     pub repeatable: bool,
     /// Seed of everything random.
     pub seed: u64,
+    /// Seed of the schedule of processors, where that is a random one.
+    #[serde(default)]
+    pub interleaving: Option<u64>,
     /// True if a flush covers nothing that is in flight, as power is cut.
     #[serde(default)]
     pub strict: bool,
@@ -53,9 +56,9 @@ pub struct RunPlan {
     /// True if the machine reports the timeline of its inside.
     #[serde(default)]
     pub timeline: bool,
-    /// The moment at which a debugger takes hold: part of the commands, not of their machine.
+    /// The wishes of a debugger: part of the commands, not of their machine.
     #[serde(skip)]
-    pub debug: Option<Moment>,
+    pub debug: Option<DebugJob>,
     /// The branch that begins at that moment in place of a debugger: the same.
     #[serde(skip)]
     pub branch: Option<stasis_channel::Branch>,

@@ -14,12 +14,12 @@ use stasis_config::Step;
 use stasis_crash::{TraceHeader, TracedDrive};
 use stasis_experiment::{
     distinct_serials, host_name, CpuSpeed, DriveSpec, Engine, Experiment, Interface,
-    MachineFailure, MachineFailureKind, MachineSpec,
+    MachineFailure, MachineFailureKind, MachineSpec, Schedule,
 };
 use stasis_guest_image::{FileSystemKind, Guest, Lower};
 use stasis_media::{HostMedium, Medium, MediumSpec, OpenError};
 use stasis_network::SharedOutside;
-use stasis_run_events::Moment;
+use stasis_run_events::{DebugJob, Moment};
 
 use crate::attended::Attended;
 use crate::branched::Branched;
@@ -135,6 +135,16 @@ impl<'a> RunSetup<'a> {
         {
             bail!("threads: a run that repeats runs its processors in turn; leave it out, or take --engine softkvm");
         }
+        if self.engine != Engine::Exact && experiment.machine.schedule != Schedule::InTurn {
+            bail!(
+                "schedule: processors run as this says under the engine exact alone, which repeats runs: \
+                 --engine exact"
+            );
+        }
+        let is_random = experiment.machine.schedule == Schedule::Random;
+        if is_random && experiment.machine.all().iter().all(|machine| machine.vcpus == 1) {
+            bail!("schedule: one processor has one schedule; give the machine several, for example vcpus = 2");
+        }
         let base = self.changed.map(|changed| self.base(changed)).transpose()?;
         let outside = outside::connect(&experiment.networks, self.engine)?;
         let (kind, root) = self.guest.lower()?.unzip();
@@ -222,10 +232,12 @@ impl<'a> RunSetup<'a> {
                 self.observer.warning(&format!("workload {}: {warning}", load.name))?;
             }
         }
-        let debug = self.debugged.map(|debugged| debugged.moment(self.engine, &shown));
+        let debug = self.debugged.map(|debugged| debugged.job(self.engine, &shown));
         let branch = self.branched.map(|branched| branched.plan(self.engine, &shown, &machines));
         let (debug, branch) = match branch.transpose()? {
-            Some((moment, branch)) => (Some(moment), Some(branch)),
+            Some((moment, branch)) => {
+                (Some(DebugJob { moment, tasks: None, again: None }), Some(branch))
+            }
             None => (debug.transpose()?, None),
         };
         let profile = self.profiled.map(|profiled| profiled.job(self.engine));
@@ -235,6 +247,8 @@ impl<'a> RunSetup<'a> {
             cpu_speed: self.cpu_speed(),
             repeatable: self.engine == Engine::Exact,
             seed: experiment.seed,
+            interleaving: (experiment.machine.schedule == Schedule::Random)
+                .then_some(experiment.seed),
             strict: experiment.strict,
             virtual_limit: experiment.virtual_limit,
             trace: self.trace.is_some(),

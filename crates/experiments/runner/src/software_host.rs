@@ -18,7 +18,7 @@ use stasis_experiment::Engine;
 use stasis_guest_image::Lower;
 use stasis_media::{MediumSpec, MAX_OVERLAY};
 use stasis_network::SharedOutside;
-use stasis_run_events::{Ending, Moment, ProfileJob, SnapshotJob};
+use stasis_run_events::{DebugJob, Ending, Moment, ProfileJob, SnapshotJob};
 
 use crate::begins::Begins;
 use crate::debugged::Debugged;
@@ -67,9 +67,9 @@ pub struct LaterJob {
     /// The part of the run that begins with its commands.
     #[serde(default)]
     pub begins: Begins,
-    /// The moment at which a debugger takes hold.
-    pub moment: Option<Moment>,
-    /// The branch that begins at that moment in place of a debugger.
+    /// The wishes of a debugger.
+    pub debug: Option<DebugJob>,
+    /// The branch that begins at the debugger's moment in its place.
     #[serde(default)]
     pub branch: Option<Branch>,
     /// The samples to take of the run.
@@ -228,7 +228,7 @@ pub fn run(
     let written = plan.media().filter(|drive| !drive.overlay);
     let images: Vec<PathBuf> =
         written.filter_map(|drive| Some(drive.links.first()?.path.clone())).collect();
-    let (moment, profile) = (plan.debug.take(), plan.profile.take());
+    let (debug, profile) = (plan.debug.take(), plan.profile.take());
     let (branch, change) = (plan.branch.take(), plan.change.take());
     let snapshots = plan.snapshots.take();
     let once = once(&plan, setup.terminal.is_some());
@@ -241,7 +241,8 @@ pub fn run(
         machine.spec.variables.clear();
     }
     // The record of a run may tell of the moment that one goes to.
-    let goes_to = moment.as_ref().or(change.as_ref().and_then(|change| change.moment.as_ref()));
+    let moment = debug.as_ref().map(|debug| &debug.moment);
+    let goes_to = moment.or(change.as_ref().and_then(|change| change.moment.as_ref()));
     let is_told = |moment: &&Moment| matches!(moment, Moment::Output(_) | Moment::Io { .. });
     let until = goes_to.filter(is_told).cloned();
     let identity = serde_json::to_vec(&(&jobs, &begins)).context("cannot write the commands")?;
@@ -268,7 +269,7 @@ pub fn run(
             jobs,
             own: setup.input.own.clone(),
             begins,
-            moment,
+            debug,
             branch,
             profile,
             snapshots,

@@ -139,8 +139,9 @@ pub trait DebugVcpu {
     /// Sets the general registers, RIP, RFLAGS, and the x87 and SSE state.
     fn set_registers(&mut self, registers: &DebugRegisters);
 
-    /// The guest-physical address of a linear one, and how many bytes follow it in its page.
-    fn translate(&mut self, linear: u64) -> Option<(u64, u64)>;
+    /// The guest-physical address of a linear one in a process, by the address of its top page table (None:
+    /// the one that runs), and how many bytes follow it in its page.
+    fn translate(&mut self, process: Option<u64>, linear: u64) -> Option<(u64, u64)>;
 
     /// The next instruction runs, whatever breakpoint is there.
     fn pass_breakpoint(&mut self);

@@ -2,12 +2,14 @@
 //!
 //! A file becomes a [`Table`] once, of a few bytes for each place at which the frame changes. A step
 //! from a function to its caller is one look-up there, and three reads of the stack at most. The stack
-//! and the file may be anybody's: nothing panics, and each step and each table has a limit.
+//! and the file may be anybody's: nothing panics, and each step and each table has a limit. A kernel's own
+//! tables are in [`orc`].
 //!
 //! Source: DWARF 5, 6.4 (call frame information); Linux Standard Base 5.0, 10.6 (`.eh_frame`); System V
 //! ABI for x86-64, 3.7 (numbers of registers).
 
 mod file;
+pub mod orc;
 mod rule;
 mod table;
 

@@ -1,5 +1,6 @@
 //! gdb at a run: what it sees, and that its stops change nothing.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::support::{guest_file, Bench, Finished};
@@ -40,6 +41,13 @@ fn a_run_under_a_debugger_is_the_run_without() {
     // A breakpoint in the kernel at each I/O, a watchpoint, and a thousand steps.
     let script = "\
 info threads
+python
+for thread in gdb.selected_inferior().threads():
+    if thread.ptid[1] == 10000002:
+        thread.switch()
+        gdb.execute('backtrace')
+end
+thread 1
 stepi 1000
 monitor time
 info symbol $rip
@@ -61,6 +69,12 @@ continue
     run.expect(0);
     assert!(output.contains("CPU 0") && output.contains("CPU 1"), "{output}");
     assert!(output.contains("ns since the commands have begun"), "{output}");
+    // The guest's tasks are threads, and the kernel's own tables say who has called whom.
+    for words in ["(kthreadd, 2, sleeps, the kernel's)", " in kthreadd (", " in ret_from_fork ("] {
+        assert!(output.contains(words), "{words}: {output}");
+    }
+    let symbols = output.lines().find_map(|line| line.strip_prefix("Reading symbols from "));
+    let symbols = symbols.expect(&output).trim_end_matches("...").to_owned();
     let (hits, ticks) = (output.matches("bio at 0xff").count(), output.matches("tick").count());
     assert!(hits >= 60 && ticks >= 2, "{hits} breakpoints, {ticks} ticks: {output}");
     for file in ["ios.csv", "fio.json"] {
@@ -99,6 +113,25 @@ continue
     }
     let same = bench.bytes("alone/ios.csv") == bench.bytes("left/ios.csv");
     assert!(same, "a debugger that has gone left another run");
+
+    // The moment as a file, by gdb as a second opinion: the kernel's own data, and the place of the processors.
+    let words = ["debug", "alone", "--at-io=d:50", "--dump=moment.elf", "--results=dumped"];
+    bench.finish(bench.command(&words)).expect(0).says(&["moment.elf: ", "2 processors"]);
+    let core = bench.path("moment.elf");
+    let headers = Command::new("readelf").args(["-lnW"]).arg(&core).output().unwrap();
+    let headers = String::from_utf8_lossy(&headers.stdout).into_owned();
+    for words in ["type is CORE", "VMCOREINFO", "NT_PRSTATUS", "0xffff888000000000"] {
+        assert!(headers.contains(words), "{words}: {headers}");
+    }
+    let banner = "x/s (char *)&linux_banner";
+    let gdb = Command::new("gdb")
+        .args(["-batch", "-q", "-ex", "info threads", "-ex", banner])
+        .args([Path::new(&symbols), &core])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let output = String::from_utf8_lossy(&gdb.stdout).into_owned();
+    assert!(output.contains("Linux version ") && output.contains("LWP 2"), "{output}");
 
     // The moment of a function's call; `kill` ends the run.
     let script = bench.path("killed.gdb");
@@ -212,6 +245,62 @@ fn breakpoints_are_in_no_memory() {
     assert!(alone.contains("3 traps, "), "{alone}");
     let bytes_of = |results: &str| bench.bytes(&format!("{results}/ios.csv"));
     assert!(bytes_of("alone") == bytes_of("stopped"), "ios.csv differs under breakpoints");
+}
+
+/// Two processes of one program that write to the same address, one after the other and at once.
+const WRITERS: &str = r#"
+#include <stdio.h>
+#include <unistd.h>
+#include <sys/wait.h>
+volatile long counter;
+__attribute__((noinline)) void begin(void) { __asm__ volatile("" ::: "memory"); }
+int main(int n, char **words) {
+    begin();
+    counter = n;
+    if (!fork()) { for (int i = 0; i < 4; i++) { counter = 100 + i; usleep(200); } _exit(0); }
+    for (int i = 0; i < 3; i++) { counter = 10 * n + i; usleep(300); }
+    wait(0);
+    if (!vfork()) { counter = 77; _exit(0); }
+    return 0;
+}
+"#;
+
+/// A watchpoint is of the process in which it was set: not of its child, nor of a later one at the same
+/// addresses, which may have its page tables.
+#[test]
+fn a_watchpoint_is_of_its_process() {
+    let bench = Bench::new();
+    compiled(&bench, "writers", WRITERS);
+    let script = "\
+set pagination off
+add-symbol-file writers
+tbreak begin
+continue
+finish
+program-symbols
+watch counter
+commands
+silent
+printf \"stored %d\\n\", counter
+continue
+end
+monitor tasks
+continue
+";
+    std::fs::write(bench.path("writers.gdb"), script).unwrap();
+    let words = ["debug", "--gdb", "--quiet", "--file=writers", "--results=r", "--"];
+    let work = ["sh", "-c", "/root/writers; /root/writers x; /root/writers x y"];
+    let mut command = bench.command(&[&words[..], &work[..]].concat());
+    command.stdin(Stdio::from(std::fs::File::open(bench.path("writers.gdb")).unwrap()));
+    let run = bench.finish(command);
+    let output = format!("{}{}", run.stdout, run.stderr);
+    run.expect(0);
+    let stored: Vec<&str> = output
+        .lines()
+        .filter_map(|line| line.trim_start_matches("(gdb) ").strip_prefix("stored "))
+        .collect();
+    assert_eq!(stored, ["1", "10", "11", "12", "77"], "{output}");
+    assert!(output.contains(": writers, ") && output.contains("/root/writers at 0x0"), "{output}");
 }
 
 /// gdb sees the same going back as going forward, and the run stays the run.

@@ -4,7 +4,7 @@
 //! instruction is to take one tick, whether it leaves the guest or not. QEMU's versions count some
 //! of them otherwise; the costs that are taken off make them the same.
 
-use super::debug::{Debug, Watch};
+use super::debug::{Debug, Watch, Watchpoint};
 use super::nested::Nested;
 use super::time::{Costs, ExitPath};
 use super::vcpu::{LongMode, Vcpu};
@@ -237,7 +237,8 @@ impl Bench {
         let mut debug = Debug::default();
         if code == stasis_calibrate_watch as *const () as u64 {
             let watched = self.stack.0.as_ptr() as u64 + 4096 - 64;
-            debug.watches[0] = Some((watched, Watch::Access, 8));
+            let kind = Watch::Access;
+            debug.watches[0] = Some(Watchpoint { linear: watched, kind, length: 8, process: None });
         }
         self.vcpu.set_debug(&debug);
         let (mut now, mut halted) = (1 << 20, 0);

@@ -22,7 +22,7 @@ use super::vcpu::{Served, Vcpu, CURRENT, PROTECTION, UNDEFINED};
 use super::vmcb::{
     Segment, CR0, CR2, CR3, CR4, DR6, DR7, EFER, EXCEPTION_INTERCEPTS, KERNEL_GS_BASE, RFLAGS, RIP,
 };
-use super::walk;
+use super::walk::{self, ADDRESS};
 use crate::exit::{DebugEvent, Exit};
 
 /// Watchpoints of a processor.
@@ -37,9 +37,21 @@ pub enum Watch {
     Access,
 }
 
-/// Linear address of each watchpoint, its kind, and its bytes: 1, 2, 4 or 8, and the address a
-/// multiple of it.
-pub type Watches = [Option<(u64, Watch, u8)>; WATCHES];
+/// Bytes after whose access the processor leaves the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watchpoint {
+    /// Their linear address, a multiple of their length.
+    pub linear: u64,
+    /// The accesses that it is for.
+    pub kind: Watch,
+    /// 1, 2, 4 or 8 bytes.
+    pub length: u8,
+    /// The process whose it is, by the address of its top page table; None: any.
+    pub process: Option<u64>,
+}
+
+/// The watchpoints of a processor.
+pub type Watches = [Option<Watchpoint>; WATCHES];
 
 /// An instruction before which the processor leaves the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,7 +218,8 @@ impl Vcpu {
     pub(super) fn debugged(&mut self, nested: &Nested) -> Served {
         const DEBUG: u64 = 1;
         const HITS: u64 = 0xf;
-        let (mut guests, mut watches, mut breakpoint) = (0, 0, None);
+        let process = self.vmcb.get(CR3) & ADDRESS;
+        let (mut guests, mut watches, mut elsewhere, mut breakpoint) = (0, 0, false, None);
         for (register, holder) in self.shares.holders.iter().enumerate() {
             let is_enabled = self.vmcb.get(DR7) >> (2 * register) & 3 != 0;
             if self.raised >> register & 1 == 0 || !is_enabled {
@@ -215,7 +228,13 @@ impl Vcpu {
             match *holder {
                 Holder::Nobody => {}
                 Holder::Guest => guests |= 1 << register,
-                Holder::Watch(number) => watches |= 1 << number,
+                Holder::Watch(number) => {
+                    let one = self.debug.watches[number];
+                    match one.and_then(|one| one.process).is_none_or(|its| its == process) {
+                        true => watches |= 1 << number,
+                        false => elsewhere = true,
+                    }
+                }
                 Holder::Breakpoint(number) => breakpoint = Some(number),
             }
         }
@@ -227,7 +246,7 @@ impl Vcpu {
             };
         }
         let others = self.raised & !RESET_STATUS & !HITS;
-        if guests | others != 0 || watches == 0 {
+        if guests | others != 0 || watches == 0 && !elsewhere {
             let status = self.status & !HITS | guests | others;
             self.vmcb.set(DR6, status);
             self.raise(DEBUG);
@@ -332,9 +351,15 @@ impl Vcpu {
         self.context.vectors.0 = values.vectors;
     }
 
-    /// The guest-physical address of `linear` in the guest's page tables, and how many bytes
-    /// follow it in its page.
-    pub fn translate(&self, nested: &Nested, linear: u64) -> Option<(u64, u64)> {
-        walk::translate(&self.vmcb, nested, linear)
+    /// The guest-physical address of `linear` in the page tables of `process`, by the address of the top
+    /// one (None: those that the processor has loaded), and how many bytes follow it in its page.
+    pub fn translate(
+        &self,
+        nested: &Nested,
+        process: Option<u64>,
+        linear: u64,
+    ) -> Option<(u64, u64)> {
+        let process = process.unwrap_or_else(|| self.vmcb.get(CR3));
+        walk::translate_in(&self.vmcb, nested, process, linear)
     }
 }

@@ -20,7 +20,7 @@ mod walk;
 pub use alike::Alike;
 pub use calibrate::{calibrate, NotExact};
 pub use cpuid::Leaf;
-pub use debug::{Breakpoint, Debug, DebugRegisters, Watch, Watches, WATCHES};
+pub use debug::{Breakpoint, Debug, DebugRegisters, Watch, Watches, Watchpoint, WATCHES};
 pub use kept::KeptVcpu;
 pub use nested::{Nested, NotMappable};
 pub(crate) use time::TIMER;

@@ -5,7 +5,7 @@
 //! breakpoints whose code may not be in memory yet, then for the rest. A breakpoint without a register
 //! waits: the guest cannot execute its page (`breakpoints.rs`).
 
-use super::debug::{Debug, Watch};
+use super::debug::{Debug, Watch, Watchpoint};
 
 /// Debug registers for addresses (AMD64 APM vol. 2, 13.1.1).
 pub(super) const REGISTERS: usize = 4;
@@ -97,12 +97,12 @@ impl Shares {
             }
         }
         for (number, watch) in debug.watches.iter().enumerate() {
-            let &Some((address, kind, length)) = watch else { continue };
+            let &Some(Watchpoint { linear, kind, length, .. }) = watch else { continue };
             let kind = match kind {
                 Watch::Write => 1,
                 Watch::Access => 3,
             };
-            if !shares.give(Holder::Watch(number), address, (kind, length)) {
+            if !shares.give(Holder::Watch(number), linear, (kind, length)) {
                 shares.unwatched |= 1 << number;
             }
         }
@@ -155,13 +155,17 @@ mod tests {
         Debug { breakpoints: breakpoints.iter().map(one).collect(), ..Debug::default() }
     }
 
+    fn watch(linear: u64, kind: Watch, length: u8) -> Option<Watchpoint> {
+        Some(Watchpoint { linear, kind, length, process: None })
+    }
+
     #[test]
     fn watchpoints_are_encoded_as_the_manual_says() {
         let mut debug = debug(&[]);
         let control = |debug: &Debug| Shares::new(&Own::default(), debug, [], |_| true).control;
         assert_eq!(control(&debug), 0x400);
-        debug.watches[0] = Some((0x1000, Watch::Write, 8));
-        debug.watches[3] = Some((0x2000, Watch::Access, 4));
+        debug.watches[0] = watch(0x1000, Watch::Write, 8);
+        debug.watches[3] = watch(0x2000, Watch::Access, 4);
         // AMD64 APM vol. 2, figure 13-4: the first (8 bytes, stores) and the second (4 bytes,
         // accesses) are enabled.
         assert_eq!(control(&debug), 0x00f9_060a);
@@ -170,7 +174,7 @@ mod tests {
     #[test]
     fn the_guest_comes_first_and_what_has_no_room_waits() {
         let mut debug = debug(&[10, 11, 12, 13]);
-        debug.watches[2] = Some((0x100, Watch::Write, 4));
+        debug.watches[2] = watch(0x100, Watch::Write, 4);
         // The guest's second register: stores of 2 bytes. Its third one is for ports.
         let own =
             Own { addresses: [1, 2, 3, 4], control: 0x400 | 1 << 2 | 2 << 4 | 5 << 20 | 2 << 24 };

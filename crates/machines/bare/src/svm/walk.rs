@@ -15,6 +15,16 @@ pub(super) const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 /// page; `None` where the guest's tables have no such address, or are of a kind
 /// that 64-bit kernels do not use.
 pub(super) fn translate(vmcb: &Vmcb, nested: &Nested, linear: u64) -> Option<(u64, u64)> {
+    translate_in(vmcb, nested, vmcb.get(CR3), linear)
+}
+
+/// Like [`translate`], in the process with this top page table.
+pub(super) fn translate_in(
+    vmcb: &Vmcb,
+    nested: &Nested,
+    process: u64,
+    linear: u64,
+) -> Option<(u64, u64)> {
     if vmcb.get(CR0) & PG == 0 {
         return Some((linear & 0xffff_ffff, 4096 - linear % 4096));
     }
@@ -23,7 +33,7 @@ pub(super) fn translate(vmcb: &Vmcb, nested: &Nested, linear: u64) -> Option<(u6
         return None;
     }
     // AMD64 APM vol. 2, 5.3.
-    let mut table = vmcb.get(CR3) & ADDRESS;
+    let mut table = process & ADDRESS;
     let mut shift = 39;
     loop {
         let entry = nested.word(table + (linear >> shift & 511) * 8)?;

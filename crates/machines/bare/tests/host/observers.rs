@@ -4,7 +4,9 @@
 
 use std::arch::global_asm;
 
-use stasis_bare::svm::{Breakpoint, Costs, Debug, LongMode, Nested, Vcpu, Watch, Watches};
+use stasis_bare::svm::{
+    Breakpoint, Costs, Debug, LongMode, Nested, Vcpu, Watch, Watches, Watchpoint,
+};
 use stasis_bare::{DebugEvent, Exit};
 
 // R14: place of the next note, which takes RAX and RDX. R12 counts traps, R13 faults; R15: where a fault goes on.
@@ -348,8 +350,13 @@ impl Guest {
         let breakpoints = debug.breakpoints.iter().map(its).collect();
         // The watched place is in the buffer.
         let watched = memory.buffer.as_ptr() as u64;
-        let watches: Watches =
-            debug.watches.map(|watch| watch.map(|(at, kind, length)| (at + watched, kind, length)));
+        let watches = debug.watches.map(|watch| {
+            watch.map(|one| Watchpoint {
+                linear: one.linear + watched,
+                process: one.process.map(|own| own | cr3),
+                ..one
+            })
+        });
         vcpu.set_debug(&Debug { breakpoints, watches });
         Self { memory, nested, vcpu, now: 1_000_000, stops: [0; 2] }
     }
@@ -426,10 +433,13 @@ pub(crate) fn each_instruction_takes_its_tick_whatever_is_watched(costs: &Costs)
         every_system_call,
     ];
     // Watchpoints of places that are not accessed, which leave no register for breakpoints.
-    let all = [Some((256, Watch::Write, 8)), Some((264, Watch::Write, 8))];
-    let full = [all[0], all[1], Some((272, Watch::Access, 8)), Some((280, Watch::Write, 1))];
-    let mut watch = Debug::default();
-    watch.watches[1] = Some((0, Watch::Write, 4));
+    let place = |linear, kind, length| Some(Watchpoint { linear, kind, length, process: None });
+    let all = [place(256, Watch::Write, 8), place(264, Watch::Write, 8)];
+    let full = [all[0], all[1], place(272, Watch::Access, 8), place(280, Watch::Write, 1)];
+    let watch = |process| {
+        let watches = [None, place(0, Watch::Write, 4), None, None];
+        watches.map(|one| one.map(|one| Watchpoint { process, ..one }))
+    };
     let with = |debug: Debug, watches: Watches| Debug { watches, ..debug };
     let mut hits = Vec::new();
     for (name, debug) in [
@@ -440,8 +450,10 @@ pub(crate) fn each_instruction_takes_its_tick_whatever_is_watched(costs: &Costs)
         ("three without a register", with(breakpoints(&often, None), full)),
         ("eight breakpoints", breakpoints(&many, None)),
         ("eight without a register", with(breakpoints(&many, Some(0)), full)),
-        ("a watchpoint", watch.clone()),
-        ("a watchpoint and eight breakpoints", with(breakpoints(&many, None), watch.watches)),
+        ("a watchpoint", with(Debug::default(), watch(None))),
+        ("a watchpoint and eight breakpoints", with(breakpoints(&many, None), watch(None))),
+        ("a watchpoint of this process", with(Debug::default(), watch(Some(0)))),
+        ("a watchpoint of another process", with(Debug::default(), watch(Some(1 << 40)))),
     ] {
         for slice in [LONG, 1000, 7, 1] {
             let (result, stops) = run(costs, &debug, slice);
@@ -452,18 +464,21 @@ pub(crate) fn each_instruction_takes_its_tick_whatever_is_watched(costs: &Costs)
             }
         }
     }
-    let [none, three, its, others, waiting, eight, eight_waiting, watched, both] = hits[..] else {
+    let [none, three, its, others, waiting, eight, eight_waiting, watched, both, own, foreign] =
+        hits[..]
+    else {
         panic!("{hits:?}");
     };
     assert_eq!((none, others), ([0, 0], [0, 0]));
     assert!(three[0] > 256 && three == its && three == waiting, "{hits:?}");
     assert!(eight[0] > three[0] && eight == eight_waiting, "{hits:?}");
     assert!(watched[1] > 0 && both == [eight[0], watched[1]], "{hits:?}");
+    assert_eq!((own, foreign), (watched, [0, 0]));
     let (result, _) = run(costs, &Debug::default(), 1);
     assert_eq!(result, alone, "steps");
 
     // Each processor has its own debug registers.
-    let debugs = [Debug::default(), with(breakpoints(&many, None), watch.watches)];
+    let debugs = [Debug::default(), with(breakpoints(&many, None), watch(None))];
     let mut guests = debugs.map(|debug| (Guest::new(&debug), false));
     while guests.iter().any(|(_, is_over)| !is_over) {
         for (guest, is_over) in &mut guests {

@@ -243,8 +243,8 @@ impl DebugVcpu for Processor {
         self.vcpu.set_debug_registers(registers);
     }
 
-    fn translate(&mut self, linear: u64) -> Option<(u64, u64)> {
-        self.vcpu.translate(&self.nested, linear)
+    fn translate(&mut self, process: Option<u64>, linear: u64) -> Option<(u64, u64)> {
+        self.vcpu.translate(&self.nested, process, linear)
     }
 
     fn pass_breakpoint(&mut self) {

@@ -23,7 +23,7 @@ impl Machine {
     pub(super) fn point(&mut self, call: Call) -> Option<(u64, [u8; 8])> {
         const LENGTH: u64 = size_of::<u64>() as u64;
         let mut vcpus = self.vcpus.iter_mut().filter_map(|vcpu| vcpu.debug());
-        let place = vcpus.find_map(|vcpu| vcpu.translate(call.callback));
+        let place = vcpus.find_map(|vcpu| vcpu.translate(None, call.callback));
         let (address, _) = place.filter(|(_, room)| *room >= LENGTH)?;
         let mut before = [0; LENGTH as usize];
         self.memory.read(address, &mut before).ok()?;

@@ -118,6 +118,11 @@ impl Run<'_> {
         Ok(ending)
     }
 
+    /// Returns whether a debugger is there.
+    pub(super) fn is_debugged(&self) -> bool {
+        self.debug.as_ref().is_some_and(|debug| !debug.session.is_away())
+    }
+
     /// Looks whether the debugger has said something while the run goes on.
     pub(super) fn debug_poll(&mut self) {
         let Some(debug) = &mut self.debug else { return };
@@ -159,7 +164,7 @@ impl Run<'_> {
         }
         debug.debuggee.times(scale.to_ns(now), self.common.statistics.started_virtual);
         debug.debuggee.lay_out_events(&self.common);
-        if let Some(line) = debug.debuggee.note_unwatched() {
+        for line in debug.debuggee.take_notes() {
             debug.session.say(line);
         }
         loop {
@@ -173,8 +178,8 @@ impl Run<'_> {
                     cause = Cause::Begin;
                     continue;
                 }
-                Step::Continue => self.debug = Some(debug),
-                Step::Detached => debug.debuggee.end(&mut self.machines),
+                // Another debugger may come.
+                Step::Continue | Step::Detached => self.debug = Some(debug),
                 Step::Killed => {
                     debug.debuggee.end(&mut self.machines);
                     return Ok(Some(Ending::Cancelled));
@@ -306,7 +311,7 @@ impl Run<'_> {
             let ends = ends.filter(|end| (now..=until).contains(end) && !is_near);
             let due = moment.or(ends);
             let steps = debug.is_some_and(|debug| debug.debuggee.steps(place));
-            let end = match due {
+            let mut end = match due {
                 Some(due) if due == now => SliceEnd { exit: Exit::Interrupted, overshoot: Some(0) },
                 due => {
                     let until = due.unwrap_or(until);
@@ -320,6 +325,9 @@ impl Run<'_> {
             let (before, now) = (now, self.common.clock.now());
             let reached = due.is_some_and(|due| now >= due);
             let mut arrived = false;
+            if let Exit::Debug(event) = end.exit {
+                end.exit = self.of_its_process(place, event);
+            }
             let cause = match end.exit {
                 Exit::Interrupted if reached && ends.is_some() => {
                     arrived = self.is_there(place);
@@ -375,6 +383,21 @@ impl Run<'_> {
         }
         let after = self.machines[number].left(&mut self.common, begun, end)?;
         self.follow(number, after)
+    }
+
+    /// An event of the processor at `place`, as far as it is of the process whose breakpoint or watchpoint it
+    /// has met; else the processor goes on.
+    fn of_its_process(&mut self, place: usize, event: DebugEvent) -> Exit {
+        let (number, index) = self.processors[place];
+        let machine = &mut self.machines[number];
+        let Some(debug) = &self.debug else { return Exit::Debug(event) };
+        if let Some(event) = debug.debuggee.of_its_process(machine, place, event) {
+            return Exit::Debug(event);
+        }
+        if let (DebugEvent::Breakpoint, Some(vcpu)) = (event, machine.vcpus[index].debug()) {
+            vcpu.pass_breakpoint();
+        }
+        Exit::Interrupted
     }
 
     /// Returns whether the run repeats one, and has not come to where that stood.

@@ -1,4 +1,7 @@
-//! `stasis debug`: gdb at a moment of a run.
+//! `stasis debug`: gdb at a moment of a run, or the moment as a file.
+
+mod dump;
+mod files;
 
 use std::fmt::{self, Display, Formatter};
 use std::io::{self, ErrorKind, Read, Write};
@@ -18,6 +21,9 @@ use stasis_qemu_vm::fd::readable;
 use stasis_run_events::Debugger;
 use stasis_runner::Debugged;
 use stasis_terminal::stop_on_signals;
+
+use dump::Dump;
+use files::{Files, Found};
 
 use super::archive::Parse;
 use super::moment::MomentArguments;
@@ -39,6 +45,7 @@ Examples:
   stasis debug --drive model=fixed:100us,medium=ram:64MiB --gdb -- dd if=/dev/nvme0n1 of=/dev/null count=8 iflag=direct
   stasis debug experiment.toml --at 1.25s --symbols linux/vmlinux --gdb
   stasis debug results --at-io drive0:1234 --listen 1234
+  stasis debug results --at 1.25s --dump moment.elf
 
 Exit status: that of `stasis run`."
 )]
@@ -55,6 +62,10 @@ pub struct Arguments {
     /// where it lies beside, is loaded too [default: the names that the guest's kernel lists]
     #[arg(long, value_name = "FILE|FOLDER", requires = "gdb")]
     symbols: Option<PathBuf>,
+    /// Write the moment to this file, and end the run: the guest's memory and registers as drgn, crash and gdb
+    /// read them (an ELF core file with VMCOREINFO)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["gdb", "listen", "symbols"])]
+    dump: Option<PathBuf>,
     #[command(flatten)]
     run: RunArguments,
 }
@@ -83,35 +94,57 @@ pub fn main(arguments: Arguments, parse: Parse, quiet: bool) -> Result<ExitCode>
         }
         false => stop_on_signals()?,
     };
-    let listener = Listener::new(arguments.listen.as_deref())?;
-    let own = match arguments.moment.needs_symbols() || arguments.gdb && named.is_none() {
-        true => {
-            let (mut experiment, base) = super::run::joined(stopped.run.arguments.clone())?;
-            stopped.complete(&mut experiment);
-            Some(symbols::of_guest(&experiment, &base, &stop)?)
+    // The kernel's tasks and its functions' names.
+    let own = {
+        let (mut experiment, base) = super::run::joined(stopped.run.arguments.clone())?;
+        stopped.complete(&mut experiment);
+        let wants_all = arguments.gdb && named.is_none() || arguments.dump.is_some();
+        let are_needed = arguments.moment.needs_symbols() || wants_all;
+        match symbols::of_guest(&experiment, &base, &stop) {
+            Ok(own) => Some(own),
+            Err(error) if are_needed => return Err(error),
+            Err(_) => None,
         }
-        false => None,
     };
+    let tasks = own.as_ref().and_then(symbols::Symbols::tasks);
     let at = arguments.moment.moment(own.as_ref())?;
+    let run = stopped.run.arguments.clone();
+    let complete = |experiment: &mut Experiment| stopped.complete(experiment);
+    let snapshot = arguments.moment.snapshot(stopped.results.as_deref());
+    if let (Some(file), Some(own)) = (arguments.dump, &own) {
+        let dump = Arc::new(Mutex::new(Dump::new(file, own, Arc::clone(&stop))));
+        let debugged = Debugged { at, tasks, debugger: Arc::clone(&dump) as _ };
+        let stdin = Source::Kept(stopped.run.stdin.clone());
+        let status = super::run::debugged(run, stdin, quiet, complete, (&debugged, snapshot, stop));
+        let dumped = dump.lock().unwrap_or_else(std::sync::PoisonError::into_inner).end();
+        return match (status, dumped) {
+            (_, Ok(dumped)) => {
+                eprintln!("stasis: {dumped}");
+                Ok(ExitCode::SUCCESS)
+            }
+            // A run that fails says more than a moment that has not come.
+            (Err(error), Err(_)) | (Ok(_), Err(error)) => Err(error),
+        };
+    }
+    let listener = Listener::new(arguments.listen.as_deref())?;
     let scripts = named.as_deref().and_then(Path::parent).map(Path::to_owned);
+    let files = own.as_ref().map(|own| Files::new(own.programs()));
     let symbols = named.or(own.map(|symbols| symbols.file));
-    let gdb = arguments.gdb.then_some(Gdb { symbols, scripts, child: None });
+    let gdb = arguments.gdb.then_some(Gdb { symbols, scripts, command: None, child: None });
     let wire = Arc::new(Mutex::new(Wire {
         listener,
         connection: None,
         gdb,
+        files,
         was_there: false,
         stop: Arc::clone(&stop),
     }));
-    let debugged = Debugged { at, debugger: Arc::clone(&wire) as _ };
+    let debugged = Debugged { at, tasks, debugger: Arc::clone(&wire) as _ };
     let stdin = match (&stopped.run.stdin, arguments.gdb) {
         (None, false) => Source::Own,
         // This program's is gdb's.
         (kept, _) => Source::Kept(kept.clone()),
     };
-    let run = stopped.run.arguments.clone();
-    let complete = |experiment: &mut Experiment| stopped.complete(experiment);
-    let snapshot = arguments.moment.snapshot(stopped.results.as_deref());
     let status = super::run::debugged(run, stdin, quiet, complete, (&debugged, snapshot, stop));
     let mut wire = wire.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !wire.was_there && status.is_ok() {
@@ -228,6 +261,8 @@ struct Gdb {
     /// The folder that a user has named, from which gdb loads the kernel's own commands, if they lie
     /// there.
     scripts: Option<PathBuf>,
+    /// The file of the command `program-symbols`.
+    command: Option<tempfile::NamedTempFile>,
     child: Option<Child>,
 }
 
@@ -241,6 +276,10 @@ impl Gdb {
         if let Some(symbols) = &self.symbols {
             gdb.arg(Path::new(symbols));
         }
+        let command = tempfile::Builder::new().suffix(".py").tempfile()?;
+        std::fs::write(command.path(), files::COMMAND)?;
+        gdb.arg("-x").arg(command.path());
+        self.command = Some(command);
         self.child = Some(gdb.args(["-ex", &format!("target remote {target}")]).spawn()?);
         Ok(())
     }
@@ -255,6 +294,8 @@ struct Wire {
     listener: Listener,
     connection: Option<Box<dyn Stream>>,
     gdb: Option<Gdb>,
+    /// The guest's files, where its root is known.
+    files: Option<Files>,
     was_there: bool,
     stop: Arc<AtomicBool>,
 }
@@ -289,6 +330,28 @@ impl Wire {
         Ok(false)
     }
 
+    /// Returns whether a gdb waits for the run, after another one has gone.
+    fn comes_again(&mut self) -> io::Result<bool> {
+        let [ready] = readable([self.listener.fd()], 0)?;
+        if ready {
+            self.connection = Some(self.listener.accept()?);
+        }
+        Ok(ready)
+    }
+
+    /// Answers a gdb that comes while another one has the run.
+    fn refuse_others(&mut self) -> io::Result<()> {
+        let [ready] = readable([self.listener.fd()], 0)?;
+        if ready {
+            const REFUSED: &[u8] = b"E.another gdb has the run: detach there first";
+            let sum = REFUSED.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
+            let packet = [b"+$", REFUSED, format!("#{sum:02x}").as_bytes()].concat();
+            // One that has gone by now needs no answer.
+            let _ = self.listener.accept()?.write_all(&packet);
+        }
+        Ok(())
+    }
+
     fn is_over(&mut self) -> bool {
         self.stop.load(Ordering::Relaxed) || self.gdb.as_mut().is_some_and(Gdb::has_ended)
     }
@@ -302,7 +365,19 @@ impl Wire {
                 let mut bytes = vec![0; 16 << 10];
                 let length = connection.read(&mut bytes)?;
                 bytes.truncate(length);
-                return Ok((length > 0).then_some(bytes));
+                if length == 0 {
+                    return Ok(None);
+                }
+                let found = match &mut self.files {
+                    Some(files) => files.take(bytes),
+                    None => Found::Others(bytes),
+                };
+                match found {
+                    Found::Others(bytes) => return Ok(Some(bytes)),
+                    Found::Answer(answer) => connection.write_all(&answer)?,
+                    Found::Part => {}
+                }
+                continue;
             }
             if !wait {
                 return Ok(Some(Vec::new()));
@@ -316,7 +391,12 @@ impl Wire {
 
 impl Debugger for Wire {
     fn exchange(&mut self, bytes: &[u8], wait: bool) -> io::Result<Option<Vec<u8>>> {
-        if self.connection.is_none() && (self.was_there || !self.connect()?) {
+        let is_there = match &self.connection {
+            Some(_) => self.refuse_others().map(|()| true)?,
+            None if self.was_there => !wait && self.comes_again()?,
+            None => self.connect()?,
+        };
+        if !is_there {
             return Ok(None);
         }
         let answered = match &mut self.connection {
@@ -325,7 +405,8 @@ impl Debugger for Wire {
         };
         if !matches!(answered, Ok(Some(_))) {
             self.connection = None;
-            eprintln!("stasis: gdb has gone; the run goes on");
+            let target = self.listener.to_string();
+            eprintln!("stasis: gdb has gone; the run goes on (gdb -ex 'target remote {target}' comes again)");
         }
         answered
     }

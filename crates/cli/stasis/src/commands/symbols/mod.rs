@@ -1,5 +1,5 @@
 //! The symbols of a guest's kernel, for gdb and profiles: those that the kernel itself lists in
-//! `/proc/kallsyms`, as an ELF file that has nothing else.
+//! `/proc/kallsyms`, as an ELF file that has besides how the kernel's stacks are unwound.
 
 mod btf;
 mod programs;
@@ -12,18 +12,21 @@ use std::sync::Arc;
 use anyhow::{bail, Context, Result};
 use stasis_experiment::{Engine, Experiment};
 use stasis_guest_image::Guest;
+use stasis_layout::FromBytes;
 use stasis_results::Ios;
 use stasis_run_events::{
-    BioPlaces, KernelPlaces, MapleNode, Maps, ModuleOrc, ModuleSymbols, Modules, Orc, Threads,
+    BioPlaces, KernelPlaces, MapleNode, Maps, ModuleOrc, ModuleSymbols, Modules, Orc, Tasks,
+    Threads,
 };
 use stasis_runner::{Call, Event, Runner};
+use stasis_unwind::orc;
 
 use btf::Btf;
-use programs::Programs;
+pub use programs::Programs;
 
 /// Files beside the guest's kernel: what the kernel lists, and the same for gdb.
 const LIST: &str = "kallsyms";
-const FILE: &str = "symbols.elf";
+const FILE: &str = "symbols-and-frames.elf";
 
 /// The symbols of a kernel.
 #[derive(Debug)]
@@ -39,6 +42,11 @@ pub struct Symbols {
 }
 
 impl Symbols {
+    /// The guest's programs.
+    pub fn programs(&self) -> Arc<Programs> {
+        Arc::clone(&self.programs)
+    }
+
     /// The functions, for a profile.
     pub fn functions(&self) -> stasis_results::Symbols {
         let code = |symbol: &&Symbol| matches!(symbol.kind.to_ascii_lowercase(), 't' | 'w');
@@ -68,7 +76,7 @@ impl Symbols {
             addresses: self.address("__start_orc_unwind_ip")?,
             addresses_end: self.address("__stop_orc_unwind_ip")?,
             entries: self.address("__start_orc_unwind")?,
-            from_6_4: version(&self.release) >= (6, 4),
+            from_6_4: version(&self.release) >= FROM_6_4,
         })
     }
 
@@ -112,6 +120,31 @@ impl Symbols {
                 }
                 false => None,
             },
+        })
+    }
+
+    /// Returns the places of the kernel's tasks, if its types describe them.
+    pub fn tasks(&self) -> Option<Tasks> {
+        let vmlinux = std::fs::read(&self.vmlinux).ok()?;
+        let btf = btf::section(&vmlinux, ".BTF").and_then(Btf::parse)?;
+        let offset = |structure: &str, member: &str| btf.offset(structure, member);
+        let own = |member: &str| offset("task_struct", member);
+        let (current, _) = self.current(&offset).ok()?;
+        Some(Tasks {
+            threads: Threads { current, comm: own("comm")?, maps: maps(&offset) },
+            first: self.address("init_task")?,
+            list: own("tasks")?,
+            signal: own("signal")?,
+            head: offset("signal_struct", "thread_head")?,
+            node: own("thread_node")?,
+            pid: own("pid")?,
+            group: own("tgid")?,
+            state: own("__state")?,
+            exit_state: own("exit_state")?,
+            runs: own("on_cpu")?,
+            stack: own("thread")? + offset("thread_struct", "sp")?,
+            space: own("mm")?,
+            table: offset("mm_struct", "pgd")?,
         })
     }
 
@@ -227,6 +260,27 @@ pub struct Layout {
     pub places: Option<KernelPlaces>,
 }
 
+/// The first release that numbers the kinds of frames as it does today.
+const FROM_6_4: (u32, u32) = (6, 4);
+
+/// The kernel's tables for unwinding stacks as a `.debug_frame`; empty where its file has none.
+fn frames(vmlinux: &[u8], symbols: &[Symbol], from_6_4: bool) -> Vec<u8> {
+    let place = |name: &str| symbols.iter().find(|one| one.name == name).map(|one| one.address);
+    let read = || {
+        let offsets = btf::section(vmlinux, ".orc_unwind_ip")?;
+        let entries = <[orc::Entry]>::ref_from_bytes(btf::section(vmlinux, ".orc_unwind")?).ok()?;
+        let start = place("__start_orc_unwind_ip")?;
+        // Each is relative to its own place.
+        let address = |(number, bytes): (u64, &[u8; 4])| {
+            (start + 4 * number).wrapping_add_signed(i32::from_le_bytes(*bytes).into())
+        };
+        let addresses: Vec<u64> = (0..).zip(offsets.as_chunks().0).map(address).collect();
+        let end = place("_end")?;
+        addresses.is_sorted().then(|| orc::debug_frame(&addresses, entries, end, from_6_4))
+    };
+    read().unwrap_or_default()
+}
+
 /// The first two numbers of a kernel's release, such as 6.1.0-40-cloud-amd64.
 fn version(release: &str) -> (u32, u32) {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
@@ -265,7 +319,10 @@ pub fn of_guest(experiment: &Experiment, base: &Path, stop: &Arc<AtomicBool>) ->
         }
     };
     if !file.exists() {
-        keep(&file, &elf(&all))?;
+        let vmlinux = std::fs::read(&guest.vmlinux)
+            .with_context(|| format!("cannot read {}", guest.vmlinux.display()))?;
+        let from_6_4 = version(&guest.kernel_release) >= FROM_6_4;
+        keep(&file, &elf(&all, &frames(&vmlinux, &all, from_6_4)))?;
     }
     // They lie in /root there.
     let files = experiment.guest.files.iter().map(|file| {
@@ -333,10 +390,11 @@ const HEADER: usize = 64;
 const SECTION: usize = 64;
 const SYMBOL: usize = 24;
 const ABSOLUTE: u16 = 0xfff1;
-const NAMES: [&str; 5] = [".text", ".data", ".symtab", ".strtab", ".shstrtab"];
+const NAMES: [&str; 6] = [".text", ".data", ".symtab", ".strtab", ".shstrtab", ".debug_frame"];
 
-/// An ELF file that has the symbols and no code: two sections say what is code and what is data.
-pub fn elf(symbols: &[Symbol]) -> Vec<u8> {
+/// An ELF file that has the symbols, the frames of functions and no code: two sections say what is code and
+/// what is data.
+pub fn elf(symbols: &[Symbol], frames: &[u8]) -> Vec<u8> {
     let place = |name: &str| symbols.iter().find(|one| one.name == name).map(|one| one.address);
     // Each behind and before a zero.
     let names: Vec<u8> = NAMES
@@ -374,8 +432,9 @@ pub fn elf(symbols: &[Symbol]) -> Vec<u8> {
     let locals = (symbols.len() + 1) as u32;
     let (symbols_at, strings_at) = (HEADER, HEADER + table.len());
     let names_at = strings_at + strings.len();
-    let sections_at = (names_at + names.len()).next_multiple_of(8);
-    let mut file = Vec::with_capacity(sections_at + 6 * SECTION);
+    let frames_at = (names_at + names.len()).next_multiple_of(8);
+    let sections_at = (frames_at + frames.len()).next_multiple_of(8);
+    let mut file = Vec::with_capacity(sections_at + 7 * SECTION);
     // 64 bits, little endian; an executable for x86-64.
     file.extend_from_slice(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
     for half in [2u16, 62] {
@@ -386,12 +445,14 @@ pub fn elf(symbols: &[Symbol]) -> Vec<u8> {
         file.extend_from_slice(&quad.to_le_bytes());
     }
     file.extend_from_slice(&0u32.to_le_bytes());
-    for half in [HEADER as u16, 0, 0, SECTION as u16, 6, 5] {
+    for half in [HEADER as u16, 0, 0, SECTION as u16, 7, 5] {
         file.extend_from_slice(&half.to_le_bytes());
     }
     file.extend_from_slice(&table);
     file.extend_from_slice(&strings);
     file.extend_from_slice(&names);
+    file.resize(frames_at, 0);
+    file.extend_from_slice(frames);
     file.resize(sections_at, 0);
     // The place of a section's name.
     let name =
@@ -408,7 +469,7 @@ pub fn elf(symbols: &[Symbol]) -> Vec<u8> {
         file.extend_from_slice(&1u64.to_le_bytes());
         file.extend_from_slice(&entry.to_le_bytes());
     };
-    // Flags: writable 1, in memory 2, executable 4. Kinds: symbols 2, strings 3, no bytes 8.
+    // Flags: writable 1, in memory 2, executable 4. Kinds: bytes 1, symbols 2, strings 3, no bytes 8.
     section(0, 0, 0, [0; 3], 0, 0);
     section(name(0), 8, 2 | 4, [begin, 0, code], 0, 0);
     section(name(1), 8, 1 | 2, [code_end, 0, data], 0, 0);
@@ -417,6 +478,7 @@ pub fn elf(symbols: &[Symbol]) -> Vec<u8> {
     let length = strings.len() as u64;
     section(name(3), 3, 0, [0, strings_at as u64, length], 0, 0);
     section(name(4), 3, 0, [0, names_at as u64, names.len() as u64], 0, 0);
+    section(name(5), 1, 0, [0, frames_at as u64, frames.len() as u64], 0, 0);
     file
 }
 
@@ -456,7 +518,7 @@ ffffffffc0001000 t of_a_module\t[ext4]
     fn nm_reads_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("symbols.elf");
-        write(&path, &elf(&parse(TEXT))).unwrap();
+        write(&path, &elf(&parse(TEXT), &[])).unwrap();
         let nm = Command::new("nm").arg("-n").arg(&path).output().unwrap();
         let text = String::from_utf8(nm.stdout).unwrap();
         for line in ["ffffffff81000040 t local_one", "ffffffff82a079c0 D jiffies"] {

@@ -66,16 +66,21 @@ impl Programs {
         query(known.get(path)?.as_ref()?)
     }
 
-    fn read(&self, path: &str) -> Option<Program> {
+    /// The bytes of a file of the guest's root, or of the experiment's.
+    pub fn bytes(&self, path: &str) -> Option<Vec<u8>> {
         // A file system that lies over another one has its files in a folder of its own.
         let own = self.files.iter().find(|(own, _)| path.ends_with(own));
-        let bytes = match own {
-            Some((_, file)) => read(file)?,
-            None if path == AGENT => agent(self.guest.as_ref()?)?,
+        match own {
+            Some((_, file)) => read(file),
+            None if path == AGENT => agent(self.guest.as_ref()?),
             // The image has the kernel's modules then.
-            None if self.in_place.is_some() => self.in_place.as_ref()?.file(path, MAX_FILE)?,
-            None => stasis_guest_root::read_from_image(&self.image, path, MAX_FILE)?,
-        };
+            None if self.in_place.is_some() => self.in_place.as_ref()?.file(path, MAX_FILE),
+            None => stasis_guest_root::read_from_image(&self.image, path, MAX_FILE),
+        }
+    }
+
+    fn read(&self, path: &str) -> Option<Program> {
+        let bytes = self.bytes(path)?;
         let frames = Table::of(&bytes).map(|table| table.encode());
         Some(Program { functions: Functions::of(&bytes)?, frames })
     }

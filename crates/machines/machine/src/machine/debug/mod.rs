@@ -14,6 +14,7 @@ mod plan;
 mod replay;
 mod session;
 mod target;
+mod tasks;
 
 use stasis_channel::Branch;
 use stasis_run_events::Moment;
@@ -73,7 +74,7 @@ impl Debug {
         let replay = job.again.as_deref().map(|plan| Replay::new(plan, turn)).transpose()?;
         let hello = replay.as_ref().map(|replay| replay.plan.hello.clone());
         Ok(Self {
-            debuggee: Debuggee::default(),
+            debuggee: Debuggee::new(job.tasks),
             session: Session::new(wire, hello.unwrap_or_default()),
             moment: replay.is_none().then_some(job.moment),
             due: None,

@@ -7,14 +7,18 @@ use stasis_drive::{InFlight, Look};
 
 use super::super::common::Common;
 use super::super::vm::Machine;
-use super::target::Debuggee;
+use super::target::{task_thread, Debuggee};
+use crate::memory::Purpose;
 use crate::vcpu::ProcessorState;
 
 const HELP: &str = "\
 monitor time        virtual time
 monitor processors  each processor: its state, and where it is in virtual time
+monitor tasks       the guest's tasks: gdb's number, name, pid, state (off, on: not as threads, and again)
+monitor mappings N  the files that the program of thread N (gdb's number behind `1.`) is mapped from
 monitor events      what comes next: timers, completions, packets
 monitor breakpoints each breakpoint that is set, and whose it is
+monitor regions     each machine: gdb's numbers of its processors, and the parts of its memory
 monitor memory      each machine's memory: its length, and a digest of all its bytes
 monitor drives      each drive: its next event, and the insides of its model as JSON
 monitor queues      each drive's queue pairs: heads, tails, what waits
@@ -36,9 +40,28 @@ pub(super) fn answer(debuggee: &mut Debuggee, command: &str) -> String {
                 now.saturating_sub(began)
             );
         }
+        "tasks" => {
+            for task in debuggee.look_at_tasks() {
+                let _ = writeln!(text, "{}: {}", task_thread(task), task.text());
+            }
+            if text.is_empty() {
+                text.push_str("none is known: the kernel's types are not, or it has not begun\n");
+            }
+        }
+        "tasks on" | "tasks off" => {
+            debuggee.hides_tasks = command.ends_with("off");
+            let shown = if debuggee.hides_tasks { "processors" } else { "processors and tasks" };
+            let _ = writeln!(text, "threads are {shown}");
+        }
         "processors" => {
+            debuggee.look_at_tasks();
             for place in 0..debuggee.processors.len() {
                 let _ = writeln!(text, "{}: {}", place + 1, processor(debuggee, place));
+            }
+        }
+        "regions" => {
+            for number in 0..debuggee.machines.len() {
+                let _ = writeln!(text, "{}", regions(debuggee, number));
             }
         }
         "memory" => {
@@ -89,6 +112,22 @@ pub(super) fn answer(debuggee: &mut Debuggee, command: &str) -> String {
                 text.push_str("no command is in flight\n");
             }
         }
+        other if other.starts_with("mappings ") => {
+            let number = other.rsplit(' ').next().and_then(|word| word.parse().ok());
+            match number.and_then(|number| debuggee.mapped_files(number)) {
+                Some(files) => {
+                    for file in files {
+                        let (begin, end) = (file.addresses.start, file.addresses.end);
+                        let may =
+                            |bit: u32, word| if file.flags >> bit & 1 != 0 { word } else { '-' };
+                        let may: String = [may(0, 'r'), may(1, 'w'), may(2, 'x')].iter().collect();
+                        let (offset, path) = (file.offset, file.path);
+                        let _ = writeln!(text, "{begin:#x} {end:#x} {offset:#x} {may} {path}");
+                    }
+                }
+                None => text.push_str("no such thread runs a program\n"),
+            }
+        }
         "" | "help" => text.push_str(HELP),
         other => match look(debuggee, other) {
             Some(found) => text = found,
@@ -98,6 +137,20 @@ pub(super) fn answer(debuggee: &mut Debuggee, command: &str) -> String {
         },
     }
     text
+}
+
+/// A machine's processors and the parts of its memory, by guest-physical address and length.
+fn regions(debuggee: &Debuggee, number: usize) -> String {
+    let processors = debuggee.processors.iter().enumerate();
+    let own = processors.filter(|(_, (machine, _))| *machine == number);
+    let own: Vec<String> = own.map(|(place, _)| (place + 1).to_string()).collect();
+    let machine = &debuggee.machines[number];
+    // The root's image is no memory of the kernel's.
+    let regions = machine.memory.regions().iter().filter(|region| region.purpose != Purpose::Root);
+    let regions: Vec<String> =
+        regions.map(|region| format!("{:#x}+{:#x}", region.base, region.length)).collect();
+    let name = if machine.name.is_empty() { "machine" } else { &machine.name };
+    format!("{name}: processors={} memory={}", own.join(","), regions.join(","))
 }
 
 /// The number of bytes of a machine's memory, and a digest by which two of them can be told apart.
@@ -201,7 +254,8 @@ pub(super) fn processor(debuggee: &Debuggee, place: usize) -> String {
         1 => String::new(),
         _ => format!("{} ", machine.name),
     };
-    format!("{name}CPU {index}, {state}")
+    let task = debuggee.running(place).map_or(String::new(), |task| format!(": {}", task.text()));
+    format!("{name}CPU {index}, {state}{task}")
 }
 
 /// The next events of each machine.

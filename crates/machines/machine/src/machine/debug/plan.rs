@@ -6,7 +6,9 @@
 //! where that is not known, and one more goes there. Where there is none after a snapshot, the next
 //! run looks before it.
 
+use gdbstub::target::ext::breakpoints::WatchKind;
 use serde::{Deserialize, Serialize};
+use stasis_bare::svm::WATCHES;
 
 /// The part of a turn in which the run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,21 +102,34 @@ impl Goal {
     }
 }
 
-/// A breakpoint: its linear address, and the process whose it is, by its top page table; None: any.
+/// A process of a guest's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(in super::super) struct Process {
+    /// The address of its top page table, which is another's once the process has ended.
+    pub table: u64,
+    /// Its number in the guest, where that is known.
+    pub group: Option<u32>,
+}
+
+/// A breakpoint: its linear address, and the process whose it is; None: any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in super::super) struct Breakpoint {
     pub linear: u64,
-    pub process: Option<u64>,
+    pub process: Option<Process>,
 }
 
-/// A watchpoint in its slot: its address, whether it is for stores, for loads or for both, its length.
+/// A watchpoint: its linear address, whether it is for stores, for loads or for both, its bytes, and the
+/// process whose it is; None: any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in super::super) struct Watchpoint {
-    pub slot: usize,
-    pub address: u64,
+    pub linear: u64,
     pub kind: WatchedBy,
     pub length: u8,
+    pub process: Option<Process>,
 }
+
+/// Watchpoints in the slots of a processor's.
+pub(in super::super) type Watchpoints = [Option<Watchpoint>; WATCHES];
 
 /// The accesses that a watchpoint is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,12 +140,32 @@ pub(in super::super) enum WatchedBy {
     Access,
 }
 
+impl From<WatchKind> for WatchedBy {
+    fn from(kind: WatchKind) -> Self {
+        match kind {
+            WatchKind::Write => Self::Write,
+            WatchKind::Read => Self::Read,
+            WatchKind::ReadWrite => Self::Access,
+        }
+    }
+}
+
+impl From<WatchedBy> for WatchKind {
+    fn from(kind: WatchedBy) -> Self {
+        match kind {
+            WatchedBy::Write => Self::Write,
+            WatchedBy::Read => Self::Read,
+            WatchedBy::Access => Self::ReadWrite,
+        }
+    }
+}
+
 /// The plan of a run that repeats one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in super::super) struct Plan {
     pub goal: Goal,
     pub breakpoints: Vec<Breakpoint>,
-    pub watchpoints: Vec<Watchpoint>,
+    pub watchpoints: Watchpoints,
     /// gdb's packets by which both ends have agreed on the protocol.
     pub hello: Vec<u8>,
     /// Bytes of gdb's that have not been looked at.

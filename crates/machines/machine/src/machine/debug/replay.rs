@@ -86,16 +86,17 @@ impl Replay {
         Passed::Breakpoint
     }
 
-    /// The run begins with the watched bytes as they are at the processor at `place`.
+    /// The run begins with the watched bytes as they are in their processes, or else at the processor at
+    /// `place`.
     pub(in super::super) fn look(
         &mut self,
         debuggee: &Debuggee,
         machine: &mut Machine,
         place: usize,
     ) {
-        for watched in &self.plan.watchpoints {
-            let value = debuggee.value(machine, place, watched.address, watched.length);
-            self.values[watched.slot] = value;
+        let values = self.plan.watchpoints.iter().zip(&mut self.values);
+        for (watched, value) in values {
+            *value = watched.and_then(|watched| debuggee.value(machine, place, &watched));
         }
     }
 
@@ -107,9 +108,11 @@ impl Replay {
         place: usize,
         slot: usize,
     ) -> bool {
-        let watched = self.plan.watchpoints.iter().find(|one| one.slot == slot);
-        let Some(watched) = watched.filter(|one| one.kind == WatchedBy::Write) else { return true };
-        let value = debuggee.value(machine, place, watched.address, watched.length);
+        let Some(watched) = self.plan.watchpoints[slot] else { return true };
+        if watched.kind != WatchedBy::Write {
+            return true;
+        }
+        let value = debuggee.value(machine, place, &watched);
         let before = std::mem::replace(&mut self.values[slot], value);
         before.is_none() || before != value
     }

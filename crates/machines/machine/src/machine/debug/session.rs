@@ -51,9 +51,11 @@ type Stub = GdbStubStateMachine<'static, Debuggee, Outgoing>;
 /// The conversation with gdb.
 pub(in super::super) struct Session {
     wire: Box<dyn Debugger>,
-    /// Made at the first stop; None again once gdb has gone.
+    /// Made at the first stop of each gdb; None once gdb has gone.
     stub: Option<Stub>,
     begun: bool,
+    /// True while there is no gdb, and one may come.
+    is_away: bool,
     incoming: VecDeque<u8>,
     /// The packet that comes.
     packet: Vec<u8>,
@@ -65,6 +67,19 @@ pub(in super::super) struct Session {
 
 /// By which packets both ends agree on the protocol.
 const HELLO: [&[u8]; 2] = [b"$qSupported", b"$QStartNoAckMode"];
+/// Asks for memory: the machine's number, a guest-physical address, and bytes. The answer is no packet:
+/// the number of bytes that follow in four, and these.
+const MEMORY: &[u8] = b"$qStasisMemory:";
+/// Limit on the bytes of such an answer.
+const MAX_MEMORY: usize = 1 << 20;
+
+/// Memory that is asked for.
+pub(super) struct Asked {
+    pub machine: usize,
+    pub address: u64,
+    pub length: usize,
+}
+
 /// Lets the run go on.
 const CONTINUE: &[u8] = b"$vCont;c#a8";
 
@@ -72,7 +87,12 @@ impl Session {
     /// With a gdb that has said `hello` before, to another run of this.
     pub(in super::super) fn new(wire: Box<dyn Debugger>, hello: Vec<u8>) -> Self {
         let (incoming, packet, lines) = (VecDeque::new(), Vec::new(), Vec::new());
-        Self { wire, stub: None, begun: false, incoming, packet, hello, lines }
+        Self { wire, stub: None, begun: false, is_away: false, incoming, packet, hello, lines }
+    }
+
+    /// Returns whether gdb has gone.
+    pub(in super::super) fn is_away(&self) -> bool {
+        self.is_away
     }
 
     /// Bytes of gdb's that another run has not looked at.
@@ -100,6 +120,10 @@ impl Session {
         let step = self.converse(debuggee, cause);
         if matches!(step, Step::Detached | Step::Killed) {
             debuggee.release();
+            (self.stub, self.begun, self.is_away) = (None, false, true);
+            self.incoming.clear();
+            self.hello.clear();
+            self.lines.clear();
         }
         step
     }
@@ -135,6 +159,14 @@ impl Session {
         loop {
             let next = match stub {
                 Stub::Idle(mut inner) => {
+                    if !self.wait(&mut inner.borrow_conn().0) {
+                        return Step::Detached;
+                    }
+                    if let Some(asked) = self.asked_for_memory() {
+                        debuggee.read_memory(asked, &mut inner.borrow_conn().0);
+                        stub = Stub::Idle(inner);
+                        continue;
+                    }
                     let Some(byte) = self.next(&mut inner.borrow_conn().0) else {
                         return Step::Detached;
                     };
@@ -201,9 +233,13 @@ impl Session {
         inner.report_stop(debuggee, reason(debuggee, cause)).ok()
     }
 
-    /// Returns whether gdb wants the run to stop.
+    /// Returns whether gdb wants the run to stop, or has come again.
     pub(in super::super) fn poll(&mut self, debuggee: &mut Debuggee) -> bool {
         let mut nothing = Vec::new();
+        if self.is_away {
+            self.is_away = !self.send(&mut nothing, false) || self.incoming.is_empty();
+            return !self.is_away;
+        }
         if !matches!(self.stub, Some(Stub::Running(_))) || !self.send(&mut nothing, false) {
             return false;
         }
@@ -237,12 +273,41 @@ impl Session {
         }
     }
 
-    /// The next byte of gdb's, which is sent what waits for it; None where it has gone.
-    fn next(&mut self, outgoing: &mut Vec<u8>) -> Option<u8> {
+    /// Waits for bytes of gdb's, which is sent what waits for it. Returns whether gdb is there.
+    fn wait(&mut self, outgoing: &mut Vec<u8>) -> bool {
         while self.incoming.is_empty() {
             if !self.send(outgoing, true) {
-                return None;
+                return false;
             }
+        }
+        true
+    }
+
+    /// Takes a packet by which a program of ours, and not gdb, asks for memory as it is.
+    fn asked_for_memory(&mut self) -> Option<Asked> {
+        let bytes = &*self.incoming.make_contiguous();
+        let body = bytes.strip_prefix(MEMORY)?;
+        let end = body.iter().position(|byte| *byte == b'#')?;
+        let text = std::str::from_utf8(&body[..end]).ok()?;
+        let mut words = text.split(',').map(|word| u64::from_str_radix(word, 16).ok());
+        let mut next = || words.next().flatten();
+        let asked = Asked {
+            machine: usize::try_from(next()?).ok()?,
+            address: next()?,
+            length: usize::try_from(next()?).ok()?.min(MAX_MEMORY),
+        };
+        // The sum's two digits.
+        let whole = MEMORY.len() + end + 3;
+        (bytes.len() >= whole).then(|| {
+            self.incoming.drain(..whole);
+            asked
+        })
+    }
+
+    /// The next byte of gdb's, which is sent what waits for it; None where it has gone.
+    fn next(&mut self, outgoing: &mut Vec<u8>) -> Option<u8> {
+        if !self.wait(outgoing) {
+            return None;
         }
         let byte = self.incoming.pop_front()?;
         self.notice(byte);
@@ -308,6 +373,7 @@ mod tests {
     #[derive(Debug, Clone, Default)]
     struct Gdb {
         says: Arc<Mutex<VecDeque<Vec<u8>>>>,
+        comes: Arc<Mutex<Vec<u8>>>,
         received: Arc<Mutex<Vec<u8>>>,
         plan: Arc<Mutex<Vec<u8>>>,
     }
@@ -317,7 +383,7 @@ mod tests {
             self.received.lock().unwrap().extend_from_slice(bytes);
             match wait {
                 true => Ok(self.says.lock().unwrap().pop_front()),
-                false => Ok(Some(Vec::new())),
+                false => Ok(Some(std::mem::take(&mut *self.comes.lock().unwrap()))),
             }
         }
 
@@ -343,7 +409,38 @@ mod tests {
 
     fn plan() -> Plan {
         let goal = Goal::Go(Position::BEGIN, Why::Begin);
-        Plan { goal, breakpoints: vec![], watchpoints: vec![], hello: vec![], incoming: vec![] }
+        Plan { goal, breakpoints: vec![], watchpoints: [None; 4], hello: vec![], incoming: vec![] }
+    }
+
+    /// The gdb that has gone, and the next one.
+    #[test]
+    fn a_gdb_can_go_and_another_come() {
+        let gdb = Gdb::default();
+        let mut debuggee = Debuggee::default();
+        let mut session = Session::new(Box::new(gdb.clone()), Vec::new());
+        gdb.says(&["qSupported:multiprocess+;swbreak+", "QStartNoAckMode", "D;1"]);
+        assert_eq!(session.stop(&mut debuggee, Cause::Moment), Step::Detached);
+        assert!(session.is_away() && !session.poll(&mut debuggee));
+        gdb.comes.lock().unwrap().extend(b"$qSupported:multiprocess+;swbreak+#c6");
+        assert!(session.poll(&mut debuggee) && !session.is_away());
+        gdb.received.lock().unwrap().clear();
+        gdb.says(&["?", "vCont;c"]);
+        assert_eq!(session.stop(&mut debuggee, Cause::Moment), Step::Continue);
+        assert!(gdb.told().contains("ReverseContinue+"));
+    }
+
+    /// Memory as it is: without machines there is none.
+    #[test]
+    fn memory_is_answered_beside_gdbs_packets() {
+        let gdb = Gdb::default();
+        let mut debuggee = Debuggee::default();
+        let mut session = Session::new(Box::new(gdb.clone()), Vec::new());
+        gdb.says(&["QStartNoAckMode", "qStasisMemory:0,1000,10", "?", "qStasisMemory:x", "k"]);
+        assert_eq!(session.stop(&mut debuggee, Cause::Moment), Step::Killed);
+        let received = gdb.told();
+        let (_, rest) = received.split_once("$OK#9a").unwrap();
+        // No byte; a stop; nothing that is known.
+        assert!(rest.starts_with("\0\0\0\0$") && rest.contains("$#00"), "{rest:?}");
     }
 
     /// gdb does not see that another run has taken this one's place.

@@ -20,21 +20,27 @@ use gdbstub::target::ext::breakpoints::{
 use gdbstub::target::ext::monitor_cmd::{ConsoleOutput, MonitorCmd, MonitorCmdOps};
 use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOps};
 use gdbstub::target::{Target, TargetError, TargetResult};
-use stasis_bare::svm::{self, Debug, DebugRegisters, Watch, Watches, WATCHES};
+use stasis_bare::svm::{self, Debug, DebugRegisters, Watch, WATCHES};
 use stasis_block::clock::Nanos;
+use stasis_run_events::Tasks;
 
 use super::super::common::Common;
+use super::super::sampling::{is_mapped, mapped_files, Linear, MappedFile, Words};
 use super::super::vm::Machine;
 use super::arch::{Registers, X86};
 use super::monitor;
-use super::plan::{Back, Breakpoint, Plan, WatchedBy, Watchpoint};
-use crate::exit::Exit;
+use super::plan::{Back, Breakpoint, Plan, Process, WatchedBy, Watchpoint, Watchpoints};
+use super::session::Asked;
+use super::tasks::{self, Task, KERNEL};
+use crate::exit::{DebugEvent, Exit};
+use crate::memory::GuestMemory;
 use crate::vcpu::DebugVcpu;
 
-/// Linear addresses from here on are the kernel's, which all processes have.
-const KERNEL: u64 = 1 << 63;
 /// The part of CR3 that is the address of the top page table.
 const TABLE: u64 = 0x000f_ffff_ffff_f000;
+/// gdb's numbers of tasks are their own in the guest, and for each machine so many more: a kernel has no
+/// task beyond 4,194,304 (include/linux/threads.h).
+const TASKS: usize = 10_000_000;
 /// Limit on the breakpoints of a session.
 const MAX_BREAKPOINTS: usize = 4096;
 
@@ -52,15 +58,23 @@ pub(in super::super) struct Debuggee {
     pub(in super::super) began: Nanos,
     /// The next events, as a text.
     pub(in super::super) events: String,
+    /// Places of the tasks of the guests' kernels, where they are known.
+    places: Option<Tasks>,
+    /// True if gdb is not to see tasks as threads.
+    pub(super) hides_tasks: bool,
+    /// The tasks, and the one that each processor runs by its address, once they have been looked at.
+    tasks: Option<(Vec<Task>, Vec<Option<u64>>)>,
     /// The breakpoints by linear address, each with the process whose it is; None: any.
-    breakpoints: BTreeMap<u64, Option<u64>>,
+    breakpoints: BTreeMap<u64, Option<Process>>,
     /// The processes of breakpoints that gdb has taken away for a stop.
-    known: BTreeMap<u64, Option<u64>>,
-    watches: Watches,
-    /// Address and kind of each watchpoint, as they were asked for.
-    kinds: [Option<(u64, WatchKind)>; WATCHES],
+    known: BTreeMap<u64, Option<Process>>,
+    watchpoints: Watchpoints,
+    /// The processes of watchpoints likewise.
+    known_watchpoints: Vec<Watchpoint>,
     /// The watchpoints of which the user was told that the guest leaves them without effect.
     unwatched: u8,
+    /// True if gdb has asked for a signal.
+    is_signalled: bool,
     /// Position to which gdb wants to go back.
     pub(super) back: Option<Back>,
     /// The breakpoint of the moment, which gdb has not set.
@@ -76,7 +90,31 @@ pub(in super::super) fn thread(place: usize) -> Tid {
     Tid::MIN.saturating_add(place)
 }
 
+/// gdb's number of a task.
+pub(super) fn task_thread(task: &Task) -> Tid {
+    Tid::MIN.saturating_add(TASKS * (task.machine + 1) + task.pid as usize - 1)
+}
+
+/// A machine's first processor, and its memory.
+fn first(machine: &mut Machine) -> Option<(&mut dyn DebugVcpu, &GuestMemory)> {
+    let Machine { vcpus, memory, .. } = machine;
+    Some((vcpus.first_mut()?.debug()?, memory))
+}
+
+/// Linear address of the task that processor `index` of a machine runs.
+fn current(places: &Tasks, machine: &mut Machine, index: usize) -> Option<u64> {
+    let Machine { vcpus, memory, .. } = machine;
+    let vcpu = vcpus.get_mut(index)?.debug()?;
+    let registers = vcpu.registers();
+    tasks::current(places, &registers, &mut Linear::new(vcpu, memory))
+}
+
 impl Debuggee {
+    /// Makes one of machines whose kernels have their tasks at these `places`.
+    pub(super) fn new(places: Option<Tasks>) -> Self {
+        Self { places, ..Self::default() }
+    }
+
     /// The run stands still at the processor at `place`.
     pub(in super::super) fn begin(
         &mut self,
@@ -87,24 +125,31 @@ impl Debuggee {
         self.machines = std::mem::take(machines);
         self.processors.clear();
         self.processors.extend_from_slice(processors);
-        (self.current, self.stepped) = (place, None);
+        (self.current, self.stepped, self.tasks) = (place, None, None);
         if let Some(address) = self.own.take() {
             self.breakpoints.remove(&address);
         }
     }
 
-    /// A line for the user where the guest's own debug registers have come to leave watchpoints without
-    /// effect.
-    pub(in super::super) fn note_unwatched(&mut self) -> Option<String> {
+    /// Lines for the user: where the guest's own debug registers have come to leave watchpoints without
+    /// effect, and of what gdb has asked for in vain.
+    pub(in super::super) fn take_notes(&mut self) -> Vec<String> {
         let mut unwatched = 0;
         for place in 0..self.processors.len() {
             unwatched |= self.vcpu(thread(place)).map_or(0, |vcpu| vcpu.unwatched());
         }
         let before = std::mem::replace(&mut self.unwatched, unwatched);
         let more = (unwatched & !before).count_ones();
-        (more > 0).then(|| {
-            format!("the guest uses debug registers itself: {more} of the watchpoints were without effect")
-        })
+        let mut notes = Vec::new();
+        if more > 0 {
+            notes.push(format!(
+                "the guest uses debug registers itself: {more} of the watchpoints were without effect"
+            ));
+        }
+        if std::mem::take(&mut self.is_signalled) {
+            notes.push(NO_SIGNALS.to_owned());
+        }
+        notes
     }
 
     /// Sets what monitor commands show.
@@ -122,8 +167,14 @@ impl Debuggee {
         // gdb takes a breakpoint away at each stop, and steps over it.
         if self.step.is_none() {
             self.known.clear();
+            self.known_watchpoints.clear();
         }
         self.known.extend(&self.breakpoints);
+        for one in self.watchpoints.iter().flatten() {
+            if !self.known_watchpoints.contains(one) {
+                self.known_watchpoints.push(*one);
+            }
+        }
         self.arm();
         *machines = std::mem::take(&mut self.machines);
     }
@@ -131,8 +182,7 @@ impl Debuggee {
     /// Removes everything that can stop the run.
     pub(in super::super) fn release(&mut self) {
         self.breakpoints.clear();
-        (self.watches, self.step, self.stepped) = ([None; WATCHES], None, None);
-        self.kinds = [None; WATCHES];
+        (self.watchpoints, self.step, self.stepped) = ([None; WATCHES], None, None);
     }
 
     /// Does something to the machines of the run.
@@ -151,34 +201,16 @@ impl Debuggee {
     }
 
     /// Breakpoints and watchpoints of gdb's, for a run that repeats this one.
-    pub(in super::super) fn set_by_gdb(&self) -> (Vec<Breakpoint>, Vec<Watchpoint>) {
-        let breakpoint = |(&linear, &process): (&u64, &Option<u64>)| Breakpoint { linear, process };
-        let watchpoint = |(slot, kind): (usize, &Option<(u64, WatchKind)>)| {
-            let ((address, kind), (_, _, length)) = ((*kind)?, self.watches[slot]?);
-            let kind = match kind {
-                WatchKind::Write => WatchedBy::Write,
-                WatchKind::Read => WatchedBy::Read,
-                WatchKind::ReadWrite => WatchedBy::Access,
-            };
-            Some(Watchpoint { slot, address, kind, length })
-        };
-        let watchpoints = self.kinds.iter().enumerate().filter_map(watchpoint);
-        (self.breakpoints.iter().map(breakpoint).collect(), watchpoints.collect())
+    pub(in super::super) fn set_by_gdb(&self) -> (Vec<Breakpoint>, Watchpoints) {
+        let breakpoint =
+            |(&linear, &process): (&u64, &Option<Process>)| Breakpoint { linear, process };
+        (self.breakpoints.iter().map(breakpoint).collect(), self.watchpoints)
     }
 
     /// Sets what gdb had set in the repeated run.
     pub(in super::super) fn set_as(&mut self, plan: &Plan) {
-        for watched in &plan.watchpoints {
-            let (watch, kind) = match watched.kind {
-                WatchedBy::Write => (Watch::Write, WatchKind::Write),
-                WatchedBy::Read => (Watch::Access, WatchKind::Read),
-                WatchedBy::Access => (Watch::Access, WatchKind::ReadWrite),
-            };
-            if let Some(slot) = self.watches.get_mut(watched.slot) {
-                *slot = Some((watched.address, watch, watched.length));
-                self.kinds[watched.slot] = Some((watched.address, kind));
-            }
-        }
+        self.watchpoints = plan.watchpoints;
+        self.known_watchpoints = self.watchpoints.iter().flatten().copied().collect();
         let breakpoints = plan.breakpoints.iter().take(MAX_BREAKPOINTS);
         self.breakpoints.extend(breakpoints.map(|one| (one.linear, one.process)));
         self.known.clone_from(&self.breakpoints);
@@ -189,30 +221,45 @@ impl Debuggee {
         self.breakpoints.entry(linear).or_insert(None);
     }
 
-    /// The breakpoints, a line each.
+    /// The breakpoints and watchpoints, a line each.
     pub(super) fn lines(&self) -> Vec<String> {
-        let line = |(linear, process): (&u64, &Option<u64>)| match process {
-            _ if *linear >= KERNEL => format!("{linear:#x}  the kernel's"),
-            Some(table) => {
-                format!("{linear:#x}  of the process with the page tables at {table:#x}")
+        let owner = |linear: u64, process: Option<Process>| match process {
+            _ if linear >= KERNEL => "the kernel's".to_owned(),
+            Some(Process { group: Some(group), .. }) => format!("of process {group}"),
+            Some(Process { table, group: None }) => {
+                format!("of the process with the page tables at {table:#x}")
             }
-            None => format!("{linear:#x}  of any process"),
+            None => "of any process".to_owned(),
         };
-        self.known.iter().map(line).collect()
+        let breakpoints = self.known.iter();
+        let breakpoints = breakpoints
+            .map(|(linear, process)| format!("{linear:#x}  {}", owner(*linear, *process)));
+        let watchpoint = |one: &Watchpoint| {
+            let accesses = match one.kind {
+                WatchedBy::Write => "stores",
+                WatchedBy::Read => "loads",
+                WatchedBy::Access => "accesses",
+            };
+            let Watchpoint { linear, length, process, .. } = *one;
+            format!("{linear:#x}  {accesses} of {length} bytes, {}", owner(linear, process))
+        };
+        breakpoints.chain(self.known_watchpoints.iter().map(watchpoint)).collect()
     }
 
-    /// Up to eight bytes of a machine's memory, as its processor sees them.
+    /// The watched bytes in a machine's memory, as their process sees them; of any, as the processor at
+    /// `place` does.
     pub(super) fn value(
         &self,
         machine: &mut Machine,
         place: usize,
-        linear: u64,
-        length: u8,
+        watched: &Watchpoint,
     ) -> Option<u64> {
         let &(_, index) = self.processors.get(place)?;
-        let (address, _) = machine.vcpus[index].debug()?.translate(linear)?;
+        let vcpu = machine.vcpus[index].debug()?;
+        let table = watched.process.map(|process| process.table);
+        let (address, _) = vcpu.translate(table, watched.linear)?;
         let mut bytes = [0; 8];
-        let part = bytes.get_mut(..usize::from(length))?;
+        let part = bytes.get_mut(..usize::from(watched.length))?;
         machine.memory.read(address, part).ok()?;
         Some(stasis_layout::number(part))
     }
@@ -229,6 +276,12 @@ impl Debuggee {
             self.own = Some(address);
         }
         self.end(machines);
+    }
+
+    /// The place of the processor of gdb's number; for a task that does not run, of the one at which the run
+    /// has stopped.
+    fn place_of(&self, tid: Tid) -> usize {
+        Some(tid.get() - 1).filter(|place| *place < self.processors.len()).unwrap_or(self.current)
     }
 
     /// Returns whether the processor at `place` is to run one instruction.
@@ -250,15 +303,28 @@ impl Debuggee {
 
     /// The accessed address and kind of a watchpoint.
     pub(in super::super) fn watch(&self, number: usize) -> Option<(u64, WatchKind)> {
-        *self.kinds.get(number)?
+        let one = (*self.watchpoints.get(number)?)?;
+        Some((one.linear, one.kind.into()))
     }
 
     /// Sets in each processor what it is to stop for. A step is the slice's own.
     fn arm(&mut self) {
-        let breakpoint =
-            |(&linear, &process): (&u64, &Option<u64>)| svm::Breakpoint { linear, process };
+        let table = |process: Process| process.table;
+        let breakpoint = |(&linear, process): (&u64, &Option<Process>)| svm::Breakpoint {
+            linear,
+            process: process.map(table),
+        };
         let breakpoints = self.breakpoints.iter().map(breakpoint).collect();
-        let debug = Debug { breakpoints, watches: self.watches };
+        let watches = self.watchpoints.map(|one| {
+            let Watchpoint { linear, kind, length, process } = one?;
+            let kind = match kind {
+                WatchedBy::Write => Watch::Write,
+                // A processor has none for loads alone.
+                WatchedBy::Read | WatchedBy::Access => Watch::Access,
+            };
+            Some(svm::Watchpoint { linear, kind, length, process: process.map(table) })
+        });
+        let debug = Debug { breakpoints, watches };
         for &(machine, index) in &self.processors {
             let Some(machine) = self.machines.get_mut(machine) else { continue };
             if let Some(vcpu) = machine.vcpus[index].debug() {
@@ -272,12 +338,137 @@ impl Debuggee {
         self.machines.get_mut(machine)?.vcpus[index].debug()
     }
 
-    /// The guest-physical address of `linear` at the processor `tid`, and how many bytes follow it
-    /// in its page.
+    /// The machine and guest-physical address of `linear` at the processor or task `tid`, and how many
+    /// bytes follow it in its page.
     fn translate(&mut self, tid: Tid, linear: u64) -> Option<(usize, u64, usize)> {
-        let machine = self.processors.get(tid.get() - 1)?.0;
-        let (address, room) = self.vcpu(tid)?.translate(linear)?;
+        let (machine, address, room) = match self.task(tid) {
+            Some(task) => {
+                let process = self.process_table(&task);
+                if linear < KERNEL && process.is_none() {
+                    return None;
+                }
+                let vcpu = first(self.machines.get_mut(task.machine)?)?.0;
+                let (address, room) = vcpu.translate(process, linear)?;
+                (task.machine, address, room)
+            }
+            None => {
+                let machine = self.processors.get(tid.get() - 1)?.0;
+                let (address, room) = self.vcpu(tid)?.translate(None, linear)?;
+                (machine, address, room)
+            }
+        };
         Some((machine, address, room as usize))
+    }
+
+    /// The address of the top page table of a task's process.
+    fn process_table(&mut self, task: &Task) -> Option<u64> {
+        let vcpu = first(self.machines.get_mut(task.machine)?)?.0;
+        vcpu.translate(None, task.table?).map(|(address, _)| address & TABLE)
+    }
+
+    /// Looks at the guests' tasks.
+    pub(super) fn look_at_tasks(&mut self) -> &[Task] {
+        if self.tasks.is_none() {
+            let (mut all, mut running) = (Vec::new(), Vec::new());
+            if let Some(places) = self.places {
+                for (number, machine) in self.machines.iter_mut().enumerate() {
+                    if let Some((vcpu, memory)) = first(machine) {
+                        all.extend(tasks::list(&places, number, &mut Linear::new(vcpu, memory)));
+                    }
+                }
+                for &(machine, index) in &self.processors {
+                    let machine = self.machines.get_mut(machine);
+                    running.push(machine.and_then(|machine| current(&places, machine, index)));
+                }
+            }
+            self.tasks = Some((all, running));
+        }
+        self.tasks.as_ref().map_or(&[], |(all, _)| all)
+    }
+
+    /// The task that gdb knows by `tid`.
+    fn task(&mut self, tid: Tid) -> Option<Task> {
+        if tid.get() < TASKS {
+            return None;
+        }
+        self.look_at_tasks().iter().find(|task| task_thread(task) == tid).cloned()
+    }
+
+    /// Appends the memory of a machine to `out`, behind its length in four bytes.
+    pub(super) fn read_memory(&self, asked: Asked, out: &mut Vec<u8>) {
+        let mut bytes = vec![0; asked.length];
+        let machine = self.machines.get(asked.machine);
+        let found = machine.map(|machine| machine.memory.read(asked.address, &mut bytes));
+        if !matches!(found, Some(Ok(()))) {
+            bytes.clear();
+        }
+        out.extend((bytes.len() as u32).to_le_bytes());
+        out.append(&mut bytes);
+    }
+
+    /// The files that the program is mapped from which a processor or task runs, by gdb's number.
+    pub(super) fn mapped_files(&mut self, number: usize) -> Option<Vec<MappedFile>> {
+        self.look_at_tasks();
+        let task = match number.checked_sub(1).filter(|place| *place < self.processors.len()) {
+            Some(place) => self.running(place).cloned(),
+            None => self.task(Tid::new(number)?),
+        }?;
+        let maps = self.places?.threads.maps?;
+        let (vcpu, memory) = first(self.machines.get_mut(task.machine)?)?;
+        Some(mapped_files(&maps, task.address, &mut Linear::new(vcpu, memory)))
+    }
+
+    /// The task that the processor at `place` runs, as far as tasks have been looked at; none while the
+    /// processor is idle.
+    pub(super) fn running(&self, place: usize) -> Option<&Task> {
+        let (all, running) = self.tasks.as_ref()?;
+        let address = (*running.get(place)?)?;
+        let machine = self.processors.get(place)?.0;
+        all.iter().find(|task| (task.machine, task.address) == (machine, address))
+    }
+
+    /// What is left of an event of the processor at `place`, of `machine`: a process that has ended leaves its
+    /// top page table to another, whose breakpoints and watchpoints these are not.
+    pub(in super::super) fn of_its_process(
+        &self,
+        machine: &mut Machine,
+        place: usize,
+        event: DebugEvent,
+    ) -> Option<DebugEvent> {
+        let (Some(places), Some(&(number, index))) = (self.places, self.processors.get(place))
+        else {
+            return Some(event);
+        };
+        let rip = machine.vcpus[index].debug()?.registers().rip;
+        let mut is_its = |process: Option<Process>| {
+            let Some(Process { table, group: Some(group) }) = process else { return true };
+            let Some(running) = current(&places, machine, index) else { return true };
+            let Some(vcpu) = machine.vcpus[index].debug() else { return true };
+            let mut memory = Linear::new(vcpu, &machine.memory);
+            if memory.long(running.wrapping_add(places.group)) == Some(group) {
+                return true;
+            }
+            // A child of vfork(2) has its parent's memory.
+            let all = tasks::list(&places, number, &mut memory);
+            let own = all.iter().find(|task| task.pid == group).and_then(|task| task.table);
+            let own = own.and_then(|own| vcpu.translate(None, own));
+            own.is_some_and(|(address, _)| address & TABLE == table)
+        };
+        match event {
+            DebugEvent::Breakpoint => {
+                let process = self.breakpoints.get(&rip).copied().flatten();
+                is_its(process).then_some(event)
+            }
+            DebugEvent::Watch(slots) => {
+                let own = |slot: &usize| {
+                    let one = self.watchpoints.get(*slot).copied().flatten();
+                    is_its(one.and_then(|one| one.process))
+                };
+                let all = (0..WATCHES).filter(|slot| slots >> slot & 1 != 0).filter(own);
+                let slots = all.fold(0, |slots, slot| slots | 1 << slot);
+                (slots != 0).then_some(DebugEvent::Watch(slots))
+            }
+        }
     }
 
     fn add(&mut self, linear: u64) -> bool {
@@ -295,14 +486,27 @@ impl Debuggee {
         true
     }
 
-    /// The process that has the instruction at `linear`, if that is the one in which the run has stopped.
-    fn process_of(&mut self, linear: u64) -> Option<u64> {
+    /// The process that has `linear` in memory, if that is the one in which the run has stopped.
+    fn process_of(&mut self, linear: u64) -> Option<Process> {
         if linear >= KERNEL {
             return None;
         }
-        let vcpu = self.vcpu(thread(self.current))?;
-        vcpu.translate(linear)?;
-        Some(vcpu.registers().cr3 & TABLE)
+        self.look_at_tasks();
+        let group = self.running(self.current).map(|task| task.group);
+        let (places, running) = (self.places, self.running(self.current).map(|task| task.address));
+        let &(machine, index) = self.processors.get(self.current)?;
+        let machine = self.machines.get_mut(machine)?;
+        let vcpu = machine.vcpus[index].debug()?;
+        let is_in_memory = vcpu.translate(None, linear).is_some();
+        let table = vcpu.registers().cr3 & TABLE;
+        // A page that the process has, and has not touched.
+        let mut is_mapped = || {
+            let maps = places.and_then(|places| places.threads.maps);
+            let mut memory = Linear::new(vcpu, &machine.memory);
+            maps.zip(running)
+                .is_some_and(|(maps, task)| is_mapped(&maps, task, linear, &mut memory))
+        };
+        (is_in_memory || is_mapped()).then_some(Process { table, group })
     }
 }
 
@@ -325,6 +529,14 @@ impl Target for Debuggee {
 
 impl MultiThreadBase for Debuggee {
     fn read_registers(&mut self, registers: &mut Registers, tid: Tid) -> TargetResult<(), Self> {
+        if let (Some(task), Some(places)) = (self.task(tid), self.places) {
+            let process = self.process_table(&task);
+            let machine = self.machines.get_mut(task.machine).and_then(first);
+            let (vcpu, memory) = machine.ok_or(TargetError::NonFatal)?;
+            let found = task.registers(&places, process, &mut Linear::new(vcpu, memory));
+            registers.0 = found.ok_or(TargetError::NonFatal)?;
+            return Ok(());
+        }
         let vcpu = self.vcpu(tid).ok_or(TargetError::NonFatal)?;
         registers.0 = vcpu.registers();
         Ok(())
@@ -382,7 +594,11 @@ impl MultiThreadBase for Debuggee {
     fn list_active_threads(&mut self, register: &mut dyn FnMut(Tid)) -> Result<(), Self::Error> {
         // The first is the one that gdb takes as the stopped one when it connects.
         let others = (0..self.processors.len()).filter(|&place| place != self.current);
-        std::iter::once(self.current).chain(others).map(thread).for_each(register);
+        std::iter::once(self.current).chain(others).map(thread).for_each(&mut *register);
+        if !self.hides_tasks {
+            let asleep = self.look_at_tasks().iter().filter(|task| !task.runs);
+            asleep.map(task_thread).for_each(register);
+        }
         Ok(())
     }
 
@@ -397,14 +613,20 @@ impl MultiThreadBase for Debuggee {
 
 impl ThreadExtraInfo for Debuggee {
     fn thread_extra_info(&self, tid: Tid, buffer: &mut [u8]) -> Result<usize, Self::Error> {
-        let text = monitor::processor(self, tid.get() - 1);
+        let tasks = self.tasks.iter().flat_map(|(all, _)| all);
+        let text = match tasks.into_iter().find(|task| task_thread(task) == tid) {
+            Some(task) => task.text(),
+            None => monitor::processor(self, tid.get() - 1),
+        };
         let length = text.len().min(buffer.len());
         buffer[..length].copy_from_slice(&text.as_bytes()[..length]);
         Ok(length)
     }
 }
 
-const NO_SIGNALS: &str = "a processor takes no signals";
+const NO_SIGNALS: &str =
+    "a processor takes no signals: the run went on without (`kill` in a shell of the guest sends \
+                          one: stasis shell --at)";
 
 impl MultiThreadResume for Debuggee {
     fn resume(&mut self) -> Result<(), Self::Error> {
@@ -421,7 +643,8 @@ impl MultiThreadResume for Debuggee {
         _: Tid,
         signal: Option<Signal>,
     ) -> Result<(), Self::Error> {
-        signal.map_or(Ok(()), |_| Err(NO_SIGNALS))
+        self.is_signalled |= signal.is_some();
+        Ok(())
     }
 
     fn support_single_step(&mut self) -> Option<MultiThreadSingleStepOps<'_, Self>> {
@@ -451,8 +674,9 @@ impl MultiThreadSingleStep for Debuggee {
         tid: Tid,
         signal: Option<Signal>,
     ) -> Result<(), Self::Error> {
-        self.step = Some((tid.get() - 1, 0..0));
-        signal.map_or(Ok(()), |_| Err(NO_SIGNALS))
+        self.step = Some((self.place_of(tid), 0..0));
+        self.is_signalled |= signal.is_some();
+        Ok(())
     }
 }
 
@@ -463,7 +687,7 @@ impl MultiThreadRangeStepping for Debuggee {
         start: u64,
         end: u64,
     ) -> Result<(), Self::Error> {
-        self.step = Some((tid.get() - 1, start..end));
+        self.step = Some((self.place_of(tid), start..end));
         Ok(())
     }
 }
@@ -477,7 +701,7 @@ impl ReverseCont<Tid> for Debuggee {
 
 impl ReverseStep<Tid> for Debuggee {
     fn reverse_step(&mut self, tid: Tid) -> Result<(), Self::Error> {
-        self.back = Some(Back::Step(tid.get() - 1));
+        self.back = Some(Back::Step(self.place_of(tid)));
         Ok(())
     }
 }
@@ -532,30 +756,35 @@ impl HwWatchpoint for Debuggee {
         length: u64,
         kind: WatchKind,
     ) -> TargetResult<bool, Self> {
-        let watch = match kind {
-            WatchKind::Write => Watch::Write,
-            // A processor has none for loads alone.
-            WatchKind::Read | WatchKind::ReadWrite => Watch::Access,
-        };
         if !matches!(length, 1 | 2 | 4 | 8) || !address.is_multiple_of(length) {
             return Ok(false);
         }
-        let Some(free) = self.watches.iter().position(Option::is_none) else { return Ok(false) };
-        self.watches[free] = Some((address, watch, length as u8));
-        self.kinds[free] = Some((address, kind));
+        let Some(free) = self.watchpoints.iter().position(Option::is_none) else {
+            return Ok(false);
+        };
+        let (kind, length) = (kind.into(), length as u8);
+        let is_same =
+            |one: &&Watchpoint| (one.linear, one.kind, one.length) == (address, kind, length);
+        let process = match self.known_watchpoints.iter().find(is_same) {
+            Some(known) => known.process,
+            None => self.process_of(address),
+        };
+        self.watchpoints[free] = Some(Watchpoint { linear: address, kind, length, process });
         Ok(true)
     }
 
     fn remove_hw_watchpoint(
         &mut self,
         address: u64,
-        _: u64,
+        length: u64,
         kind: WatchKind,
     ) -> TargetResult<bool, Self> {
-        let Some(at) = self.kinds.iter().position(|known| *known == Some((address, kind))) else {
-            return Ok(false);
+        let asked = (address, WatchedBy::from(kind), length);
+        let is_it = |one: &Option<Watchpoint>| {
+            one.is_some_and(|one| (one.linear, one.kind, u64::from(one.length)) == asked)
         };
-        (self.watches[at], self.kinds[at]) = (None, None);
+        let Some(at) = self.watchpoints.iter().position(is_it) else { return Ok(false) };
+        self.watchpoints[at] = None;
         Ok(true)
     }
 }

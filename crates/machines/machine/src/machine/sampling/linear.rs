@@ -47,7 +47,7 @@ impl Words for Linear<'_> {
             let (first, offset) = (at & !(PAGE - 1), at & (PAGE - 1));
             let known = &mut self.pages[(first / PAGE) as usize % KNOWN];
             if known.is_none_or(|(linear, _)| linear != first) {
-                *known = self.vcpu.translate(first).map(|(address, _)| (first, address));
+                *known = self.vcpu.translate(None, first).map(|(address, _)| (first, address));
             }
             let Some((_, address)) = *known else { return false };
             let length = (into.len() - done).min((PAGE - offset) as usize);

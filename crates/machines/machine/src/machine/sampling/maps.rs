@@ -34,6 +34,10 @@ const NAME: usize = 255;
 const MAX_FILES: usize = 1 << 12;
 const MAX_TABLES: usize = 32 << 20;
 
+/// Limit on the ranges of a program that are gone through; a program has 65,530 mappings at most
+/// (Linux, vm.max_map_count).
+const MAX_RANGES: usize = 1 << 18;
+
 /// Limit on the images in memory that are told apart, and on the bytes of one.
 const MAX_IMAGES: usize = 16;
 const MAX_IMAGE: u64 = 64 << 10;
@@ -130,8 +134,7 @@ impl Files {
         memory: &mut impl Words,
     ) -> Option<Mapping> {
         let maps = self.maps;
-        let space = memory.quad(thread.wrapping_add(maps.space)).filter(|space| *space != 0)?;
-        let root = memory.quad(space.wrapping_add(maps.root))?;
+        let root = tree_of(&maps, thread, memory)?;
         let mapping = find(&maps, root, address, memory)?;
         let mut word = |offset: u64| memory.quad(mapping.wrapping_add(offset));
         let addresses = word(maps.begin)?..word(maps.end)?;
@@ -188,7 +191,7 @@ impl Files {
         if let Some(&file) = self.known.get(&key) {
             return Some(file);
         }
-        let path = self.path_of(entry, memory)?;
+        let path = path_of(&self.maps, entry, memory)?;
         let known = self.files.iter().position(|one| one.path == path);
         let number = match known {
             Some(number) => number,
@@ -225,24 +228,24 @@ impl Files {
             None => by_frame_pointer(registers, read),
         }
     }
+}
 
-    /// The names from the root of the file system on.
-    fn path_of(&self, mut entry: u64, memory: &mut impl Words) -> Option<String> {
-        let mut names = Vec::new();
-        while names.len() < NAMES {
-            let parent = memory.quad(entry.wrapping_add(self.maps.parent))?;
-            if parent == entry {
-                break;
-            }
-            let at = memory.quad(entry.wrapping_add(self.maps.name))?;
-            names.push(name(at, memory)?);
-            entry = parent;
+/// The names of a file's entry, from the root of its file system on.
+fn path_of(maps: &Maps, mut entry: u64, memory: &mut impl Words) -> Option<String> {
+    let mut names = Vec::new();
+    while names.len() < NAMES {
+        let parent = memory.quad(entry.wrapping_add(maps.parent))?;
+        if parent == entry {
+            break;
         }
-        names.reverse();
-        // A stack is written as names between semicolons, on a line of its own.
-        let plain = |c: char| if c == ';' || c.is_control() { '_' } else { c };
-        Some(format!("/{}", names.join("/")).chars().map(plain).collect())
+        let at = memory.quad(entry.wrapping_add(maps.name))?;
+        names.push(name(at, memory)?);
+        entry = parent;
     }
+    names.reverse();
+    // A stack is written as names between semicolons, on a line of its own.
+    let plain = |c: char| if c == ';' || c.is_control() { '_' } else { c };
+    Some(format!("/{}", names.join("/")).chars().map(plain).collect())
 }
 
 /// The name at an address, which ends with a zero.
@@ -266,9 +269,73 @@ fn name(at: u64, memory: &mut impl Words) -> Option<String> {
     None
 }
 
+/// Returns whether the program of `thread` has a mapping at an address.
+pub(in super::super) fn is_mapped(
+    maps: &Maps,
+    thread: u64,
+    address: u64,
+    memory: &mut impl Words,
+) -> bool {
+    let root = tree_of(maps, thread, memory);
+    root.and_then(|root| find(maps, root, address, memory)).is_some()
+}
+
+/// A mapping of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) struct MappedFile {
+    pub addresses: Range<u64>,
+    /// Offset in the file (bytes).
+    pub offset: u64,
+    /// It may be read, written, executed: bits 0, 1, 2 (include/linux/mm.h).
+    pub flags: u64,
+    pub path: String,
+}
+
+/// The mappings of files that the program of `thread` has.
+pub(in super::super) fn mapped_files(
+    maps: &Maps,
+    thread: u64,
+    memory: &mut impl Words,
+) -> Vec<MappedFile> {
+    let mut files = Vec::new();
+    let Some(root) = tree_of(maps, thread, memory) else { return files };
+    let mut index = Some(0);
+    for _ in 0..MAX_RANGES {
+        let Some((entry, last)) = index.and_then(|index| locate(maps, root, index, memory)) else {
+            break;
+        };
+        if entry != 0 {
+            let mut word = |offset: u64| memory.quad(entry.wrapping_add(offset));
+            let (begin, end) = (word(maps.begin), word(maps.end));
+            let (page, flags) = (word(maps.page), word(maps.flags).unwrap_or(0));
+            let file = word(maps.file).filter(|file| *file != 0);
+            let entry = file.and_then(|file| memory.quad(file.wrapping_add(maps.entry)));
+            let path = entry.and_then(|entry| path_of(maps, entry, memory));
+            if let (Some((begin, end)), Some(page), Some(path)) = (begin.zip(end), page, path) {
+                let offset = page << PAGE_SHIFT;
+                files.push(MappedFile { addresses: begin..end, offset, flags, path });
+            }
+        }
+        index = last.checked_add(1).filter(|next| index.is_some_and(|index| index < *next));
+    }
+    files
+}
+
+/// The root of the mappings of a thread's program.
+fn tree_of(maps: &Maps, thread: u64, memory: &mut impl Words) -> Option<u64> {
+    let space = memory.quad(thread.wrapping_add(maps.space)).filter(|space| *space != 0)?;
+    memory.quad(space.wrapping_add(maps.root))
+}
+
 /// The entry of a tree for an index.
 fn find(maps: &Maps, root: u64, index: u64, memory: &mut impl Words) -> Option<u64> {
+    locate(maps, root, index, memory).map(|(entry, _)| entry).filter(|entry| *entry != 0)
+}
+
+/// The entry of a tree for an index, 0 for none, and the last index that has the same.
+fn locate(maps: &Maps, root: u64, index: u64, memory: &mut impl Words) -> Option<(u64, u64)> {
     let mut node = (root & 3 == IS_NODE).then_some(root)?;
+    let mut last_of_all = u64::MAX;
     for _ in 0..LEVELS {
         let kind = node >> 3 & 0xf;
         let MapleNode { pivots, slots } = match kind {
@@ -286,14 +353,18 @@ fn find(maps: &Maps, root: u64, index: u64, memory: &mut impl Words) -> Option<u
         while slot < count {
             let last = word(pivots + 8 * slot)?;
             // From there on there is nothing: the one before reaches to the node's end.
-            if index <= last || last == 0 && slot > 0 {
+            if last == 0 && slot > 0 {
+                break;
+            }
+            if index <= last {
+                last_of_all = last;
                 break;
             }
             slot += 1;
         }
-        node = word(slots + 8 * slot).filter(|node| *node != 0)?;
+        node = word(slots + 8 * slot)?;
         if kind == LEAF {
-            return Some(node);
+            return Some((node, last_of_all));
         }
     }
     None
@@ -429,6 +500,14 @@ pub(super) mod tests {
                 let its = ranges.iter().find(|(last, _)| index <= *last).map(|(_, entry)| *entry);
                 let found = find(&MAPS, root, index, &mut memory);
                 prop_assert_eq!(found, its.filter(|entry| *entry != 0), "{}", index);
+            }
+            // Each range in its turn, as far as there are any; the last may be one with what follows.
+            let mut index = 0;
+            for (number, &(last, entry)) in ranges.iter().enumerate() {
+                let (found, end) = locate(&MAPS, root, index, &mut memory).unwrap();
+                prop_assert_eq!(found, entry);
+                prop_assert!(end == last || number + 1 == ranges.len() && end > last, "{} {}", end, last);
+                index = last + 1;
             }
         }
 

@@ -3,8 +3,9 @@
 //! Source: Linux, Documentation/arch/x86/orc-unwinder.rst; the entries' format and the meaning of
 //! their fields: arch/x86/include/asm/orc_types.h of 6.1 and 6.12.
 
-use stasis_layout::{layout, IntoBytes, I16, I32};
+use stasis_layout::{IntoBytes, I32};
 use stasis_run_events::Orc;
+use stasis_unwind::orc::{Entry, Kind, Register, IP_TO_SP, REGISTERS_BP, REGISTERS_IP};
 
 use super::modules::{Module, MODULES};
 
@@ -15,42 +16,12 @@ const MAX_ENTRIES: u64 = 4 << 20;
 /// From there on addresses are the kernel's.
 pub(super) const KERNEL: u64 = 1 << 63;
 
-// Offsets in `struct pt_regs` (arch/x86/include/asm/ptrace.h).
-const REGS_BP: u64 = 32;
-const REGS_IP: u64 = 128;
-/// From the instruction pointer of an interrupted context to its stack pointer.
-const IP_TO_SP: u64 = 24;
-
-layout! {
-    /// `struct orc_entry`.
-    pub(super) struct Entry: 6 {
-        [0] sp_offset: I16,
-        [2] bp_offset: I16,
-        /// The register of SP in bits 3:0, that of BP in 7:4.
-        [4] registers: u8,
-        /// The type, in its lowest bits.
-        [5] fields: u8,
-    }
-}
-
 /// The registers that a stack is unwound from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Context {
     pub rip: u64,
     pub rsp: u64,
     pub rbp: u64,
-}
-
-/// The frame of an entry's instructions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Type {
-    Call,
-    /// All registers are on the stack.
-    Registers,
-    /// The registers that an interrupt saves are on the stack.
-    Interrupt,
-    /// There is no caller, or none is known.
-    End,
 }
 
 /// A kernel's tables.
@@ -89,15 +60,6 @@ impl Tables {
         self.entries.get(after.checked_sub(1)?)
     }
 
-    fn kind(&self, fields: u8) -> Type {
-        match (self.from_6_4, fields & if self.from_6_4 { 7 } else { 3 }) {
-            (false, 0) | (true, 2) => Type::Call,
-            (false, 1) | (true, 3) => Type::Registers,
-            (false, 2) | (true, 4) => Type::Interrupt,
-            _ => Type::End,
-        }
-    }
-
     /// The frame that has called the one of `context`; `exact`: the instruction is where the
     /// processor stands, and not where it returns to. With it whether that one is exact.
     fn caller(
@@ -107,12 +69,6 @@ impl Tables {
         modules: &[Module],
         read: &mut impl FnMut(u64) -> Option<u64>,
     ) -> Option<(Context, bool)> {
-        const UNDEFINED: u8 = 0;
-        const PREVIOUS_SP: u8 = 1;
-        const BP: u8 = 4;
-        const SP: u8 = 5;
-        const BP_INDIRECT: u8 = 8;
-        const SP_INDIRECT: u8 = 9;
         let at = if exact { context.rip } else { context.rip - 1 };
         let entry = match at >= MODULES {
             true => modules.iter().find(|module| module.has(at))?.tables.find(at)?,
@@ -120,27 +76,27 @@ impl Tables {
         };
         let [sp_offset, bp_offset] =
             [entry.sp_offset, entry.bp_offset].map(|offset| offset.get().into());
-        let sp = match entry.registers & 0xf {
-            SP => context.rsp.wrapping_add_signed(sp_offset),
-            BP => context.rbp.wrapping_add_signed(sp_offset),
-            SP_INDIRECT => read(context.rsp)?.wrapping_add_signed(sp_offset),
-            BP_INDIRECT => read(context.rbp.wrapping_add_signed(sp_offset))?,
+        let sp = match entry.sp() {
+            Register::Sp => context.rsp.wrapping_add_signed(sp_offset),
+            Register::Bp => context.rbp.wrapping_add_signed(sp_offset),
+            Register::SpIndirect => read(context.rsp)?.wrapping_add_signed(sp_offset),
+            Register::BpIndirect => read(context.rbp.wrapping_add_signed(sp_offset))?,
             _ => return None,
         };
-        let (rip, rsp, saved, exact) = match self.kind(entry.fields) {
-            Type::Call => (read(sp.wrapping_sub(8))?, sp, context.rbp, false),
-            Type::Registers => {
-                let at = sp.wrapping_add(REGS_IP);
-                let saved = read(sp.wrapping_add(REGS_BP))?;
+        let (rip, rsp, saved, exact) = match entry.kind(self.from_6_4) {
+            Kind::Call => (read(sp.wrapping_sub(8))?, sp, context.rbp, false),
+            Kind::Registers => {
+                let at = sp.wrapping_add(REGISTERS_IP);
+                let saved = read(sp.wrapping_add(REGISTERS_BP))?;
                 (read(at)?, read(at.wrapping_add(IP_TO_SP))?, saved, true)
             }
-            Type::Interrupt => (read(sp)?, read(sp.wrapping_add(IP_TO_SP))?, context.rbp, true),
-            Type::End => return None,
+            Kind::Interrupt => (read(sp)?, read(sp.wrapping_add(IP_TO_SP))?, context.rbp, true),
+            Kind::End => return None,
         };
-        let rbp = match entry.registers >> 4 {
-            UNDEFINED => saved,
-            PREVIOUS_SP => read(sp.wrapping_add_signed(bp_offset))?,
-            BP => read(context.rbp.wrapping_add_signed(bp_offset))?,
+        let rbp = match entry.bp() {
+            Register::Undefined => saved,
+            Register::PreviousSp => read(sp.wrapping_add_signed(bp_offset))?,
+            Register::Bp => read(context.rbp.wrapping_add_signed(bp_offset))?,
             _ => return None,
         };
         Some((Context { rip, rsp, rbp }, exact))
@@ -225,9 +181,9 @@ mod tests {
             memory.insert(frame, 0x7777);
             memory.insert(frame + 8, CODE + 512);
             let regs = frame + 16;
-            memory.insert(regs + REGS_BP, 0x1234);
-            memory.insert(regs + REGS_IP, 0x40_1000);
-            memory.insert(regs + REGS_IP + IP_TO_SP, 0x7ffe_0000);
+            memory.insert(regs + REGISTERS_BP, 0x1234);
+            memory.insert(regs + REGISTERS_IP, 0x40_1000);
+            memory.insert(regs + REGISTERS_IP + IP_TO_SP, 0x7ffe_0000);
             let context = Context { rip: CODE + 0x20, rsp: stack, rbp: frame };
             let frames = unwind(&tables, context, |at| memory.get(&at).copied());
             // A call may return to the next function's first instruction.
