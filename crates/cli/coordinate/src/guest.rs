@@ -12,7 +12,7 @@ use stasis_program::coordinate::GuestArguments;
 use stasis_results::units::duration as shown;
 use stasis_serve::systemd;
 
-use crate::log;
+use crate::log::log;
 
 /// `stasis coordinate guest`.
 pub fn main(arguments: &GuestArguments) -> Result<ExitCode> {

@@ -10,7 +10,7 @@ use stasis_guest_hints::host::{Guest, Host, Settings};
 use stasis_program::coordinate::{GuestPlace, HostArguments};
 use stasis_serve::systemd;
 
-use crate::log;
+use crate::log::log;
 
 /// `stasis coordinate host`.
 pub fn main(arguments: &HostArguments) -> Result<ExitCode> {

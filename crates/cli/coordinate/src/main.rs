@@ -3,6 +3,7 @@
 
 mod guest;
 mod host;
+mod log;
 mod metrics;
 
 use std::process::ExitCode;
@@ -18,11 +19,4 @@ fn main() -> ExitCode {
         Command::Coordinate(CoordinateCommand::Host(arguments)) => host::main(&arguments),
         other => bail!("{} has this command", other.program()),
     })
-}
-
-/// A line for whoever looks after the program.
-fn log(text: &str) {
-    use std::io::Write;
-    // Nobody reads it any more: nothing to be done.
-    let _ = writeln!(std::io::stderr().lock(), "stasis coordinate: {text}");
 }

@@ -3,13 +3,11 @@
 use std::fmt;
 use std::ops::Range;
 
-use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
 use toml::Spanned;
 
 use crate::tree::{Entry, Tree, Value};
-use crate::{read_placed, Problem, ReadError};
+use crate::{Problem, ReadError};
 
 /// Error in a text, with line and column.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,15 +21,6 @@ pub struct TextError {
     // The line, and the number of characters at fault.
     excerpt: String,
     width: usize,
-}
-
-/// Reads a text in TOML into `T`.
-///
-/// # Errors
-/// [`TextError`], which names line, column and key, the value found, the allowed ones, and for
-/// words the nearest of them.
-pub fn read_text<T: DeserializeOwned + JsonSchema>(text: &str) -> Result<T, TextError> {
-    read_placed(text).map(|(value, _)| value)
 }
 
 pub(crate) fn parse(text: &str) -> Result<Tree, ReadError> {

@@ -2,6 +2,7 @@
 
 mod disk;
 mod load;
+mod region;
 mod tails;
 
 use std::cell::RefCell;
@@ -15,11 +16,13 @@ use stasis_run_events::{Limited, Service, SharedOutcome, TenantOutcome};
 use stasis_scheduler::{
     LimitSpec, LimitStatistics, QueueSpec, QueueStatistics, SchedulerSpec, SECTOR,
 };
-use stasis_workload::{JobError, JobFile};
+use stasis_workload::JobError;
 
 use crate::{Control, Done, Layer, Scheduled, Tenant};
 pub use disk::{TenantHandle, VirtualDisk};
 use load::HostLoad;
+pub use load::LoadSpec;
+pub use region::Region;
 use tails::Tails;
 
 /// Owner of a tenant's commands.
@@ -82,32 +85,6 @@ impl Member {
     }
 }
 
-/// A region of a drive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Region {
-    /// Its first byte.
-    pub offset: u64,
-    /// Its length in bytes.
-    pub length: u64,
-}
-
-/// A host workload: the jobs of a fio job file, each thread a tenant.
-#[derive(Debug, Clone)]
-pub struct LoadSpec {
-    /// Its name in the results.
-    pub name: String,
-    /// Jobs of the workload.
-    pub jobs: JobFile,
-    /// Region within the drive.
-    pub region: Region,
-    /// Queue of each of its threads at the scheduler.
-    pub queue: QueueSpec,
-    /// Weight of the group of its threads, which share the service, if they are a group.
-    pub group: Option<u32>,
-    /// Seed of its random offsets.
-    pub seed: u64,
-}
-
 /// The scheduling of a shared drive.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
@@ -160,22 +137,6 @@ impl SharedDrive {
             watched: false,
         };
         Self(Rc::new(RefCell::new(inner)))
-    }
-
-    /// A virtual disk on `region`, in results number `index` with this name.
-    /// Regions may overlap, as partitions of a real drive may.
-    pub fn disk(&self, index: u16, name: String, region: Region, queue: &QueueSpec) -> VirtualDisk {
-        let mut inner = self.0.borrow_mut();
-        let now = inner.now;
-        // The machine's own scheduler has ordered its requests.
-        let tenant = inner.scheduled.add_tenant(now, &QueueSpec { ordered: true, ..*queue });
-        let number = inner.members.len();
-        let weight = queue.effective_weight();
-        let tail = inner.tails.add(&name);
-        inner.members.push(Member::new(name.clone(), tenant, tail, weight));
-        inner.owns(tenant, Owner::Disk(number));
-        drop(inner);
-        VirtualDisk::new(self.clone(), number, index, name, region)
     }
 
     /// A host workload, which begins with [`SharedDrive::start`].
@@ -410,8 +371,8 @@ impl Inner {
                 weight: member.weight,
                 urgent_requests: got.urgent,
                 help_calls: got.help_calls,
-                helped_seconds: seconds(got.helped),
-                unhelped_seconds: seconds(got.unhelped),
+                helped_seconds: got.helped as f64 / 1e9,
+                unhelped_seconds: got.unhelped as f64 / 1e9,
                 service: service(got),
                 limited: limited(waits.since(member.before.1)),
             }
@@ -446,10 +407,6 @@ fn limited(got: LimitStatistics) -> Limited {
 fn changes(operation: Operation) -> bool {
     use Operation::{Copy, Discard, Write, WriteZeroes};
     matches!(operation, Write | WriteZeroes | Discard | Copy)
-}
-
-fn seconds(ns: Nanos) -> f64 {
-    ns as f64 / 1e9
 }
 
 impl std::fmt::Debug for SharedDrive {

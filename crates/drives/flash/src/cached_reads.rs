@@ -5,10 +5,9 @@
 //! before: units leave as the command reaches the drive, and again as it ends.
 
 use stasis_block::clock::Nanos;
-use stasis_block::inside::ReadCacheInside;
 use stasis_block::{Fate, Operation};
 
-use crate::ftl::context::Open;
+use crate::ftl::request::Open;
 use crate::ftl::{Request, RequestId};
 use crate::narrow::count;
 use crate::read_cache::{Lookup, ReadCache, Waiter};
@@ -175,20 +174,6 @@ impl Ssd {
         if let Some(cache) = &mut self.cache {
             cache.remove(units);
         }
-    }
-
-    /// The figures of the cache, for results.
-    pub(crate) fn read_cache_inside(&self) -> Option<ReadCacheInside> {
-        let cache = self.cache.as_ref()?;
-        let (now, before) = (cache.counts, self.read_cache_before);
-        Some(ReadCacheInside {
-            room: u64::from(cache.room()) * u64::from(self.unit),
-            held: u64::from(cache.used()) * u64::from(self.unit),
-            hit_units: now.hits - before.hits,
-            waited_units: now.waited - before.waited,
-            missed_units: now.misses - before.misses,
-            ahead_units: now.ahead - before.ahead,
-        })
     }
 
     /// The units that a request's bytes lie in.

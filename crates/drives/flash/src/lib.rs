@@ -25,6 +25,7 @@ mod narrow;
 mod owners;
 mod precondition;
 mod read_cache;
+mod service;
 #[cfg(test)]
 #[allow(clippy::cast_possible_truncation)]
 mod shadow;

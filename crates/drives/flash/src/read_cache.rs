@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use stasis_block::clock::Nanos;
+use stasis_block::inside::ReadCacheInside;
 use stasis_nand::hash::bits;
 
 use crate::buffer::{table::Table, IN_FLIGHT, NONE};
@@ -92,6 +93,19 @@ pub(crate) struct ReadCache {
 }
 
 impl ReadCache {
+    /// The figures of the cache, with units of `unit` bytes, since its counts were `before`.
+    pub(crate) fn inside(&self, unit: u32, before: &Counts) -> ReadCacheInside {
+        let now = &self.counts;
+        ReadCacheInside {
+            room: u64::from(self.room()) * u64::from(unit),
+            held: u64::from(self.used()) * u64::from(unit),
+            hit_units: now.hits - before.hits,
+            waited_units: now.waited - before.waited,
+            missed_units: now.misses - before.misses,
+            ahead_units: now.ahead - before.ahead,
+        }
+    }
+
     /// An empty cache of a drive with units of `unit` bytes.
     pub fn new(spec: &ReadCacheSpec, unit: u64, seed: u64) -> Self {
         let room = u32::try_from(spec.size / unit.max(1)).unwrap_or(NONE - 1).max(1);

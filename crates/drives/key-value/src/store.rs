@@ -5,6 +5,7 @@ mod index_pages;
 mod kept;
 mod key;
 mod log;
+mod tasks;
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
@@ -15,10 +16,10 @@ use self::collection::Collection;
 use self::index_pages::IndexPages;
 use self::log::Log;
 
-pub use self::collection::Task;
 pub use self::index_pages::PageRead;
 pub use self::key::{Key, MAX_KEY};
 pub use self::log::Writer;
+pub use self::tasks::Task;
 
 /// Place of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,13 @@ pub struct Place {
     pub offset: u64,
     /// Its length in bytes, not rounded.
     pub length: u32,
+}
+
+impl Place {
+    /// The place of a value that is written to, or read from, the drive.
+    pub(crate) fn is_written(&self) -> bool {
+        self.length > 0
+    }
 }
 
 /// A value that is to be read.

@@ -1,19 +1,20 @@
 //! I/O in place, from any thread: the part common to files and block devices.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, IoSlice};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rustix::fs::FallocateFlags;
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 use stasis_block::{Command, Operation};
 
 use crate::direct::{self, Bounce};
+use crate::file_io::{read_to_end, write_all_at};
 use crate::medium::check;
-use crate::open::check_size;
+use crate::size::check_size;
 use crate::workers::{IoResult, Perform};
 use crate::{MediumError, OpenError};
 
@@ -239,53 +240,6 @@ impl Perform for Backing {
         }
         Ok(())
     }
-}
-
-/// Fills `data`; the part behind the file's end is zero.
-fn read_to_end(file: &File, mut offset: u64, mut data: &mut [u8]) -> io::Result<()> {
-    while !data.is_empty() {
-        match file.read_at(data, offset) {
-            Ok(0) => {
-                data.fill(0);
-                break;
-            }
-            Ok(count) => {
-                data = &mut data[count..];
-                offset += count as u64;
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Writes all of `data`; with `fua`, returns once it is durable.
-pub(crate) fn write_all_at(
-    file: &File,
-    mut data: &[u8],
-    mut offset: u64,
-    fua: bool,
-) -> io::Result<()> {
-    while !data.is_empty() {
-        let written = if fua {
-            let slices = [IoSlice::new(data)];
-            rustix::io::pwritev2(file, &slices, offset, ReadWriteFlags::DSYNC)
-                .map_err(io::Error::from)
-        } else {
-            file.write_at(data, offset)
-        };
-        match written {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(count) => {
-                data = &data[count..];
-                offset += count as u64;
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use crate::backing::write_all_at;
+use crate::file_io::write_all_at;
 
 /// Alignment of memory for direct I/O (bytes): no Linux block driver asks for
 /// more than a page (`queue/dma_alignment` in sysfs).

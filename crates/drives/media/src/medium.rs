@@ -1,4 +1,4 @@
-//! Limits of media on this host, and what else than a drive needs of them.
+//! A medium of this host, as what else than a drive needs it.
 
 use std::os::fd::RawFd;
 
@@ -6,13 +6,6 @@ use stasis_block::medium::{Medium, MediumError};
 use stasis_block::{Command, Operation};
 
 use crate::OpenError;
-
-/// Smallest medium (bytes): less holds no partition table and file system.
-pub const MIN_CAPACITY: u64 = 1 << 20;
-
-/// A medium's capacity is a multiple of this (bytes): the smallest logical
-/// block of NVMe (NVM Command Set 1.0, LBA data size of at least 9).
-pub const SECTOR: u64 = 512;
 
 /// Time at which a medium works on its I/Os.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,11 +10,8 @@ use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use crate::backing::Backing;
-use crate::{OpenError, MIN_CAPACITY, SECTOR};
-
-/// Blocks of direct I/O on a file (bytes): the largest logical block of common
-/// drives, and the block of common file systems.
-const FILE_BLOCK: u64 = 4096;
+use crate::size::{check_size, FILE_BLOCK};
+use crate::{OpenError, SECTOR};
 
 /// Opens an image; makes it where it is missing and `size` is given.
 pub(crate) fn file(
@@ -206,16 +203,5 @@ fn lock_as(path: &Path, file: &File, how: FlockOperation) -> Result<(), OpenErro
         Err(error) => {
             Err(OpenError::Os { path: path.into(), action: "lock it", source: error.into() })
         }
-    }
-}
-
-pub(crate) fn check_size(path: &Path, size: u64, direct: bool) -> Result<(), OpenError> {
-    let block = if direct { FILE_BLOCK } else { SECTOR };
-    let path = path.to_path_buf();
-    match size {
-        0 => Err(OpenError::Empty(path)),
-        _ if size < MIN_CAPACITY => Err(OpenError::TooSmall { path, size }),
-        _ if !size.is_multiple_of(block) => Err(OpenError::Unaligned { path, size, block }),
-        _ => Ok(()),
     }
 }

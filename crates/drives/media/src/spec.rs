@@ -17,7 +17,7 @@ use crate::overlay::{Overlay, MAX_OVERLAY};
 use crate::synchronous::{InPlace, Synchronous};
 use crate::workers::Workers;
 use crate::{
-    open, Durability, Execution, HostMedium, ImageSettings, OpenError, Ram, SpecError,
+    open, size, Durability, Execution, HostMedium, ImageSettings, OpenError, Ram, SpecError,
     MIN_CAPACITY, SECTOR,
 };
 
@@ -208,7 +208,7 @@ impl MediumSpec {
         };
         let (label, path) = (self.label(), options.base.join(path));
         let backing = open::host_file(&path, &label, 0, false)?;
-        open::check_size(&path, backing.capacity(), false)?;
+        size::check_size(&path, backing.capacity(), false)?;
         if let Some(wanted) = size.filter(|wanted| *wanted != backing.capacity()) {
             return Err(OpenError::OtherSize { path, size: backing.capacity(), wanted });
         }

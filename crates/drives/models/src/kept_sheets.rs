@@ -5,7 +5,7 @@
 //! models cannot have the same lines.
 
 use crate::sheet::{Figures, Sheet};
-use crate::spec::ModelSpec;
+use crate::spec::{BuildError, ModelSpec};
 
 const KEPT: &str = include_str!("kept_sheets.txt");
 
@@ -14,6 +14,16 @@ pub(crate) fn find(spec: &ModelSpec) -> Option<Sheet> {
     let digest = format!("{:016x}", digest(spec)?);
     let of_spec = |line: &&str| line.split_whitespace().nth(1) == Some(&digest);
     read(KEPT.lines().find(of_spec)?)
+}
+
+impl Sheet {
+    /// Returns the kept sheet of a named model with the same parameters; else measures it.
+    ///
+    /// # Errors
+    /// [`BuildError`] if it cannot be built.
+    pub fn of(spec: &ModelSpec) -> Result<Self, BuildError> {
+        find(spec).map_or_else(|| Self::measure(spec), Ok)
+    }
 }
 
 /// The line of a model in `kept_sheets.txt`.

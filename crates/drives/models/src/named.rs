@@ -5,8 +5,7 @@
 
 mod client;
 mod flash;
-
-use std::borrow::Cow;
+mod model;
 
 use stasis_block::clock::{Nanos, MICROSECOND};
 use stasis_block::{Link, Operation, Rate};
@@ -14,52 +13,14 @@ use stasis_block::{Link, Operation, Rate};
 use crate::distribution::Interpolation;
 use crate::kinds::card::CardSpec;
 use crate::kinds::disk::DiskSpec;
-use crate::kinds::rated::{RatedLatency, RatedSpec, Rating};
+use crate::kinds::rated::{RatedSpec, Rating};
 use crate::kinds::{ModelKind, NullSpec, ProfileSpec, SpansSpec, UniformSpec};
 use crate::profile::{Block, Observed, Profile};
 use crate::span::Span;
 
-/// A model with a name.
-#[derive(Debug, Clone, Copy)]
-pub struct NamedModel {
-    /// Its name in experiments.
-    pub name: &'static str,
-    /// Its description, in a line.
-    pub summary: &'static str,
-    /// Its figures: the name of each, and the value with its unit.
-    pub figures: &'static [(&'static str, &'static str)],
-    /// Its link, where its sheet states one.
-    pub link: Option<Link>,
-    /// Its size in bytes, where it has one.
-    pub capacity: Option<u64>,
-    /// Year in which it was first sold, or published where it is no product.
-    pub year: Option<u16>,
-    /// Source of the figures.
-    pub source: &'static str,
-    /// Values that the source does not give, and the assumptions in their place.
-    pub assumptions: &'static str,
-    /// Up to where the figures hold.
-    pub ends: &'static str,
-    make: fn() -> ModelKind,
-}
-
-impl NamedModel {
-    /// The kind of the model, with its keys.
-    pub fn kind(&self) -> ModelKind {
-        (self.make)()
-    }
-
-    /// Returns the drive's figures and its link, for display.
-    pub fn sheet(&self) -> impl Iterator<Item = (&'static str, Cow<'static, str>)> {
-        let link = self.link.map(|link| ("link", link.to_string().into()));
-        self.figures.iter().map(|&(title, figure)| (title, figure.into())).chain(link)
-    }
-}
-
-/// The size of a drive that is sold as so many GB (bytes): IDEMA LBA1-03.
-pub(crate) const fn sold_as(gigabytes: u64) -> Option<u64> {
-    Some((97_696_368 + 1_953_504 * (gigabytes - 50)) * 512)
-}
+pub(crate) use model::sold_as;
+pub use model::NamedModel;
+use model::{fixed, micros, percentiles, rating};
 
 /// Names that models had before, and have now.
 const FORMER: [(&str, &str); 1] = [("samsung-850-pro", "850-pro")];
@@ -349,24 +310,6 @@ pub static NAMED: &[NamedModel] = &[
     flash::FLASH[6],
     flash::FLASH[7],
 ];
-
-fn micros(min: u64, max: u64) -> Span {
-    Span::between(min * MICROSECOND, max * MICROSECOND)
-}
-
-fn fixed(latency: Nanos) -> RatedLatency {
-    RatedLatency::Span(Span::fixed(latency))
-}
-
-/// Pairs of (percentile, us).
-fn percentiles(points: &[(f64, u64)]) -> RatedLatency {
-    let point = |&(percent, us): &(f64, u64)| (percent, Span::fixed(us * MICROSECOND));
-    RatedLatency::Percentiles(points.iter().map(point).collect())
-}
-
-fn rating(latency: RatedLatency, iops: u64, megabytes: u64) -> Rating {
-    Rating { latency, iops, bandwidth: Rate::per_second(megabytes * 1_000_000) }
-}
 
 /// A drive that loses no acknowledged data: no volatile cache, or one
 /// with power-loss protection.

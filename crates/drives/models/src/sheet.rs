@@ -3,7 +3,6 @@
 use stasis_block::clock::{Nanos, SECOND};
 use stasis_block::{Command, Model, Operation};
 
-use crate::kept_sheets;
 use crate::spec::{BuildContext, BuildError, ModelSpec};
 
 /// Commands for each figure.
@@ -42,14 +41,6 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// Returns the kept sheet of a named model with the same parameters; else measures it.
-    ///
-    /// # Errors
-    /// [`BuildError`] if it cannot be built.
-    pub fn of(spec: &ModelSpec) -> Result<Self, BuildError> {
-        kept_sheets::find(spec).map_or_else(|| Self::measure(spec), Ok)
-    }
-
     /// Drives the model of `spec`: a new one for each figure.
     ///
     /// # Errors

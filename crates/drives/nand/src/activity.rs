@@ -130,7 +130,7 @@ impl Activity {
 
 #[cfg(test)]
 mod tests {
-    use super::super::unit::Held;
+    use super::super::holders::Held;
     use super::super::Op;
     use super::*;
 

@@ -1,7 +1,7 @@
 //! The channels: who has one, and who is next.
 
+use super::holders::Holders;
 use super::slots::{List, Phase, NONE};
-use super::unit::Holders;
 use super::{Array, ChannelOrder, Scheduling};
 
 /// Priorities of operations.

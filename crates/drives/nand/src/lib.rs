@@ -24,6 +24,7 @@ mod ecc;
 mod event_queue;
 pub mod faults;
 pub mod hash;
+mod holders;
 mod op;
 mod operation_latency;
 mod options;

@@ -309,8 +309,8 @@ impl Medium {
 
 #[cfg(test)]
 mod tests {
+    use super::super::holders::Held;
     use super::super::slots::Slots;
-    use super::super::unit::Held;
     use super::super::Priority;
     use super::*;
     use crate::{CellPattern, Faults};

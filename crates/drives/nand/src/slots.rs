@@ -2,7 +2,7 @@
 
 use stasis_block::clock::Nanos;
 
-use super::unit::Held;
+use super::holders::Held;
 use super::{Breakdown, Op, OpDone, OpStatus};
 use crate::prefetch;
 

@@ -22,8 +22,8 @@ use stasis_nvme_layout::{
 use crate::arena::{Arena, BufferId};
 use crate::authentication::{self, is_authentication, PowerId, Progress};
 use crate::fault::Fault;
+use crate::hosts::Hosts;
 use crate::pdu::{self, digest, flag, kind, put, Digests, Header, COMMON, DATA, DIGEST};
-use crate::target::Hosts;
 
 /// Maximum length of the data of one PDU of the host (MAXH2CDATA) in bytes.
 const MAX_HOST_DATA: u32 = 128 << 10;

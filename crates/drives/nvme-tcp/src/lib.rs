@@ -22,6 +22,7 @@ mod arena;
 mod authentication;
 mod connection;
 mod fault;
+mod hosts;
 mod pdu;
 mod target;
 

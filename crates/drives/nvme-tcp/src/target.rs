@@ -7,12 +7,13 @@ use stasis_block::clock::{Nanos, SECOND};
 use stasis_block::{Health, Refused, Request, Tag, VendorError};
 use stasis_nvme::fabrics::{Connected, DiscoveryEntry};
 use stasis_nvme::{AnaState, ControllerId, Ended, KeptState, Subsystem, VendorRequest};
-use stasis_nvme_auth::{Computed, Power, Verifier};
+use stasis_nvme_auth::{Computed, Power};
 
 use crate::arena::Arena;
 use crate::authentication::{Authentication, PowerId};
 use crate::connection::{Connection, Shared, MAX_OUTPUT};
 use crate::fault::Fault;
+use crate::hosts::Hosts;
 
 /// Limit on connections.
 pub const MAX_CONNECTIONS: usize = 256;
@@ -22,32 +23,6 @@ const CONNECT_TIME: Nanos = 10 * SECOND;
 /// Names a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionId(pub usize);
-
-/// The hosts that may come, and the subsystems that they discover.
-#[derive(Debug, Default)]
-pub struct Hosts {
-    /// The NQNs of the hosts that may connect, beside those that authenticate; if there are none
-    /// of both: all.
-    pub allowed: Vec<String>,
-    pub authentication: Option<Authentication>,
-    pub entries: Vec<DiscoveryEntry>,
-}
-
-impl Hosts {
-    /// Returns whether the host of this name may connect.
-    pub fn allow(&self, nqn: &str) -> bool {
-        match &self.authentication {
-            Some(authentication) if authentication.knows(nqn) => true,
-            None if self.allowed.is_empty() => true,
-            _ => self.allowed.iter().any(|allowed| allowed == nqn),
-        }
-    }
-
-    /// The verifier of a queue of the host `nqn`; `None` if it needs not authenticate.
-    pub fn verifier(&self, nqn: &str, subsystem: &str) -> Option<Verifier> {
-        self.authentication.as_ref()?.verifier(nqn, subsystem)
-    }
-}
 
 /// A subsystem whose hosts come by TCP.
 #[derive(Debug)]

@@ -1,107 +1,26 @@
 //! Configuration of a controller.
 
-use serde::{Deserialize, Serialize};
+mod namespace;
+
 use stasis_block::{Doorbells, Operation};
 
 use crate::atomicity::DEFAULT_UNIT;
-use crate::computing::{self, Part, Programs, ProgramsError};
-use crate::endurance::EnduranceGroup;
+use crate::computing::{self, Programs, ProgramsError};
+use crate::endurance::config::{check_groups, EnduranceGroup};
 use crate::identity::subsystem_name;
-use crate::key_value::{self, KeyValue, KeyValueError};
+use crate::key_value::{self, KeyValueError};
 use crate::memory_buffer;
 use crate::metadata::{
     BlockFormat, LbaFormat, Metadata, Protection, BLOCK_SIZES, LBA_FORMATS, PLAIN_FORMATS,
 };
-use crate::ocssd::{Ocssd, OcssdError};
-use crate::older;
+use crate::ocssd::OcssdError;
 use crate::optional::{NotBuilt, OptionalKind};
 use crate::placement::{Placement, HANDLES, RECLAIM_GROUPS, STREAMS, UNIT_STEP};
 use crate::power_states::PowerStates;
-use crate::zoned::{self, Zones, ZonesError};
+use crate::zoned::{self, ZonesError};
 
-/// Command Set Identifier of the NVM command set.
-pub(crate) const NVM_COMMAND_SET: u8 = 0;
-
-/// Returns whether a namespace is in no group, or in no set.
-fn is_none(identifier: &u16) -> bool {
-    *identifier == 0
-}
-
-/// A namespace, which the guest sees as one block device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Namespace {
-    /// Its first byte on the drive.
-    pub start: u64,
-    /// Capacity in logical blocks.
-    pub blocks: u64,
-    /// Size of a logical block's data in bytes: 512, 4096 or 16384.
-    pub block_size: u32,
-    /// Metadata of its blocks: each takes a sector of the drive more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<Metadata>,
-    /// True if it is write protected.
-    pub read_only: bool,
-    /// Its zones, if it is of the Zoned Namespace command set.
-    #[serde(default, deserialize_with = "older::layout")]
-    pub zoned: Option<Zones>,
-    /// Its geometry, if it is an Open-Channel drive. Its blocks are then the
-    /// sectors that exist; addresses have holes where a count is no power of
-    /// two.
-    #[serde(default, deserialize_with = "older::layout")]
-    pub ocssd: Option<Ocssd>,
-    /// Its pairs, if it is of the Key Value command set. Its blocks are then the units in which
-    /// values lie on the drive.
-    #[serde(default, deserialize_with = "older::layout")]
-    pub key_value: Option<KeyValue>,
-    /// Its endurance group; 0 on a drive that is made without any.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub endurance_group: u16,
-    /// Its NVM set; 0 on a drive without any.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub nvm_set: u16,
-    /// Which part of computational programs it is, if it lies in the controller's memory: of none that
-    /// a configuration names.
-    #[serde(skip)]
-    pub computing: Option<Part>,
-}
-
-impl Namespace {
-    /// A namespace of `blocks` blocks at the drive's beginning, which may be
-    /// written.
-    pub fn new(blocks: u64, block_size: u32) -> Self {
-        let (metadata, zoned, ocssd, key_value, computing) = (None, None, None, None, None);
-        let (start, read_only, endurance_group, nvm_set) = (0, false, 0, 0);
-        Self {
-            start,
-            blocks,
-            block_size,
-            metadata,
-            read_only,
-            zoned,
-            ocssd,
-            key_value,
-            endurance_group,
-            nvm_set,
-            computing,
-        }
-    }
-
-    /// Returns the format of its blocks.
-    pub fn format(&self) -> BlockFormat {
-        BlockFormat { size: self.block_size, metadata: self.metadata }
-    }
-
-    /// Returns the namespace's size on the drive in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.blocks.saturating_mul(self.stride().into())
-    }
-
-    /// From one block to the next on the drive, in bytes.
-    pub(crate) fn stride(&self) -> u32 {
-        self.format().stride()
-    }
-}
+pub use namespace::Namespace;
+pub(crate) use namespace::NVM_COMMAND_SET;
 
 /// Configuration of a controller. `Default` has everything but namespaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -365,7 +284,7 @@ impl Config {
             if !(1..=most).contains(&namespace.blocks) {
                 return wrong("blocks", namespace.blocks, "at least 1 and less than 2^63 bytes");
             }
-            namespace.check_layout(index + 1, self.max_transfer)?;
+            check_layout(namespace, index + 1, self.max_transfer)?;
             if namespace.start > i64::MAX as u64 - namespace.bytes() {
                 return wrong("start", namespace.start, "such that its end is below 2^63 bytes");
             }
@@ -377,7 +296,8 @@ impl Config {
                 return wrong("start", namespace.start, "apart from the namespaces before it");
             }
         }
-        self.check_groups()
+        let groups = &self.endurance_groups;
+        check_groups(groups, &self.namespaces, self.placement).map_err(ConfigError::Groups)
     }
 
     /// Returns whether any namespace is zoned.
@@ -482,59 +402,27 @@ impl Config {
     }
 }
 
-impl Namespace {
-    /// Returns whether its layout allows such blocks: zones must be whole, a geometry is in blocks,
-    /// values lie in them, and none of these has metadata.
-    pub(crate) fn can_have_blocks_of(&self, format: BlockFormat, bytes: u64) -> bool {
-        let BlockFormat { size, metadata } = format;
-        let plain = metadata.is_none();
-        let zones = |zones: &Zones| plain && zones.check(bytes, size.into()).is_ok();
-        let is_fixed = self.ocssd.is_some() || self.key_value.is_some();
-        let fits = !is_fixed || plain && size == self.block_size;
-        self.zoned.as_ref().is_none_or(zones) && fits && bytes >= format.stride().into()
+/// Checks that a namespace has one layout at most, and one that is whole.
+fn check_layout(namespace: &Namespace, nsid: usize, transfer: u32) -> Result<(), ConfigError> {
+    let size = u64::from(namespace.block_size);
+    let kinds =
+        [namespace.zoned.is_some(), namespace.ocssd.is_some(), namespace.key_value.is_some()];
+    if kinds.into_iter().filter(|is| *is).count() > 1 {
+        return Err(ConfigError::Both { nsid });
     }
-
-    /// Returns whether it has blocks alone: no zones, chunks or pairs, and no part in programs.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.command_set() == NVM_COMMAND_SET && self.ocssd.is_none()
+    if let Some(zones) = &namespace.zoned {
+        let checked = zones.check(namespace.blocks * size, size);
+        checked.map_err(|error| ConfigError::Zones { nsid, error })?;
     }
-
-    /// Returns the namespace's Command Set Identifier.
-    pub(crate) fn command_set(&self) -> u8 {
-        match (&self.zoned, &self.key_value, self.computing) {
-            (Some(_), ..) => zoned::CSI,
-            (_, Some(_), _) => key_value::CSI,
-            (.., Some(Part::Memory)) => computing::MEMORY_CSI,
-            (.., Some(Part::Compute)) => computing::COMPUTE_CSI,
-            (None, None, None) => NVM_COMMAND_SET,
-        }
+    if let Some(key_value) = &namespace.key_value {
+        let layout = key_value.layout(namespace.bytes(), namespace.block_size, transfer);
+        layout.map_err(|error| ConfigError::KeyValue { nsid, error })?;
     }
-
-    /// Returns whether it has logical blocks, of whatever command set.
-    pub(crate) fn has_blocks(&self) -> bool {
-        self.key_value.is_none() && self.computing.is_none()
+    if let Some(ocssd) = &namespace.ocssd {
+        let checked = ocssd.check(namespace.blocks, size);
+        checked.map_err(|error| ConfigError::Ocssd { nsid, error })?;
     }
-
-    fn check_layout(&self, nsid: usize, transfer: u32) -> Result<(), ConfigError> {
-        let size = u64::from(self.block_size);
-        let kinds = [self.zoned.is_some(), self.ocssd.is_some(), self.key_value.is_some()];
-        if kinds.into_iter().filter(|is| *is).count() > 1 {
-            return Err(ConfigError::Both { nsid });
-        }
-        if let Some(zones) = &self.zoned {
-            let checked = zones.check(self.blocks * size, size);
-            checked.map_err(|error| ConfigError::Zones { nsid, error })?;
-        }
-        if let Some(key_value) = &self.key_value {
-            let layout = key_value.layout(self.bytes(), self.block_size, transfer);
-            layout.map_err(|error| ConfigError::KeyValue { nsid, error })?;
-        }
-        if let Some(ocssd) = &self.ocssd {
-            let checked = ocssd.check(self.blocks, size);
-            checked.map_err(|error| ConfigError::Ocssd { nsid, error })?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 fn text(field: &'static str, value: &str, longest: usize) -> Result<(), ConfigError> {

@@ -98,7 +98,7 @@ impl Io {
         self.commands.slots.abandon_all(controller);
         self.commands.ended.retain(|(command, _)| command.controller != controller);
         self.commands.fused.reset(controller);
-        self.reset_self_test(controller);
+        self.background.self_test.reset(self.reports.statistics.powered_on, controller);
         self.background.lba_scans.reset(controller);
         self.reports.event_log.release(controller);
         if self.background.firmware.reset(controller) {

@@ -12,7 +12,6 @@ use crate::controller_id::ControllerId;
 use crate::key_value::Pair;
 use crate::protection::Passage;
 use crate::status::StatusCode;
-use crate::write_cache::Covers;
 
 /// To whom a request's completion matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +66,18 @@ pub enum Purpose {
     Page { page: u32, refusal: Option<StatusCode> },
     /// A piece of a format, or of a self-test: zones and chunks stay as they are meanwhile.
     Format,
+}
+
+/// The relation of a request to the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Covers {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Its data may be in the cache when it is complete.
+    Cached,
+    /// So many writes are durable when it is complete.
+    Writes(u64),
 }
 
 /// State of a request in flight.

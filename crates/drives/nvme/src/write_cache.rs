@@ -2,7 +2,7 @@
 
 use stasis_block::{Command, Operation};
 
-use crate::slots::{Slot, Slots};
+use crate::slots::{Covers, Slot, Slots};
 
 /// Counts of unforced writes, and of those that flushes have made durable.
 #[derive(Debug, Default)]
@@ -46,16 +46,4 @@ impl WriteCache {
     pub fn is_clean(&self) -> bool {
         self.durable == self.written
     }
-}
-
-/// The relation of a request to the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Covers {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// Its data may be in the cache when it is complete.
-    Cached,
-    /// So many writes are durable when it is complete.
-    Writes(u64),
 }

@@ -17,7 +17,7 @@ use stasis_drive::{Control, Done, Layer, LayerTimes, Properties, Sampling, Write
 use crate::core::Core;
 use crate::host::{Ended, Shared};
 use crate::lock::lock;
-use crate::open::Files;
+use crate::opening::Files;
 use crate::tasks::Tasks;
 use crate::{Counters, ImageError};
 

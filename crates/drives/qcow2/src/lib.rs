@@ -32,6 +32,7 @@ mod layer;
 mod lock;
 mod map;
 mod open;
+mod opening;
 mod redo_log;
 mod repair;
 mod tables;
@@ -46,8 +47,9 @@ pub use layer::Image;
 pub use map::{Extent, Kind};
 pub use open::{
     find as open_files, find_kept as open_kept, find_links as open_links, grow, largest_length,
-    make_room, trim, Opening,
+    make_room, trim,
 };
+pub use opening::Opening;
 pub use stasis_block::inside::ImageCounters as Counters;
 pub use stasis_qcow2_format::check::Report;
 pub use stasis_qcow2_format::{Header, Snapshot};

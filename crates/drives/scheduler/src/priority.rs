@@ -1,9 +1,14 @@
-//! I/O priorities, as in ioprio_set(2) and virtio-blk's request header.
+//! I/O priorities, as in ioprio_set(2) and virtio-blk's request header, and weights.
 
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::{Nanos, MILLISECOND};
 
-use crate::DEFAULT_WEIGHT;
+/// The smallest and largest weight of a queue or group (as cgroup v2's
+/// `io.bfq.weight`, so that a real host's settings carry over).
+pub const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=1000;
+
+/// The default weight (cgroup v2's default).
+pub const DEFAULT_WEIGHT: u32 = 100;
 
 /// Time for which `bfq` and `cfq` let a class wait for those before it until it gets a little:
 /// strict order would starve it (CFQ's and BFQ's timeout for the idle class, 0.2 s; here for every

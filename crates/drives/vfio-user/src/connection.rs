@@ -3,16 +3,9 @@
 use stasis_layout::{layout, u16_at, FromBytes, IntoBytes, U16, U32};
 
 use crate::fault::{Fault, Refusal};
+use crate::limits::{HEADER, MAX_DESCRIPTORS, MAX_MESSAGE};
 use crate::replies::Payload;
-use crate::request::{command, Request, MAX_TRANSFER};
-
-/// Bytes of a message's header (vfio-user, "Header").
-const HEADER: usize = 16;
-/// Limit on the bytes of a message: a header, the fields of a write, and its data. Capabilities are
-/// shorter, too.
-pub const MAX_MESSAGE: usize = HEADER + 16 + MAX_TRANSFER as usize;
-/// Limit on the descriptors of a message: as many as QEMU sends.
-pub const MAX_DESCRIPTORS: usize = 16;
+use crate::request::{command, Request};
 
 /// Flags of a header: the type of a message, replies wanted or not, an error in a reply.
 const TYPE: u32 = 0xf;

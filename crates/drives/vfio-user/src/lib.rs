@@ -32,13 +32,15 @@ mod device;
 mod doorbells;
 mod fault;
 mod layout;
+mod limits;
 mod payloads;
 mod replies;
 mod request;
 
-pub use connection::{Connection, Header, Message, MAX_DESCRIPTORS, MAX_MESSAGE};
+pub use connection::{Connection, Header, Message};
 pub use device::{Answer, Device, Drive, Handled};
 pub use doorbells::Doorbells;
 pub use fault::{Fault, Refusal};
 pub use layout::{DOORBELLS, DOORBELLS_SIZE};
+pub use limits::{MAX_DESCRIPTORS, MAX_MESSAGE};
 pub use request::{DmaMap, DmaUnmap, Request, Vectors};

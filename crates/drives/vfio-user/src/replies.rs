@@ -3,10 +3,9 @@
 use serde_json::{json, Map, Value};
 use stasis_layout::IntoBytes;
 
-use crate::connection::MAX_DESCRIPTORS;
 use crate::layout::{self, BAR0_SIZE, DOORBELLS, DOORBELLS_SIZE};
+use crate::limits::{MAX_DESCRIPTORS, MAX_TRANSFER};
 use crate::payloads;
-use crate::request::MAX_TRANSFER;
 
 /// Bytes that follow a reply's header.
 pub type Payload = Vec<u8>;

@@ -4,6 +4,7 @@ use stasis_layout::FromBytes;
 
 use crate::fault::Refusal;
 use crate::layout::{self, INTERRUPTS};
+use crate::limits::MAX_TRANSFER;
 use crate::payloads;
 
 /// Numbers of commands (vfio-user, "Commands").
@@ -19,10 +20,6 @@ pub mod command {
     pub const REGION_WRITE: u16 = 10;
     pub const DEVICE_RESET: u16 = 13;
 }
-
-/// Limit on the bytes of one access to a region, as negotiated (vfio-user, "Message sizes"): a page
-/// is more than any register or the configuration space has.
-pub const MAX_TRANSFER: u32 = 4096;
 
 /// Memory of the client's that the device may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

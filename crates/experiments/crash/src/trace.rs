@@ -2,15 +2,14 @@
 
 mod loader;
 
-use std::io::{self, Read};
+use std::io;
 
 use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, PowerLoss, ZoneLayout};
 
-use self::loader::Loader;
 use crate::frame::Level;
 use crate::sectors::{Content, Contents, SECTOR};
-use crate::trace_file::{FileError, TraceHeader, TraceReader};
+use crate::trace_file::{FileError, TraceHeader};
 
 /// A place in the order of all events: the number of events before it.
 pub type CutPoint = u32;
@@ -206,21 +205,6 @@ pub enum TraceError {
 pub type BaseReader<'a> = dyn FnMut(usize, u64, &mut [u8]) -> io::Result<()> + 'a;
 
 impl Trace {
-    /// Reads a trace to its end.
-    ///
-    /// # Errors
-    /// See [`TraceError`].
-    pub fn load<'a>(from: impl Read, base: &'a mut BaseReader<'a>) -> Result<Self, TraceError> {
-        let (mut reader, header) = TraceReader::new(from)?;
-        let mut loader = Loader::new(header, base);
-        let mut failed = None;
-        while failed.is_none() && reader.next(|frame| failed = loader.take(frame).err())? {}
-        match failed {
-            Some(error) => Err(error),
-            None => Ok(loader.finish()),
-        }
-    }
-
     /// Requests at a level of a drive.
     pub fn log(&self, drive: u16, level: Level) -> Option<&RequestLog> {
         let drive = self.drives.get(usize::from(drive))?;

@@ -1,272 +1,15 @@
 //! The experiment file.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-use schemars::{JsonSchema, Schema};
-use serde::{Deserialize, Serialize};
-use stasis_block::clock::Nanos;
 use stasis_block::{units, MAX_DRIVES};
-use stasis_config::{guess, listed, Mistake, Step};
-use stasis_network::NetworkSpec;
+use stasis_config::{guess, Mistake, Step};
 use stasis_results::thresholds::Threshold;
 
 use crate::expectation;
+use crate::machine::GUEST_SCHEDULERS;
 use crate::names::{check_name, once, placed};
-use crate::{
-    CpuSpeed, DiskSpec, DriveSpec, Engine, Expectation, ExperimentError, FaultSpace, Machines,
-    ScheduledFault, ServeSpec, Source, WorkloadSpec,
-};
-
-/// An experiment. Its form in TOML:
-///
-/// ```toml
-/// engine        = "auto"          # auto, kvm, softkvm, exact
-/// seed          = 1
-/// command       = ["fio", "--version"]
-/// check         = "fsck.ext4 -fn /dev/vda"  # after a power cut; see docs/reference/power-cuts.md
-/// check-limit   = "120s"          # longest that it may take on one state
-/// strict        = false           # true: a flush covers nothing that is in flight
-/// results       = "results"
-/// virtual-limit = "10s"           # most virtual time of the command
-/// wall-limit    = "10min"         # most wall-clock time of everything
-///
-/// [machine]
-/// vcpus     = 1
-/// memory    = "1GiB"
-/// cpu-speed = "5GHz"
-///
-/// [guest]
-/// packages = ["stress-ng"]        # beside the usual ones
-/// files    = ["job.fio"]          # copied into the guest's /root
-///
-/// [serve]                         # for `stasis serve` only
-/// sockets = "/run/stasis"         # each drive's is NAME.sock in there
-/// poll    = "adaptive"            # always, adaptive, never
-/// threads = 1
-///
-/// [[drive]]
-/// name   = "fast"
-/// model  = "dcpmm"
-/// medium = { ram = "1GiB" }
-/// scheduler = "bfq"
-///
-/// [[workload]]
-/// pattern = "5r-seq"
-///
-/// [[expect]]
-/// that = "read.p99 < 1ms"
-/// ```
-///
-/// Several machines stand in tables `[[machine]]`, networks between them in `[[network]]`, faults in
-/// `[[fault]]`.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Experiment {
-    /// Engine that runs the machine.
-    pub engine: Engine,
-    /// Seed of everything random: the guest's and the models'.
-    pub seed: u64,
-    /// Command that runs in the guest.
-    pub command: Vec<String>,
-    /// Shell command that checks the drives after a power cut.
-    pub check: Option<String>,
-    /// Time limit of the check on one state (ns of virtual time in the guest that checks); by
-    /// default 120 s.
-    #[serde(with = "units::duration_option")]
-    pub check_limit: Option<Nanos>,
-    /// Whether, in a crash test, a flush covers nothing that was in flight when it was submitted.
-    pub strict: bool,
-    /// Folder for the results.
-    pub results: Option<PathBuf>,
-    /// Limit on the command's virtual time (ns).
-    #[serde(with = "units::duration_option")]
-    pub virtual_limit: Option<Nanos>,
-    /// Limit on the wall-clock time of the whole run (ns).
-    #[serde(with = "units::duration_option")]
-    pub wall_limit: Option<Nanos>,
-    /// The machine, or several.
-    pub machine: Machines,
-    /// The guest's system.
-    pub guest: GuestSpec,
-    /// Settings of `stasis serve`.
-    pub serve: ServeSpec,
-    /// The drives, in order.
-    #[serde(rename = "drive")]
-    pub drives: Vec<DriveSpec>,
-    /// Host workloads on the drives.
-    #[serde(rename = "workload")]
-    pub workloads: Vec<WorkloadSpec>,
-    /// Networks between several machines.
-    #[serde(rename = "network")]
-    pub networks: Vec<NetworkSpec>,
-    /// Faults that are to happen.
-    #[serde(rename = "fault")]
-    pub faults: Vec<ScheduledFault>,
-    /// Faults that can happen, of which the seed draws some.
-    pub fault_space: Option<FaultSpace>,
-    /// True if the commands of several machines write a history: operations of clients, a JSON
-    /// object a line of output, as Jepsen and Maelstrom have them.
-    pub history: bool,
-    /// Thresholds that the run is expected to meet.
-    #[serde(rename = "expect")]
-    pub expectations: Vec<Expectation>,
-    /// The file that it was read from, for the places of mistakes.
-    #[serde(skip)]
-    #[schemars(skip)]
-    pub source: Source,
-}
-
-/// The machine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-#[schemars(transform = older_names)]
-pub struct MachineSpec {
-    /// Name, where there are several machines; by default `machine0`, ...
-    pub name: Option<String>,
-    /// Number of machines like this one, 1 to 32; their names are numbered from 1 on.
-    #[schemars(range(min = 1, max = 32))]
-    pub count: Option<u32>,
-    /// Command that runs in the machine; by default the experiment's command.
-    pub command: Vec<String>,
-    /// Variables of the machine, for its command's environment, and for commands and `templates` as
-    /// `{{machine.VARIABLE}}`.
-    pub variables: BTreeMap<String, String>,
-    /// True if the run waits for the end of this machine's command.
-    pub wait: bool,
-    /// I/O scheduler of the guest's kernel for each of the machine's drives.
-    #[schemars(extend("enum" = GUEST_SCHEDULERS))]
-    pub guest_scheduler: Option<String>,
-    /// True if the guest's bfq notifies the host's scheduler when it raises weights.
-    pub coordinate: bool,
-    /// Drives of this machine alone, where there are several machines.
-    #[serde(rename = "drive")]
-    pub drives: Vec<DriveSpec>,
-    /// Virtual disks of the machine on shared drives.
-    #[serde(rename = "disk")]
-    pub disks: Vec<DiskSpec>,
-    /// Processors, 1 to 64.
-    #[schemars(range(min = 1, max = 64))]
-    pub vcpus: u32,
-    /// Memory in bytes.
-    #[serde(with = "units::size")]
-    pub memory: u64,
-    /// Speed of the processors; by default the engine's.
-    pub cpu_speed: Option<CpuSpeed>,
-    /// Added to the kernel's command line.
-    pub kernel_command_line: String,
-    /// Limit on how far one busy processor may be ahead of another (ns of virtual time).
-    #[serde(with = "units::duration", alias = "slice")]
-    pub quantum: Nanos,
-    /// Schedule of the processors: the one that is furthest behind goes on, or under `exact` a random
-    /// one, by the seed, so that races of the guest's come up.
-    pub schedule: Schedule,
-    /// Number of the host's threads that run the guest's processors at once. By default one, in
-    /// turn, as always under `exact`. With several, a run is quicker, and the guest's clock stands
-    /// still for up to a quantum on a processor that is behind.
-    pub threads: Option<u32>,
-    /// True if time may be set back for a drive faster than the guest.
-    pub rewind: bool,
-    /// True if RDRAND and RDSEED are visible; a run does not repeat then.
-    pub random: bool,
-    /// True if the guest's kernel lays out each program's address space at random, under `exact`
-    /// too.
-    pub randomize: bool,
-    /// True if the guest boots anew when the machine comes back from a failure. By default a machine of one
-    /// processor goes on from its first boot under `exact`, with the same results.
-    pub boots_again: bool,
-}
-
-/// The order in which a machine's processors go on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Schedule {
-    /// The one that is furthest behind goes on.
-    #[default]
-    InTurn,
-    /// One is drawn, for a time that is drawn.
-    Random,
-}
-
-fn older_names(schema: &mut Schema) {
-    stasis_config::older_name(schema, "quantum", "slice");
-}
-
-impl Default for MachineSpec {
-    fn default() -> Self {
-        Self {
-            name: None,
-            count: None,
-            command: Vec::new(),
-            variables: BTreeMap::new(),
-            wait: true,
-            guest_scheduler: None,
-            coordinate: false,
-            drives: Vec::new(),
-            disks: Vec::new(),
-            vcpus: 1,
-            memory: 1 << 30,
-            cpu_speed: None,
-            kernel_command_line: String::new(),
-            quantum: 20_000,
-            schedule: Schedule::InTurn,
-            threads: None,
-            rewind: false,
-            random: false,
-            randomize: false,
-            boots_again: false,
-        }
-    }
-}
-
-/// The guest's system.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct GuestSpec {
-    /// Debian packages beside the usual ones.
-    pub packages: Vec<String>,
-    /// Modules of the kernel beside those for storage, such as `nfsd`; what they need comes with
-    /// them.
-    pub modules: Vec<String>,
-    /// Package of the kernel, or the path of a custom kernel: an image, a build folder or a
-    /// package's file, with `/`, `./`, `../` or `~/` in front.
-    pub kernel: Option<String>,
-    /// A root file system that you have, in place of one of Debian packages: a folder, a tar
-    /// archive, a container image's archive, a disk image, or `host`.
-    pub root: Option<String>,
-    /// Debian release.
-    pub suite: Option<String>,
-    /// Files and folders to copy into the guest's /root, or to DESTINATION
-    /// where one is given: "SOURCE" or "SOURCE:DESTINATION".
-    pub files: Vec<String>,
-    /// Text files to copy likewise, with the values of each machine's variables, such as
-    /// `{{machine.address}}`, in their places.
-    pub templates: Vec<String>,
-    /// A file that the command reads as its standard input.
-    pub stdin: Option<PathBuf>,
-}
-
-impl GuestSpec {
-    /// Has relative paths of a kernel and a root begin in the experiment file's `folder`.
-    fn anchor(&mut self, folder: &Path) {
-        let kernel = |word: &&mut String| word.starts_with("./") || word.starts_with("../");
-        // Every other word than `host` is a path.
-        let root = |word: &&mut String| !word.starts_with(['/', '~']) && *word != "host";
-        let words = [self.kernel.as_mut().filter(kernel), self.root.as_mut().filter(root)];
-        for word in words.into_iter().flatten() {
-            // An experiment holds UTF-8 only: in a folder with another name, the path stays as it
-            // is written.
-            let anchored = Path::new(".").join(folder).join(&*word);
-            if let Some(text) = anchored.to_str() {
-                *word = text.to_owned();
-            }
-        }
-    }
-}
-
-/// Default time limit of a check.
-const MAX_CHECK: Duration = Duration::from_secs(120);
+use crate::{DriveSpec, Experiment, ExperimentError, MachineSpec, Source};
 
 /// Minimum memory of a guest (bytes): its kernel and userland with room to work.
 const MIN_MEMORY: u64 = 192 << 20;
@@ -276,11 +19,6 @@ const MIN_MEMORY: u64 = 192 << 20;
 const MAX_MEMORY_BUFFERS: u64 = 256 << 20;
 
 impl Experiment {
-    /// Time limit of the check on one state, in virtual time of the guest that checks.
-    pub fn check_limit(&self) -> Duration {
-        self.check_limit.map_or(MAX_CHECK, Duration::from_nanos)
-    }
-
     /// Reads an experiment file.
     ///
     /// # Errors
@@ -335,32 +73,6 @@ impl Experiment {
             }
         }
         Ok(())
-    }
-
-    /// The place of a machine among [`Machines::all`].
-    pub(crate) fn machine_place(&self, index: usize) -> Vec<Step> {
-        match self.machine.several() {
-            [] => vec!["machine".into()],
-            _ => vec!["machine".into(), index.into()],
-        }
-    }
-
-    fn table(&self) -> serde_json::Value {
-        serde_json::to_value(self).unwrap_or_default()
-    }
-
-    /// The experiment as a table, if a file is there to compare it with.
-    fn said(&self) -> serde_json::Value {
-        match self.source.is_file() {
-            true => self.table(),
-            false => serde_json::Value::Null,
-        }
-    }
-
-    /// The error of a mistake in the experiment, found before [`Self::finish`]: with file and line, if
-    /// its file says what is wrong.
-    pub fn error(&self, mistake: Mistake) -> ExperimentError {
-        self.source.error(mistake, &self.said())
     }
 
     /// Checks the experiment as a whole, and gives every drive a name.
@@ -592,33 +304,6 @@ impl Experiment {
             }
         }
     }
-
-    /// The place among the drives of the one with this name.
-    ///
-    /// # Errors
-    /// Names the nearest.
-    pub fn drive_named(&self, name: &str) -> Result<usize, String> {
-        let names = || self.drives.iter().filter_map(|drive| drive.name.as_deref());
-        names().position(|other| other == name).ok_or_else(|| {
-            let guess = match names().next() {
-                None => "there is no [[drive]]".into(),
-                Some(_) => format!("{}there are {}", guess(name, names()), listed(names())),
-            };
-            format!("there is no drive `{name}` to share; {guess}")
-        })
-    }
-
-    /// The place among the drives of the one that a workload is on.
-    ///
-    /// # Errors
-    /// If `load` names an unknown drive, or no drive where there are several.
-    pub fn drive_of(&self, load: &WorkloadSpec) -> Result<usize, String> {
-        match (&load.drive, self.drives.len()) {
-            (Some(name), _) => self.drive_named(name),
-            (None, 1) => Ok(0),
-            (None, count) => Err(format!("say which drive it is on: there are {count}")),
-        }
-    }
 }
 
 impl MachineSpec {
@@ -686,9 +371,6 @@ impl MachineSpec {
     }
 }
 
-/// Linux's I/O schedulers (Documentation/block).
-const GUEST_SCHEDULERS: [&str; 4] = ["bfq", "mq-deadline", "kyber", "none"];
-
 /// Returns whether a text that is no experiment is a job file of fio.
 fn is_fio_job(path: &Path, text: &str) -> bool {
     // Options that nearly every job has (fio(1)); none is a key of an experiment.
@@ -704,6 +386,7 @@ mod tests {
     use stasis_media::{Durability, MediumSpec};
 
     use super::*;
+    use crate::WorkloadSpec;
 
     fn read(text: &str) -> Result<Experiment, ExperimentError> {
         use std::sync::atomic::{AtomicU32, Ordering};

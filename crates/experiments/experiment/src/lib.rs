@@ -10,9 +10,13 @@ mod drive_option;
 mod engine;
 mod error;
 mod expectation;
+mod experiment;
 mod faults;
 mod file;
+mod guest;
 mod guest_drive;
+mod machine;
+mod machines;
 #[cfg(test)]
 mod messages;
 #[cfg(test)]
@@ -32,15 +36,18 @@ pub use drive::{DriveSpec, Interface, StateSpec};
 pub use engine::Engine;
 pub use error::ExperimentError;
 pub use expectation::Expectation;
+pub use experiment::Experiment;
 pub use faults::{FaultSpace, MachineFailure, MachineFailureKind, MachinePause, ScheduledFault};
-pub use file::{Experiment, GuestSpec, MachineSpec, Schedule};
+pub use guest::GuestSpec;
+pub use machine::{MachineSpec, Schedule};
+pub use machines::Machines;
 pub use names::distinct_serials;
 pub use namespace::{endurance_groups, places, NamespaceSpec};
 pub use networks::host_name;
 pub use serve::{Polling, ServeSpec};
 pub use source::Source;
 pub use speed::CpuSpeed;
-pub use tenants::{jobs_of_pattern, DiskSpec, Machines, TenantSpec, WorkloadSpec};
+pub use tenants::{jobs_of_pattern, DiskSpec, TenantSpec, WorkloadSpec};
 pub use triggers::{check_pattern, drive_and_number, FaultTrigger, Trigger};
 pub use variables::{UnknownVariable, Variables};
 

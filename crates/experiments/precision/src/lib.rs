@@ -6,10 +6,14 @@
 //! that runs in the guest.
 
 mod clock;
+mod delivered;
 mod load;
 mod measure;
+mod measured;
 mod verdict;
 
 pub use clock::{main as guest_clock, ClockArguments, Clocks};
-pub use measure::{first_check, measure, Delivered, Measured, Precision, MODELS};
+pub use delivered::{Delivered, Precision, MODELS};
+pub use measure::{first_check, measure};
+pub use measured::Measured;
 pub use verdict::Verdict;

@@ -1,7 +1,6 @@
 //! Some experiments on the engine at hand, of which the right result is known, and by how much
 //! it was missed.
 
-use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -11,30 +10,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure, Context, Result};
-use serde::Serialize;
-use stasis_block::clock::Nanos;
 use stasis_experiment::{DriveSpec, Engine, Experiment};
 use stasis_layout::{u16_at, u64_at};
-use stasis_results::{Ios, Summary};
-use stasis_run_events::{Overshoot, Stage};
+use stasis_results::Ios;
+use stasis_run_events::Stage;
 use stasis_runner::self_check::{Answer, Keeper};
 use stasis_runner::{Event, Results, Runner};
 use stasis_terminal::progress::Steps;
 
 use crate::clock::Clocks;
+use crate::delivered::{Precision, MODELS};
 use crate::load::HostLoad;
+use crate::measured::Measured;
 use crate::verdict::Verdict;
 
 /// Time limit of all checks together, without the making of a guest.
 const BUDGET: Duration = Duration::from_secs(120);
-/// The drives: models whose every I/O takes the same time, and their latencies (ns).
-pub const MODELS: [(&str, Nanos); 5] = [
-    ("null", 0),
-    ("fixed:20us", 20_000),
-    ("fixed:50us", 50_000),
-    ("fixed:100us", 100_000),
-    ("fixed:1ms", 1_000_000),
-];
 /// Bytes of each; the reads go through them from the start.
 const SIZE: u64 = 32 << 20;
 const BLOCK: u64 = 4096;
@@ -44,61 +35,6 @@ const PROCESSORS: u32 = 4;
 struct Amounts {
     ios: u64,
     clock_reads: u64,
-}
-
-/// The measurements.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Measured {
-    /// Engine that ran the machines.
-    pub engine: &'static str,
-    /// Wall-clock time of all checks (s).
-    pub seconds: f64,
-    /// Precision with no other load on the host by Stasis.
-    pub quiet: Option<Precision>,
-    /// Precision with a busy loop on every core of the host.
-    pub loaded: Option<Precision>,
-    /// The clocks of several processors.
-    pub clocks: Option<Clocks>,
-    /// Measurements that failed, each with its reason.
-    pub not_measured: Vec<String>,
-    /// The precision on which an experiment can rely.
-    pub verdict: Verdict,
-}
-
-/// Latencies delivered by drives of known latency, and their cost.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Precision {
-    /// Each of [`MODELS`].
-    pub delivered: Vec<Delivered>,
-    /// Lateness of the ends of slices of guest time (ns).
-    pub overshoot_ns: Overshoot,
-    /// Host time from the guest's last instruction before an exit to its first one after it, as
-    /// calibrated, by kind of exit (ns). Empty under `exact`: the host takes no guest time.
-    pub exit_ns: BTreeMap<String, f64>,
-    /// Spread of the cost of exits of one kind (ns): the distance between the first and the last
-    /// decile, of the kind where it is largest.
-    pub exit_spread_ns: f64,
-    /// Wall-clock time of the command for each exit (ns).
-    pub wall_ns_per_exit: f64,
-}
-
-/// Latencies delivered by one drive.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Delivered {
-    /// Model of the drive.
-    pub model: &'static str,
-    /// Target latency of each I/O (ns).
-    pub target_ns: Nanos,
-    /// Number of I/Os.
-    pub ios: u64,
-    /// Median of the delivered latencies (ns).
-    pub p50_ns: Nanos,
-    /// The 99th percentile of the delivered latencies (ns).
-    pub p99_ns: Nanos,
-    /// The maximum of the delivered latencies (ns).
-    pub max_ns: Nanos,
-    /// The largest deviation of a percentile, p1 to p99.9, in percent; none for a target of 0 ns.
-    pub error_percent: Option<f64>,
 }
 
 /// Runs the checks on `engine`, which is not `auto`.
@@ -280,41 +216,6 @@ fn end_of_segments(elf: &[u8]) -> Option<usize> {
         word(segment.checked_add(0x08)?)?.checked_add(word(segment.checked_add(0x20)?)?)
     });
     ends.collect::<Option<Vec<_>>>()?.into_iter().max().filter(|end| *end <= elf.len())
-}
-
-impl Precision {
-    fn of(results: &Results, ios: u64) -> Result<Self> {
-        let summary: &Summary = &results.summary;
-        let delivered = summary.drives.iter().zip(MODELS).map(|(drive, (model, target_ns))| {
-            let read = &drive.read;
-            ensure!(read.count >= ios, "the drive {model} had {} reads, not {ios}", read.count);
-            let latency = &read.delivered_ns;
-            Ok(Delivered {
-                model,
-                target_ns,
-                ios: read.count,
-                p50_ns: latency.p50,
-                p99_ns: latency.p99,
-                max_ns: latency.max,
-                error_percent: read.max_error_percent,
-            })
-        });
-        let ns = |ticks: i64| ticks as f64 * 1e6 / summary.tsc_khz.max(1) as f64;
-        let ticks: BTreeMap<&str, i64> =
-            summary.calibration_ticks.iter().map(|(name, ticks)| (name.as_str(), *ticks)).collect();
-        let enter = ticks.get("enter").copied().unwrap_or(0);
-        let exits = ticks.iter().filter_map(|(name, leave)| {
-            Some((name.strip_prefix("leave-")?.to_owned(), ns(leave + enter)))
-        });
-        let wall = results.command_wall.unwrap_or_default();
-        Ok(Self {
-            delivered: delivered.collect::<Result<_>>()?,
-            overshoot_ns: summary.overshoot_ns,
-            exit_ns: exits.collect(),
-            exit_spread_ns: ns(ticks.get("spread").copied().unwrap_or(0)),
-            wall_ns_per_exit: wall.as_nanos() as f64 / summary.exits.max(1) as f64,
-        })
-    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! Conclusion from the measurements: the precision on which an experiment can rely.
 
 use serde::Serialize;
-use stasis_report::{Column, Table};
 use stasis_results::units;
 
 use crate::clock::Clocks;
-use crate::measure::{Delivered, Measured, Precision};
+use crate::delivered::{Delivered, Precision};
 
 /// Limit on the deviation of a percentile of delivered latency from its target (percent): the
 /// project's aim for every engine.
@@ -134,81 +133,10 @@ fn longest(precision: &Precision) -> String {
     units::duration(longest.unwrap_or(0) as f64)
 }
 
-impl Measured {
-    /// For a reader.
-    pub fn text(&self) -> String {
-        let mut text = format!("\nMeasured under {}, in {:.0} s:\n\n", self.engine, self.seconds);
-        let columns = ["p50", "p99", "max", "error"].map(Column::right);
-        let mut table = Table::new(
-            [Column::left("host"), Column::left("target"), Column::right("I/Os")]
-                .into_iter()
-                .chain(columns)
-                .collect(),
-        );
-        for (host, precision) in [("quiet", &self.quiet), ("busy", &self.loaded)] {
-            let mut host = host.to_owned();
-            for delivered in precision.iter().flat_map(|precision| &precision.delivered) {
-                let mut row = vec![
-                    std::mem::take(&mut host),
-                    units::duration(delivered.target_ns as f64),
-                    units::count(delivered.ios),
-                ];
-                row.extend(
-                    [delivered.p50_ns, delivered.p99_ns, delivered.max_ns]
-                        .map(|ns| units::duration(ns as f64)),
-                );
-                row.push(units::deviation(delivered.error_percent));
-                table.push(row);
-            }
-        }
-        text.push_str(&table.to_text());
-        text.push('\n');
-        for (host, precision) in [("quiet", &self.quiet), ("busy", &self.loaded)] {
-            let Some(precision) = precision else { continue };
-            text.push_str(&format!("{host:<6} host: {}\n", precision.costs()));
-        }
-        if let Some(Clocks { processors, reads, backwards, worst_ns }) = &self.clocks {
-            let reads = units::count(*reads);
-            text.push_str(&format!("clocks: {reads} reads on {processors} processors, "));
-            text.push_str(&match backwards {
-                0 => "none went back\n".to_owned(),
-                n => format!("{n} went back, by {} at most\n", units::duration(*worst_ns as f64)),
-            });
-        }
-        for failure in &self.not_measured {
-            text.push_str(&format!("not measured: {failure}\n"));
-        }
-        text.push_str(&format!("\nVerdict: {}.\n", self.verdict.text()));
-        text
-    }
-}
-
-impl Precision {
-    fn costs(&self) -> String {
-        let late = |ns: u64| units::duration(ns as f64);
-        let wall = units::short(self.wall_ns_per_exit);
-        let exits = match (self.exit_ns.get("port"), self.exit_ns.get("halt")) {
-            (Some(port), Some(halt)) => format!(
-                "an exit for a port takes {}, for HLT {}, with a spread of {}, and is taken off guest time \
-                 ({wall} of wall-clock with the device's work)",
-                units::short(*port),
-                units::short(*halt),
-                units::short(self.exit_spread_ns)
-            ),
-            _ => format!("an exit takes no guest time ({wall} of wall-clock)"),
-        };
-        format!(
-            "{exits}; slices end {} late at p99, {} at most",
-            late(self.overshoot_ns.p99),
-            late(self.overshoot_ns.max)
-        )
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::MODELS;
+    use crate::delivered::MODELS;
     use stasis_run_events::Overshoot;
     use std::collections::BTreeMap;
 

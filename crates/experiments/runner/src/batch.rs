@@ -15,17 +15,13 @@ use anyhow::Result;
 
 use crate::failure;
 
+pub use crate::stopped::Stopped;
 pub use kept_results::{gone, KeptResults};
 pub use point_digest::digest_of;
 pub use stasis_guest_image::sha256::digest;
 
 /// Interval between two updates of a batch's progress.
 const TICK: Duration = Duration::from_millis(200);
-
-/// The user stopped the command.
-#[derive(Debug, thiserror::Error)]
-#[error("stopped")]
-pub struct Stopped;
 
 /// A point of a batch: an experiment or a simulation.
 pub trait Point: Sync {

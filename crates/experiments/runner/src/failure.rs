@@ -162,7 +162,7 @@ fn of_cause(cause: &(dyn Error + 'static)) -> Option<Code> {
     if cause.is::<stasis_block::units::UnitError>() {
         return Some(Code::Experiment);
     }
-    if cause.is::<crate::batch::Stopped>() {
+    if cause.is::<crate::stopped::Stopped>() {
         return Some(Code::Stopped);
     }
     of_kind(cause.downcast_ref::<std::io::Error>()?.kind())
@@ -295,7 +295,7 @@ mod tests {
             (stasis_media::OpenError::Locked(path()).into(), Code::InUse),
             (stasis_qcow2::ImageError::NotQcow2(path()).into(), Code::Image),
             (stasis_experiment::ExperimentError::Value("x".into()).into(), Code::Experiment),
-            (crate::batch::Stopped.into(), Code::Stopped),
+            (crate::stopped::Stopped.into(), Code::Stopped),
             (io::Error::from(io::ErrorKind::PermissionDenied).into(), Code::Permission),
             (error().into(), Code::NotFound),
             (anyhow::anyhow!("alone"), Code::Failed),

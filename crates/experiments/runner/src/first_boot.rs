@@ -7,7 +7,7 @@ use stasis_experiment::CpuSpeed;
 use stasis_machine::{FirstBoot, FirstBootConfig, Speed};
 
 use crate::begins::BOOT_SEED;
-use crate::local::{whole, Inputs};
+use crate::machine_inputs::{whole, Inputs};
 use crate::opened_drives::paths;
 use crate::plan::{input, PlannedDrive, PlannedMachine, RunPlan};
 

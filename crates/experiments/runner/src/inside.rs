@@ -9,7 +9,8 @@ use stasis_run_events::{DebugJob, Debugger, Ending, EventSink, Instant, RunEvent
 
 use crate::failure;
 use crate::first_boot;
-use crate::local::{self, Commands, Inputs, Take};
+use crate::local;
+use crate::machine_inputs::{Commands, Inputs, Take};
 use crate::plan::input;
 use crate::software_host::{InnerJob, LaterJob};
 

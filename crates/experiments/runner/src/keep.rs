@@ -10,6 +10,9 @@ mod medium;
 
 pub use follow::Follow;
 
+use follow::MAX_LENGTH;
+use medium::EXTENSION;
+
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -21,12 +24,8 @@ use stasis_experiment::{DriveSpec, Interface, StateSpec};
 use stasis_media::MediumSpec;
 use stasis_nvme::{Config, KeptState, Namespace};
 
-/// Extension of a state file's name, after the medium's name.
-const EXTENSION: &str = "state";
 /// The form of the file; another one is refused.
 const FORM: &str = "stasis drive state 1";
-/// Limit on the length of a state file (bytes): 67 million pairs, as many as a namespace has at most.
-const MAX_LENGTH: u64 = 5 << 30;
 /// The model whose inside is not kept.
 const FLASH: &str = "flash";
 

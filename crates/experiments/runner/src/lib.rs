@@ -40,6 +40,7 @@ mod changes;
 pub mod controller;
 mod debugged;
 pub mod engine;
+mod enter;
 mod event;
 pub mod failure;
 pub mod first_boot;
@@ -54,6 +55,8 @@ mod live;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod local;
 mod logged_drive;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod machine_inputs;
 mod media;
 mod networks;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -72,16 +75,19 @@ mod relay;
 mod root;
 mod run;
 mod run_error;
+mod run_setup;
 pub mod self_check;
 mod sharing;
 mod snapshotted;
 pub mod software_host;
+mod stopped;
 pub mod trace;
 
 pub use attended::Attended;
 pub use branched::Branched;
 pub use changed::{Changed, Difference};
 pub use debugged::{At, Debugged};
+pub use enter::enter;
 pub use event::{Event, Observer};
 pub use keep::{leave_zones, state_file};
 pub use live::LivePage;
@@ -91,7 +97,6 @@ pub use pace::Pace;
 pub use plan::{describe, drive_seed, parameters};
 pub use prepare::check_drives;
 pub use profiled::Profiled;
-pub use program::enter;
 pub use run::{keep_model, Results, Runner};
 pub use snapshotted::Snapshotted;
 pub use stasis_channel::Call;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{anyhow, Context, Result};
-use stasis_channel::{Branch, Job, Keyboard};
+use stasis_channel::Keyboard;
 use stasis_crash::TraceStream;
 use stasis_drive::Schedule;
 use stasis_experiment::{FaultTrigger, MachineFailure, MachineFailureKind, MachinePause, Trigger};
@@ -19,10 +19,11 @@ use stasis_machine::{
 };
 use stasis_models::{BuildContext, ModelChange};
 use stasis_network::Outside;
-use stasis_run_events::{DebugJob, Debugger, EventSink, Instant, Outcome, ProfileJob, SnapshotJob};
+use stasis_run_events::{Debugger, EventSink, Instant, Outcome};
 
 use crate::begins::{Begins, BOOT_SEED};
 use crate::first_boot;
+use crate::machine_inputs::{whole, Commands, Inputs, Take};
 use crate::networks;
 use crate::opened_drives::{paths, Drives, FAULTS};
 use crate::plan::{
@@ -36,54 +37,6 @@ use crate::trace::Drained;
 /// from a doorbell to idle takes less (measured: see docs/development/benchmarks.md), and anything
 /// longer is other work.
 const REWIND_WINDOW_NS: u64 = 5_000;
-
-/// The files that a machine reads, by name.
-pub trait Inputs {
-    /// Returns the input's length in bytes; `None` if there is none of that name.
-    fn length(&self, name: &str) -> Option<u64>;
-    /// Fills `into` from the file's start.
-    fn read(&mut self, name: &str, into: &mut [u8]) -> Result<()>;
-    /// Returns the reader of a root that is read in place, if there is one.
-    fn source(&mut self) -> Option<Source>;
-    /// The keyboard, if a command runs on a terminal.
-    fn keyboard(&mut self) -> Option<Box<dyn Keyboard>>;
-    /// The world outside, if a network leads there.
-    fn outside(&mut self) -> Option<Box<dyn Outside>>;
-    /// Returns the knowledge of guests' programs, if there is any.
-    fn programs(&mut self) -> Option<ProgramSource>;
-    /// The wire to the debugger, if one takes hold of the run.
-    fn debugger(&mut self) -> Option<Box<dyn Debugger>>;
-    /// A function that takes a snapshot of this program at an instant, where that can be. It returns
-    /// the commands of the run that continues from there, in the program that does.
-    fn snapshots(&mut self) -> Option<Take>;
-    /// A function that returns the machines' commands, called when the first machine requests its
-    /// command.
-    fn commands(&mut self) -> Box<dyn FnOnce() -> Result<Commands> + Send>;
-}
-
-/// Takes a snapshot.
-pub type Take = Box<dyn FnMut(&Instant) -> Result<Option<Commands>>>;
-
-/// The commands that run in the guests.
-#[derive(Debug, Default)]
-pub struct Commands {
-    /// Each machine's job, with its command.
-    pub jobs: Vec<Job>,
-    /// Files for the guests.
-    pub files: crate::input::Input,
-    /// The part of the run that begins with them.
-    pub begins: Begins,
-    /// The wishes of a debugger, if one takes hold of the run.
-    pub debug: Option<DebugJob>,
-    /// The branch that begins at the debugger's moment in its place, if one does.
-    pub branch: Option<Branch>,
-    /// The samples to take of the run, if any are.
-    pub profile: Option<ProfileJob>,
-    /// The snapshots to take, if any are.
-    pub snapshots: Option<SnapshotJob>,
-    /// The run that this one becomes, if it does.
-    pub change: Option<Box<PlannedChange>>,
-}
 
 /// The machines' commands, got once.
 struct Jobs {
@@ -322,14 +275,6 @@ fn schedule(plan: &RunPlan, number: usize) -> Option<Schedule> {
         disks: disks.map(|place| place.tenant.queue().ok()).collect::<Option<_>>()?,
         loads: loads.map(load).collect::<Option<_>>()?,
     })
-}
-
-/// Reads the whole input `name`.
-pub fn whole(inputs: &mut dyn Inputs, name: &str) -> Result<Vec<u8>> {
-    let length = inputs.length(name).ok_or_else(|| anyhow!("the input {name} is missing"))?;
-    let mut bytes = vec![0; usize::try_from(length)?];
-    inputs.read(name, &mut bytes)?;
-    Ok(bytes)
 }
 
 /// Runs `plan`, of which the rest begins with the commands, to its end: from `first`, which its

@@ -16,18 +16,13 @@ use stasis_experiment::{
     distinct_serials, host_name, CpuSpeed, DriveSpec, Engine, Experiment, Interface,
     MachineFailure, MachineFailureKind, MachineSpec, Schedule,
 };
-use stasis_guest_image::{FileSystemKind, Guest, Lower};
+use stasis_guest_image::{FileSystemKind, Lower};
 use stasis_media::{HostMedium, Medium, MediumSpec, OpenError};
 use stasis_network::SharedOutside;
 use stasis_run_events::{DebugJob, Moment};
 
-use crate::attended::Attended;
-use crate::branched::Branched;
 use crate::changed::Changed;
 use crate::changes;
-use crate::debugged::Debugged;
-use crate::event::SharedObserver;
-use crate::input::Input;
 use crate::keep::{Before, Keep};
 use crate::media::{absolute, check_order, MediumOwners, OpenMedium};
 use crate::placed::{place_of_drive, placed, Keyed};
@@ -35,12 +30,11 @@ use crate::plan::{
     device_names, device_node, last_device, PlannedChange, PlannedDrive, PlannedMachine,
     PlannedRoot, RunPlan,
 };
-use crate::profiled::Profiled;
 use crate::relay::Relay;
 use crate::run_error::RunError;
+use crate::run_setup::RunSetup;
 use crate::sharing::Sharing;
-use crate::snapshotted::Snapshotted;
-use crate::trace::{self, TraceOptions, WorkingCopy};
+use crate::trace::{self, WorkingCopy};
 use crate::{input, networks, outside, software_host};
 
 /// Instructions that Linux 6.1 and fio (psync, 4 KiB, queue depth 1) spend on a read
@@ -53,39 +47,6 @@ const PATH_INSTRUCTIONS: [u64; 2] = [13_360, 8_810];
 /// (Documentation/admin-guide/kernel-parameters.txt). QEMU 7.2 knows translated code by its virtual
 /// address: otherwise each start of a program has it translate the program's code again.
 const FIXED_ADDRESSES: &str = "norandmaps";
-
-/// Everything a run is made from.
-#[derive(Clone, Copy)]
-pub struct RunSetup<'a> {
-    /// The experiment.
-    pub experiment: &'a Experiment,
-    /// Folder at which the experiment's relative paths start.
-    pub base: &'a Path,
-    /// The guest's files.
-    pub guest: &'a Guest,
-    /// Files for the guests.
-    pub input: &'a Input,
-    /// Engine that runs the machine; not `auto`.
-    pub engine: Engine,
-    /// The terminal that the command runs on, if it does.
-    pub terminal: Option<&'a Attended>,
-    /// The debugger, if one takes hold of the run.
-    pub debugged: Option<&'a Debugged>,
-    /// The branch of the run, if it becomes another.
-    pub branched: Option<&'a Branched>,
-    /// The run that this one is up to a moment, if it is a branch of one.
-    pub changed: Option<&'a Changed<'a>>,
-    /// The profile of the run, if its processors are sampled.
-    pub profiled: Option<&'a Profiled>,
-    /// The use that the run makes of snapshots, if any.
-    pub snapshots: Option<&'a Snapshotted>,
-    /// Places at which the drives are traced, if they are.
-    pub trace: Option<&'a TraceOptions>,
-    /// True if the run reports the timeline of the machine's inside.
-    pub timeline: bool,
-    /// Receiver of warnings about the media.
-    pub observer: &'a SharedObserver<'a>,
-}
 
 /// A machine ready to run.
 pub struct Prepared<'a> {
@@ -718,13 +679,13 @@ fn on_kvm(
 ) -> Result<(), RunError> {
     use crate::begins::Begins;
     use crate::local;
+    use crate::machine_inputs::Commands;
     use stasis_network::Outside;
     use stasis_run_events::{EventSink, RunEvent};
 
     let jobs = plan.machines.iter().map(|machine| machine.job.clone()).collect();
     let begins = Begins::take(&mut plan);
-    let commands =
-        local::Commands { jobs, files: setup.input.clone(), begins, ..Default::default() };
+    let commands = Commands { jobs, files: setup.input.clone(), begins, ..Default::default() };
     let keyboard = setup.terminal.map(|terminal| terminal.local());
     let source = root.map(|root| -> crate::root::Source {
         Arc::new(move |into: &mut [u8], at: u64| root.read_at(into, at))

@@ -1,30 +1,10 @@
 //! The executable that runs where guests are: as a guest's `/init`, in the software KVM
 //! host, and on the bare machine. It is static and for x86-64 Linux.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
-
-/// Has to be called first in `main` by a program that runs experiments: where the process is
-/// the first one of a guest or of a software host, it does that work and does not return.
-pub fn enter() {
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    if stasis_emulated_host::inside::is_here() {
-        stasis_emulated_host::inside::main(crate::inside::run);
-    }
-    let first = std::env::args_os().next();
-    let called = first.as_deref().map(Path::new).and_then(Path::file_name);
-    if called.is_some_and(|name| name == stasis_channel::FAULT_PROGRAM) {
-        stasis_guest_agent::ask_for_fault();
-    }
-    if called.is_some_and(|name| name == stasis_channel::CLIENT_PROGRAM) {
-        stasis_guest_agent::run_client();
-    }
-    if std::process::id() == 1 && first.is_some_and(|name| name == "/init") {
-        stasis_guest_agent::main();
-    }
-}
 
 /// This program's own file.
 pub fn own() -> Result<PathBuf> {
@@ -35,7 +15,7 @@ pub fn own() -> Result<PathBuf> {
 type Other = fn() -> Result<PathBuf>;
 static OTHER: OnceLock<Other> = OnceLock::new();
 
-/// Has another program be the one for guests: for a program that does not call [`enter`], and so has none of
+/// Has another program be the one for guests: for a program that does not call [`crate::enter`], and so has none of
 /// the code that runs there.
 pub fn guests_run(other: Other) {
     OTHER.get_or_init(|| other);

@@ -24,10 +24,10 @@ use crate::begins::Begins;
 use crate::debugged::Debugged;
 use crate::first_boot;
 use crate::plan::{input, PlannedChange, PlannedDrive, RunPlan};
-use crate::prepare::RunSetup;
 use crate::program;
 use crate::relay::Relay;
 use crate::run_error::RunError;
+use crate::run_setup::RunSetup;
 
 /// Memory for the inner program and its kernel, beside the guest's.
 pub const OVERHEAD: u64 = 384 << 20;

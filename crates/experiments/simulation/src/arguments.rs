@@ -1,13 +1,13 @@
 //! Words of `stasis sim`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use stasis_results::Ios;
 
 use clap::Args as _;
 
 use crate::model;
-use crate::points::{Point, Seeds};
+use crate::seeds::Seeds;
 
 /// The models and loads of `stasis sim`, and its options.
 #[derive(Debug, clap::Args)]
@@ -108,9 +108,15 @@ impl Arguments {
         models.chain(self.workload.iter().cloned()).chain(self.trace.iter().cloned()).collect()
     }
 
-    /// The words for one of the simulations that `words` ask for: the others' models, loads and
-    /// seeds are left out.
-    pub(crate) fn words_of(&self, words: Vec<String>, point: &Point) -> Vec<String> {
+    /// The words for one of the simulations that `words` ask for, of this model, source and seed:
+    /// the others' models, loads and seeds are left out.
+    pub(crate) fn words_of(
+        &self,
+        words: Vec<String>,
+        model: &str,
+        source: &Path,
+        seed: u64,
+    ) -> Vec<String> {
         let command = Self::augment_args(clap::Command::new("sim"));
         let options = |name: &str| {
             let long = name.strip_prefix("--");
@@ -131,13 +137,13 @@ impl Arguments {
                 break;
             }
         }
-        let source = if self.workload.is_empty() { "--trace" } else { "--workload" };
-        kept.push(point.model.to_owned());
-        kept.extend([source.to_owned(), point.source.display().to_string()]);
+        let option = if self.workload.is_empty() { "--trace" } else { "--workload" };
+        kept.push(model.to_owned());
+        kept.extend([option.to_owned(), source.display().to_string()]);
         // Without one each run has the usual one.
         let is_of_seed = |word: &String| word.split('=').next() == Some("--seed");
         if words.clone().any(|word| is_of_seed(&word)) {
-            kept.extend(["--seed".to_owned(), point.seed.to_string()]);
+            kept.extend(["--seed".to_owned(), seed.to_string()]);
         }
         while let Some(word) = words.next() {
             if !word.starts_with('-') {
@@ -175,11 +181,16 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::points::Point;
 
     #[derive(Parser)]
     struct Program {
         #[command(flatten)]
         arguments: Arguments,
+    }
+
+    fn words_of(arguments: &Arguments, words: Vec<String>, point: &Point) -> String {
+        arguments.words_of(words, point.model, point.source, point.seed).join(" ")
     }
 
     #[test]
@@ -191,7 +202,7 @@ mod tests {
         let arguments = Program::parse_from(own).arguments;
         let points = Point::all(&arguments).unwrap();
         assert_eq!(points.len(), 12);
-        let own_line = arguments.words_of(words, &points[10]).join(" ");
+        let own_line = words_of(&arguments, words, &points[10]);
         assert_eq!(
             own_line,
             "stasis --quiet sim fixed:2us --workload b.fio --seed 2 --limit 10s --ios=none \
@@ -208,7 +219,7 @@ mod tests {
         let own = words.iter().filter(|word| *word != "sim");
         let arguments = Program::parse_from(own).arguments;
         let point = &Point::all(&arguments).unwrap()[1];
-        let own_line = arguments.words_of(words.clone(), point).join(" ");
+        let own_line = words_of(&arguments, words, point);
         assert_eq!(own_line, "stasis sim fixed:1us --workload a.fio");
     }
 }

@@ -8,7 +8,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::Fate;
 use stasis_workload::{Io, TraceError, Workload};
 
-use crate::work::{DriveInfo, Opened};
+use crate::drive_info::DriveInfo;
 
 pub enum PairLoad {}
 
@@ -36,7 +36,7 @@ impl Workload for PairLoad {
     }
 }
 
-pub fn open(path: &Path, _drive: DriveInfo, _seed: u64) -> Result<Opened> {
+pub fn open(path: &Path, _drive: DriveInfo, _seed: u64) -> Result<PairLoad> {
     bail!(
         "{}: this program was built without key-value pairs (feature `key-value`); take one that has \
          them, or another load",

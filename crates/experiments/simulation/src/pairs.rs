@@ -9,7 +9,7 @@ use serde_json::{json, Map, Value};
 use stasis_models::LogShape;
 use stasis_workload::{PairCounts, PairsSpec, PhaseCounts};
 
-use crate::work::{DriveInfo, IoSource, Opened};
+use crate::drive_info::DriveInfo;
 
 pub use stasis_workload::PairLoad;
 
@@ -21,7 +21,7 @@ struct File {
 }
 
 /// Opens a load.
-pub fn open(path: &Path, drive: DriveInfo, seed: u64) -> Result<Opened> {
+pub fn open(path: &Path, drive: DriveInfo, seed: u64) -> Result<PairLoad> {
     let shown = || path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", shown()))?;
     let File { mut pairs } = stasis_config::read_text(&text).with_context(shown)?;
@@ -33,9 +33,7 @@ pub fn open(path: &Path, drive: DriveInfo, seed: u64) -> Result<Opened> {
     }
     let load = PairLoad::new(&pairs, (capacity, drive.block_size), seed, drive.path);
     let load = load.with_context(shown)?;
-    let load = if drive.used { load.on_used_drive() } else { load };
-    let work = IoSource::Pairs(Box::new(load));
-    Ok(Opened { work, capacity: Some(capacity), warnings: Vec::new() })
+    Ok(if drive.used { load.on_used_drive() } else { load })
 }
 
 /// Bytes of a segment of its log.

@@ -18,9 +18,10 @@ use stasis_runner::batch::{self, Batch, Outcome};
 use stasis_terminal::progress::Steps;
 use stasis_terminal::{answer, stop_on_signals};
 
+use crate::junit::{check_junit, write_junit};
 use crate::points::Point;
+use crate::simulation::{Run, RunProgress, SimulationSetup};
 use crate::Arguments;
-use crate::{check_junit, write_junit, Run, RunProgress, SimulationSetup};
 
 /// The figures of all, for other programs.
 const TABLE_FILE: &str = "simulations.csv";

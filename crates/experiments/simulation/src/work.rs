@@ -8,7 +8,6 @@ use anyhow::{anyhow, bail, Context, Result};
 use serde_json::{json, Value};
 use stasis_block::clock::Nanos;
 use stasis_block::Fate;
-use stasis_models::LogShape;
 use stasis_results::units::count;
 use stasis_results::{KeptIos, Summary, SUMMARY_FILE};
 use stasis_runner::job_file;
@@ -18,6 +17,7 @@ use stasis_workload::trace::{
 use stasis_workload::{Io, Load, TraceError, Workload};
 use zstd::stream::read::Decoder;
 
+use crate::drive_info::DriveInfo;
 use crate::pairs::{self, PairLoad};
 use crate::points::Point;
 use crate::Arguments;
@@ -143,21 +143,6 @@ impl IoSource {
     }
 }
 
-/// Properties of the drive.
-#[derive(Debug, Clone, Copy)]
-pub struct DriveInfo {
-    /// Size in bytes, if that is known.
-    pub capacity: Option<u64>,
-    /// Size of a logical block in bytes.
-    pub block_size: u64,
-    /// Time that software adds to each I/O (ns).
-    pub path: Nanos,
-    /// Properties that a log of pairs gains by.
-    pub log: Option<LogShape>,
-    /// True if it may begin with data of a run before.
-    pub used: bool,
-}
-
 /// A source of I/Os that is open.
 pub struct Opened {
     /// The source.
@@ -182,13 +167,18 @@ pub fn is_of_pairs(path: &Path) -> bool {
 pub fn open(arguments: &Arguments, point: &Point, drive: DriveInfo) -> Result<Opened> {
     if !arguments.workload.is_empty() {
         return match is_of_pairs(point.source) {
-            true => pairs::open(point.source, drive, point.seed),
+            true => of_pairs(point.source, drive, point.seed),
             false => jobs(point.source, drive, point.seed),
         };
     }
     let replay = replay(point.source, arguments, drive)
         .with_context(|| format!("the trace {}", point.source.display()))?;
     let work = IoSource::Replay(Box::new(replay));
+    Ok(Opened { work, capacity: drive.capacity, warnings: Vec::new() })
+}
+
+fn of_pairs(path: &Path, drive: DriveInfo, seed: u64) -> Result<Opened> {
+    let work = IoSource::Pairs(Box::new(pairs::open(path, drive, seed)?));
     Ok(Opened { work, capacity: drive.capacity, warnings: Vec::new() })
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use nix::mount::{umount2, MntFlags, MsFlags};
 use stasis_channel::RootDevice;
 
-use crate::root::{below, folder};
+use crate::mounts::{below, folder};
 use crate::wait::Announcements;
 use crate::{kernel, AgentError};
 

@@ -15,6 +15,11 @@ use stasis_channel::Call;
 
 use crate::AgentError;
 
+/// The folder of the kernel's modules, and of the lists of those to load.
+pub(crate) fn modules() -> &'static Path {
+    Path::new("/modules")
+}
+
 /// Sets `CLOCK_REALTIME` (ns since 1970-01-01 00:00 UTC), unless to 0: the
 /// kernel refuses a time that is less than its uptime.
 pub(crate) fn set_clock(realtime_ns: u64) -> Result<(), AgentError> {

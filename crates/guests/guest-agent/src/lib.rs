@@ -13,26 +13,28 @@
 mod bfq;
 pub mod bfq_tracer;
 mod checked;
+mod children;
 mod client;
 mod command;
 mod device;
 mod error;
 mod faults;
 mod in_place;
+mod job;
 mod kernel;
+mod mounts;
 mod network;
 mod orders;
 mod port;
 mod programs;
 mod results;
 mod root;
+mod start;
 mod terminal;
 mod udev;
 mod wait;
 
 use std::io::Write;
-use std::path::Path;
-use std::time::Duration;
 
 use nix::sys::reboot::{reboot, RebootMode};
 use stasis_channel::{Client, Job, Transport, CLIENT_PROGRAM};
@@ -41,7 +43,8 @@ pub use client::run_client;
 pub use error::AgentError;
 pub use faults::ask_for_fault;
 
-use bfq_tracer::BfqTracer;
+use job::{begin, send_results, surroundings, Udev};
+use kernel::modules;
 
 /// Runs as `/init` in a Stasis machine: one job, then the machine ends. With
 /// `STASIS_PORT` on the kernel's command line it runs in a stock machine
@@ -96,7 +99,7 @@ fn serve<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> Resul
         Err(error) => client.not_started(126, &error.to_string())?,
     }
     // After the last job, `sync` is all that can be done about what does not end.
-    let _ = command::kill_the_rest();
+    let _ = children::kill_the_rest();
     if job.send_results {
         send_results(&mut client)?;
     }
@@ -104,11 +107,6 @@ fn serve<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> Resul
     nix::unistd::sync();
     client.finished()?;
     Ok(())
-}
-
-/// The folder of the kernel's modules, and of the lists of those to load.
-fn modules() -> &'static Path {
-    Path::new("/modules")
 }
 
 /// Sets the guest up, beyond what all guests have.
@@ -132,74 +130,6 @@ fn prepare<T: Transport>(
         programs::put(CLIENT_PROGRAM)?;
     }
     surroundings(client, job, announcements, Udev::Starts)
-}
-
-/// Use of udevd beside the command. Under stock QEMU job follows job, each for a moment on a drive
-/// that is named to it, and to start udevd would take longer than some.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Udev {
-    Starts,
-    Absent,
-}
-
-/// Applies the settings that can differ between jobs: the name, the drives.
-fn surroundings<T: Transport>(
-    client: &mut Client<T>,
-    job: &Job,
-    announcements: &wait::Announcements,
-    udev: Udev,
-) -> Result<(), AgentError> {
-    kernel::set_hostname(&job.hostname)?;
-    job.drives.iter().try_for_each(|name| announcements.wait_for(name))?;
-    if udev == Udev::Starts && !udev::start(job.root.as_ref())? {
-        client.log("udevd has not looked at all drives yet; /dev/disk may lack some")?;
-    }
-    // NVMe's generic devices have no blocks.
-    let has_blocks = |name: &&String| !name.starts_with("ng");
-    let drives: Vec<String> = job.drives.iter().filter(has_blocks).cloned().collect();
-    for name in &drives {
-        if !job.scheduler.is_empty() {
-            kernel::set_scheduler(name, &job.scheduler)?;
-        }
-    }
-    if job.coordinate {
-        let tracer = BfqTracer::start()?;
-        client.help_page(tracer.physical_address()?)?;
-        bfq::tend(tracer, if job.idles { &[] } else { &drives })?;
-    }
-    Ok(())
-}
-
-/// Everything between the command's arrival and its start.
-fn begin<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentError> {
-    if job.has_input {
-        tar_input(client)?;
-    }
-    if job.called {
-        // The agent of a kernel without symbols asks now and then.
-        if let Some(call) = kernel::call()? {
-            client.callable(call)?;
-        }
-    }
-    if job.together {
-        // Between two looks the guest has nothing to do: its time is skipped.
-        while !client.ready()? {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-    Ok(())
-}
-
-fn send_results<T: Transport>(client: &mut Client<T>) -> Result<(), AgentError> {
-    if let Err(error) = results::send(client, Path::new("/results")) {
-        client.log(&error.to_string())?;
-    }
-    Ok(())
-}
-
-fn tar_input<T: Transport>(client: &mut Client<T>) -> Result<(), AgentError> {
-    let unpacked = stasis_guest_root::unpack(client.input(), Path::new("/"));
-    unpacked.map_err(|e| AgentError::new("unpack the input at", "/", e))
 }
 
 /// Writes a message to the kernel's console, for want of a channel. Priority 2 (critical,

@@ -14,11 +14,11 @@ use stasis_channel::{
     Client, Job, RootDevice, Transport, HEADER_SIZE, MAILBOX_SIZE, PORT_NAME, ROOT_SERIAL,
 };
 
+use crate::children::kill_the_rest;
+use crate::job::{begin, send_results, surroundings, Udev};
+use crate::kernel::modules;
 use crate::wait::Announcements;
-use crate::{
-    begin, checked, command, device, kernel, modules, network, root, send_results, surroundings,
-    AgentError, Udev,
-};
+use crate::{checked, command, device, kernel, network, root, AgentError};
 
 /// Sets the guest up once and runs jobs until the last.
 pub(crate) fn serve() -> Result<(), AgentError> {
@@ -56,7 +56,7 @@ pub(crate) fn serve() -> Result<(), AgentError> {
             send_results(&mut client)?;
         }
     }
-    let _ = command::kill_the_rest();
+    let _ = kill_the_rest();
     root::unmount_drives(root);
     Ok(())
 }
@@ -73,7 +73,7 @@ fn root_device(announcements: &Announcements) -> Result<Option<RootDevice>, Agen
 
 /// Ends what a job has left behind and reports the processes that it could not end.
 fn tidy(client: &mut Client<Port>, root: Option<&RootDevice>, job: &Job) -> Result<(), AgentError> {
-    let survivors = command::kill_the_rest();
+    let survivors = kill_the_rest();
     if !survivors.is_empty() {
         client.log(&format!("processes of the command do not end: {}", survivors.join(", ")))?;
     }

@@ -7,11 +7,11 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{symlink, PermissionsExt};
 use std::path::PathBuf;
 
-use nix::errno::Errno;
-use nix::mount::{mount, umount2, MntFlags, MsFlags};
+use nix::mount::{umount2, MntFlags, MsFlags};
 
 use stasis_channel::RootDevice;
 
+use crate::mounts::{below, folder, move_to, new};
 use crate::wait::Announcements;
 use crate::{in_place, AgentError};
 
@@ -92,18 +92,6 @@ pub(crate) fn enter(
     beside.map_or(Ok(()), |modules| in_place::complete(&modules))
 }
 
-/// Mounts what is only read.
-pub(crate) fn below(
-    device: &str,
-    place: &'static str,
-    kind: &str,
-    options: Option<&str>,
-) -> Result<(), AgentError> {
-    let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOATIME;
-    let mounted = mount(Some(device), place, Some(kind), flags, options);
-    mounted.map_err(|e| AgentError::new("mount the root file system", device, e))
-}
-
 /// Unmounts every file system that lies on a device, as far as it lets itself:
 /// one still in use is left to `sync`. Gives those.
 pub(crate) fn unmount_drives(root: Option<&RootDevice>) -> Vec<PathBuf> {
@@ -147,28 +135,6 @@ fn unescape(text: &[u8]) -> Vec<u8> {
         }
     }
     plain
-}
-
-fn new(kind: &'static str, place: &str, flags: MsFlags, options: &str) -> Result<(), AgentError> {
-    match mount(Some(kind), place, Some(kind), flags, Some(options)) {
-        // The kernel has mounted it itself (CONFIG_DEVTMPFS_MOUNT).
-        Ok(()) | Err(Errno::EBUSY) => Ok(()),
-        Err(e) => Err(AgentError::new("mount", format!("{kind} on {place}"), e)),
-    }
-}
-
-fn move_to(from: &str, to: &str) -> Result<(), AgentError> {
-    mount(Some(from), to, None::<&str>, MsFlags::MS_MOVE, None::<&str>)
-        .map_err(|e| AgentError::new("move the mount", format!("{from} to {to}"), e))
-}
-
-pub(crate) fn folder(path: &str) -> Result<(), AgentError> {
-    match fs::create_dir(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(AgentError::new("make the folder", path, e))
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

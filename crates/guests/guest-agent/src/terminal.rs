@@ -15,8 +15,9 @@ use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
 use stasis_channel::{Client, Job, Stream, Transport, WindowSize};
 
-use crate::command::{assemble, not_executable, own_signals, reap, Reaped};
+use crate::children::{own_signals, reap, Reaped};
 use crate::faults::Faults;
+use crate::start::{assemble, not_executable};
 use crate::AgentError;
 
 /// Interval at which the machine is asked for input, where its answer has no interval.

@@ -24,6 +24,7 @@ mod own_kernel;
 mod owner;
 mod processes;
 mod recipe;
+mod removal;
 mod root;
 mod sources;
 mod store;
@@ -87,16 +88,21 @@ fn build_in(
     if !store.is_built() {
         let work = store.begin()?;
         let made = match &recipe.root {
-            Some(word) => root::make(word, root, recipe, &work, (agent, cache), (stop, progress)),
+            Some(word) => {
+                let kernel = |progress: &mut dyn FnMut(Progress)| {
+                    build(&root::of_kernel(recipe), agent, cache, stop, progress)
+                };
+                make_on_root(word, root, kernel, (&work, cache), progress)
+            }
             None => make(recipe, &work, &store.log(), stop, progress),
         };
         match made {
             Ok(made) => store.commit(&work, recipe, &made)?,
             Err(error) => {
                 // The first error is the one to report; the next build tidies up too.
-                let _ = store::remove(&work);
+                let _ = removal::remove(&work);
                 if matches!(error, BuildError::Stopped) {
-                    let _ = store::remove(&store.log());
+                    let _ = removal::remove(&store.log());
                 }
                 store.abandon();
                 return Err(error);
@@ -116,6 +122,25 @@ fn build_in(
     Ok(store.guest(&manifest, initramfs))
 }
 
+/// Makes everything but the initramfs in `work`, with the root that `word` names; `root` is that
+/// one, if it was read already, and `kernel` makes the guest whose kernel is taken.
+fn make_on_root(
+    word: &str,
+    root: Option<stasis_guest_root::Read>,
+    kernel: impl FnOnce(&mut dyn FnMut(Progress)) -> Result<Guest, BuildError>,
+    (work, cache): (&Path, &Path),
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Made, BuildError> {
+    let root = match root {
+        Some(root) => root,
+        None => root::read(word, cache, progress)?,
+    };
+    let kernel = kernel(&mut |made| {
+        progress(Progress { fraction: made.fraction * root::OF_KERNEL, ..made });
+    })?;
+    root::make(root, &kernel, work, progress)
+}
+
 /// Makes everything but the initramfs in `work`.
 fn make(
     recipe: &Recipe,
@@ -128,7 +153,7 @@ fn make(
     progress(Progress { step: "unpacking the kernel".into(), fraction: 0.93 });
     let archive = work.join(mmdebstrap::KERNEL_ARCHIVE);
     let release = kernel::unpack(&archive, work)?;
-    store::remove(&archive)?;
+    removal::remove(&archive)?;
     let path = work.join(mmdebstrap::DATE);
     let text = fs::read_to_string(&path).map_err(BuildError::file("read", &path))?;
     let date = text.trim().parse();
@@ -136,7 +161,7 @@ fn make(
         path: path.clone(),
         cause: e.to_string(),
     })?;
-    store::remove(&path)?;
+    removal::remove(&path)?;
     Ok(Made { release, date, ..Made::default() })
 }
 

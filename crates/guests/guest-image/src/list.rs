@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use crate::removal;
 use crate::store::{self, Manifest, Store, MANIFEST};
 use crate::{BuildError, Recipe};
 
@@ -52,8 +53,8 @@ pub fn remove(cache: &Path, name: &str) -> Result<u64, BuildError> {
     let folder = folder.ok_or_else(|| BuildError::NoSuchGuest { name: name.to_owned() })?;
     let _lock = Store::try_lock(&folder)?;
     let bytes = bytes(&folder);
-    store::remove(&folder)?;
-    store::remove(&folder.with_extension("log"))?;
+    removal::remove(&folder)?;
+    removal::remove(&folder.with_extension("log"))?;
     Ok(bytes)
 }
 
@@ -71,7 +72,7 @@ pub fn remove_left_overs(cache: &Path) -> Result<(), BuildError> {
         }
         // Whoever builds it now has it locked.
         let Ok(_lock) = Store::try_lock(&guest) else { continue };
-        store::remove(&path)?;
+        removal::remove(&path)?;
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::process::Signal;
 
 use crate::own_kernel::{self, OwnKernel};
-use crate::{customize, processes, sources, store, BuildError, Progress, Recipe};
+use crate::{customize, processes, removal, sources, BuildError, Progress, Recipe};
 
 /// The archive with the kernel and its modules, below the work folder.
 pub(crate) const KERNEL_ARCHIVE: &str = "kernel.tar";
@@ -97,7 +97,7 @@ pub(crate) fn run(
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
     follow(command, log, stop, progress)?;
-    store::remove(&work.join(OWN_KERNEL))
+    removal::remove(&work.join(OWN_KERNEL))
 }
 
 /// The folders that stay although what packages put there does not.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::UNIX_EPOCH;
 
-use crate::{decompress, kernel, store, BuildError};
+use crate::{decompress, kernel, removal, BuildError};
 
 /// The file in a build folder that holds the release, once `make` has run (Linux, Makefile:
 /// `kernelrelease`).
@@ -93,7 +93,7 @@ impl OwnKernel {
                 extract(path, &folder)?;
                 let found = of_folder(&folder).map_err(|error| in_package(path, error))?;
                 let packed = found.pack(archive, work);
-                store::remove(&folder)?;
+                removal::remove(&folder)?;
                 return packed;
             }
         };

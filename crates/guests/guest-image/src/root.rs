@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::time::UNIX_EPOCH;
 
 use stasis_guest_root::{
@@ -16,7 +15,7 @@ use crate::store::{MAP, NAMES, ROOT, VMLINUX};
 use crate::{BuildError, Guest, InPlace, Made, Progress, Recipe, DEFAULT_PACKAGES};
 
 /// Share of the work that is the guest whose kernel is taken, where it is not kept.
-const OF_KERNEL: f64 = 0.9;
+pub(crate) const OF_KERNEL: f64 = 0.9;
 const DAY: u64 = 86_400;
 
 /// Reads the root that `word` names, and sees that a guest can start from it. Compressed files are
@@ -33,33 +32,27 @@ pub(crate) fn read(
     Ok(root)
 }
 
-/// Makes everything but the initramfs in `work`, with the root that `word` names; `root` is that
-/// one, if it was read already.
-pub(crate) fn make(
-    word: &str,
-    root: Option<Read>,
-    recipe: &Recipe,
-    work: &Path,
-    (agent, cache): (&Path, &Path),
-    (stop, progress): (&AtomicBool, &mut dyn FnMut(Progress)),
-) -> Result<Made, BuildError> {
-    let root = match root {
-        Some(root) => root,
-        None => read(word, cache, progress)?,
-    };
-    let of_kernel = Recipe {
+/// The recipe of the guest whose kernel one of `recipe` takes.
+pub(crate) fn of_kernel(recipe: &Recipe) -> Recipe {
+    Recipe {
         packages: DEFAULT_PACKAGES.map(String::from).to_vec(),
         root: None,
         root_stamp: None,
         ..recipe.clone()
-    };
-    let kernel = crate::build(&of_kernel, agent, cache, stop, &mut |made| {
-        progress(Progress { fraction: made.fraction * OF_KERNEL, ..made });
-    })?;
+    }
+}
+
+/// Makes everything but the initramfs in `work`, with this root and the kernel of `kernel`.
+pub(crate) fn make(
+    root: Read,
+    kernel: &Guest,
+    work: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Made, BuildError> {
     progress(Progress { step: "writing the root file system".into(), fraction: OF_KERNEL });
     let release = kernel.kernel_release.clone();
     let debian = read_image(&kernel.root)?;
-    take_kernel(&kernel, work)?;
+    take_kernel(kernel, work)?;
     let image = work.join(ROOT);
     let beside = || write_image(&mut Tree::of_modules(&release, &debian)?, &image);
     let (newest, in_place) = match root.form {

@@ -15,6 +15,7 @@ use stasis_guest_root::sha256::{self, digest};
 use stasis_guest_root::{FileSystemKind, Lower};
 
 use crate::kernel::MODULES;
+use crate::removal::remove;
 use crate::{BuildError, InPlace, Made, Progress, Recipe};
 
 /// Version of what a build makes of a recipe: part of the recipe's hash, so
@@ -165,16 +166,6 @@ pub(crate) fn folder(cache: &Path, recipe: &Recipe) -> PathBuf {
     // Strings and lists of strings always serialize.
     let text = serde_json::to_string(&(FORMAT, recipe)).unwrap_or_default();
     cache.join(&digest(text.as_bytes())[..16])
-}
-
-/// Removes a file or a folder with everything in it, if it is there.
-pub(crate) fn remove(path: &Path) -> Result<(), BuildError> {
-    let result = match fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(_) => return Ok(()),
-    };
-    result.map_err(BuildError::file("remove", path))
 }
 
 /// Writes a file so that it is there as a whole or not at all.

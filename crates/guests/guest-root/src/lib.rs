@@ -49,16 +49,7 @@ use content::{ReadAt, Span};
 /// path, or cannot be read.
 pub fn read_from_image(image: &Path, path: &str, most: u64) -> Option<Vec<u8>> {
     let file = Span::whole(fs::File::open(image).ok()?).ok()?;
-    file_of(&(Arc::new(file) as _), 0, path, most)
-}
-
-/// Reads the file in a file system of `source` from `start` on.
-fn file_of(source: &Arc<dyn ReadAt>, start: u64, path: &str, most: u64) -> Option<Vec<u8>> {
-    let limits = Limits { bytes: most, ..Limits::default() };
-    match ext4::read::FileSystem::open(source, start, limits) {
-        Ok(ext4::read::Opened::Known(system)) => system.file(path, most).ok()?,
-        _ => None,
-    }
+    ext4::read::file_of(&(Arc::new(file) as _), 0, path, most)
 }
 
 /// The word for this machine's own root.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use stasis_qcow2_format::Reader;
 
 use crate::content::{ReadAt, Span};
+use crate::ext4::read::file_of;
 use crate::map::Mapped;
 use crate::partitions::SECTOR;
 use crate::{Part, RootError};
@@ -46,7 +47,7 @@ impl Lower {
     /// The bytes of a file in it, at most `most`; None where there is none of this path, or it is no
     /// ext2, ext3 or ext4.
     pub fn file(&self, path: &str, most: u64) -> Option<Vec<u8>> {
-        crate::file_of(&self.source, self.start, path, most)
+        file_of(&self.source, self.start, path, most)
     }
 
     /// Returns the drive's size in bytes, a multiple of 512.

@@ -1,11 +1,9 @@
-//! The engines that run guests: KVM, or the bare machine where the program is on one.
+//! Interface of the engines that run guests.
 
 use std::ops::Range;
 
-use crate::bare::BareEngine;
 use crate::error::Error;
 use crate::freeze::Costs;
-use crate::kvm::KvmEngine;
 use crate::memory::GuestMemory;
 use crate::pvclock::Reads;
 use crate::vcpu::Vcpu;
@@ -55,12 +53,4 @@ pub trait Engine {
 
     /// The processors, once calibrated.
     fn processors(&mut self) -> Result<Processors, Error>;
-}
-
-/// The engine of the place where this program runs.
-pub fn open() -> Result<Box<dyn Engine>, Error> {
-    if stasis_bare::is_here() {
-        return Ok(Box::new(BareEngine::open()?));
-    }
-    Ok(Box::new(KvmEngine::open()?))
 }

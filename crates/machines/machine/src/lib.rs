@@ -27,6 +27,7 @@ mod boot;
 mod cpuid;
 mod devices;
 mod engine;
+mod engine_here;
 mod error;
 mod exit;
 mod freeze;

@@ -11,11 +11,12 @@ use object::read::{Object, ObjectSection, ObjectSegment};
 use object::{Architecture, Endianness};
 
 use crate::rule::{Address, Base, Rule};
-use crate::table::MAX_PLACES;
 
 /// Limit on the bytes of instructions that are read of a file, those of a CIE once for each function of
 /// its own: a file that repeats a long one for ever has no table.
 const MAX_INSTRUCTIONS: usize = 256 << 20;
+/// Limit on the places of a table at which the rule changes: LLVM's library, of 110 MiB, has a million.
+pub(crate) const MAX_PLACES: usize = 1 << 21;
 /// Bytes of an entry of a procedure linkage table.
 const STUB: u64 = 16;
 

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 
 use stasis_layout::{layout, take, FromBytes, IntoBytes, U16, U32};
 
+use crate::file::MAX_PLACES;
 use crate::rule::{RawRule, Rule};
 
-/// Limit on the places of a table at which the rule changes: LLVM's library, of 110 MiB, has a million.
-pub(crate) const MAX_PLACES: usize = 1 << 21;
 /// For places that have no rule.
 const NONE: u16 = u16::MAX;
 

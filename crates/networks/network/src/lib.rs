@@ -24,6 +24,7 @@
 //! once, at the lowest bandwidth of its way, and the delay.
 
 mod faults;
+mod frame;
 mod network;
 mod outside;
 mod red;

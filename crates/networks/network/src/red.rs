@@ -6,7 +6,7 @@ use stasis_block::clock::Nanos;
 use stasis_block::{units, Random, TimePerByte};
 use stasis_config::Mistake;
 
-use crate::stage::wire_bytes;
+use crate::frame::wire_bytes;
 
 /// A typical frame in bytes: as long as the usual transfer unit allows.
 const TYPICAL: usize = 1_514;

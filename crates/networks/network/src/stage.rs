@@ -3,18 +3,8 @@
 use stasis_block::clock::Nanos;
 use stasis_block::{Random, Rate, TimePerByte};
 
+use crate::frame::wire_bytes;
 use crate::red::{Fate, Red, RedSpec};
-
-/// Preamble, frame check sequence and gap of a frame on the wire in bytes (IEEE 802.3-2018, clauses
-/// 3.1.1 and 4.4.2: 8, 4 and 12).
-const OVERHEAD: u64 = 24;
-/// Minimum of a frame without its check sequence in bytes (IEEE 802.3-2018, clause 4.4.2).
-const MIN_FRAME: u64 = 60;
-
-/// Bytes that a frame of `length` bytes takes on the wire.
-pub fn wire_bytes(length: usize) -> u64 {
-    (length as u64).max(MIN_FRAME) + OVERHEAD
-}
 
 /// A port's or a link's bandwidth, with the queue before it.
 #[derive(Debug, Clone)]
@@ -127,8 +117,6 @@ mod tests {
         assert_eq!(pass(&mut stage, 1_100, 1_100, 76), Some((1_300, 1_400)));
         // A frame that comes in slowly leaves no earlier than it is there.
         assert_eq!(pass(&mut stage, 2_000, 2_500, 76), Some((2_000, 2_500)));
-        assert_eq!(wire_bytes(42), 84);
-        assert_eq!(wire_bytes(1_514), 1_538);
     }
 
     #[test]

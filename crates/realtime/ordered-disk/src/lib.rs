@@ -32,6 +32,7 @@ pub mod index;
 mod injected;
 mod medium;
 mod open;
+mod options;
 pub mod record;
 pub mod recover;
 pub mod ring;
@@ -45,7 +46,8 @@ pub use disk::OrderedDisk;
 pub use error::{DiskError, OpenError};
 pub use host::HostFile;
 pub use medium::OrderedMedium;
-pub use open::{log_path, Options, Recovered};
+pub use open::{log_path, Recovered};
+pub use options::Options;
 pub use shared::Counters;
 pub use stasis_media::Durability;
 

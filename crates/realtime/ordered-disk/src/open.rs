@@ -7,40 +7,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, IFlags};
 use rustix::io::Errno;
-use stasis_block::clock::{Nanos, MILLISECOND};
 
 use crate::host::HostFile;
 use crate::record::{MAX_DATA, PAGE};
 use crate::recover::{self, Unrecoverable};
 use crate::state::State;
 use crate::superblock::{NoSuperblock, Superblock, SUPERBLOCKS, UNKNOWN};
-use crate::{Durability, OpenError, OrderedDisk, MIN_LOG};
-
-/// Options for a disk's treatment of writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
-    /// Condition for the end of a guest's flush.
-    pub durability: Durability,
-    /// With [`Durability::Ordered`]: the flushes that a crash can undo ended
-    /// within this time (ns).
-    pub max_lag: Nanos,
-    /// Limit on the data that is written and not durable (bytes); the limit is also at most half of
-    /// the log.
-    pub max_lag_bytes: u64,
-    /// Size of the log where none is there yet (bytes, a multiple of 4096).
-    pub log_bytes: u64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            durability: Durability::Ordered,
-            max_lag: 50 * MILLISECOND,
-            max_lag_bytes: 64 << 20,
-            log_bytes: 256 << 20,
-        }
-    }
-}
+use crate::{OpenError, Options, OrderedDisk, MIN_LOG};
 
 /// Findings at the opening of a disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

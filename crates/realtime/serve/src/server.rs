@@ -133,7 +133,7 @@ impl Server {
         let mut result = Ok(());
         for (worker, drives) in of_workers {
             let (names, ids): (Vec<_>, Vec<_>) = drives.into_iter().unzip();
-            let ended = finish(&self.workers[worker], ids, limit);
+            let ended = self.workers[worker].finish(ids, limit);
             for (name, ended) in names.into_iter().zip(ended) {
                 let ended = ended.map_err(|message| ServeError::Store { name, message });
                 // All of them, whatever the outcome of one.
@@ -398,18 +398,4 @@ fn capacity(worker: &Worker, id: DriveId) -> Result<u64, ServeError> {
     let capacity =
         worker.call(move |state| Some(state.drives.get(&id)?.snapshot().transport.capacity));
     capacity.flatten().ok_or_else(|| ServeError::Missing("on its thread".into()))
-}
-
-/// Ends drives on their thread, as soon as their requests under way have ended, or at `limit`.
-fn finish(worker: &Worker, drives: Vec<DriveId>, limit: Instant) -> Vec<Result<(), String>> {
-    let ended = worker.call(move |state| {
-        let started = state.started;
-        let clock = || started.elapsed().as_nanos() as u64;
-        let end = |id| match state.drives.remove(&id) {
-            Some(transport) => transport.finish(&clock, limit),
-            None => Ok(()),
-        };
-        drives.into_iter().map(end).collect()
-    });
-    ended.unwrap_or_default()
 }

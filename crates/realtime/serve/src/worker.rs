@@ -79,6 +79,20 @@ impl Worker {
         Ok(Self { jobs, thread: Some(thread), load: AtomicU64::new(0) })
     }
 
+    /// Ends drives, as soon as their requests under way have ended, or at `limit`.
+    pub(crate) fn finish(&self, drives: Vec<DriveId>, limit: Instant) -> Vec<Result<(), String>> {
+        let ended = self.call(move |state| {
+            let started = state.started;
+            let clock = || started.elapsed().as_nanos() as u64;
+            let end = |id| match state.drives.remove(&id) {
+                Some(transport) => transport.finish(&clock, limit),
+                None => Ok(()),
+            };
+            drives.into_iter().map(end).collect()
+        });
+        ended.unwrap_or_default()
+    }
+
     /// Runs a function on the thread and waits for its result; `None` if the
     /// thread is no more.
     pub(crate) fn call<R: Send + 'static>(

@@ -12,7 +12,7 @@ use stasis_results::units;
 use crate::candidate::Subject;
 use crate::figures::{difference, Difference, Statistic};
 use crate::inputs::{self, OtherInput};
-use crate::{printed, setup, work, Candidate};
+use crate::{printed, setup_differences, work, Candidate};
 use stasis_results::interval::{of_runs, Interval};
 
 /// Percentiles by which candidates are ranked, the first that all carry.
@@ -79,7 +79,7 @@ impl Comparison {
                 differences.extend(others.iter().zip(&works).filter_map(each));
             }
         }
-        let setup = setup::differences(&candidates);
+        let setup = setup_differences::differences(&candidates);
         let inputs = inputs::differing(&candidates);
         Some(Self { candidates, differences, apart, setup, inputs, renamed, least, works })
     }

@@ -23,6 +23,7 @@ mod junit;
 mod page;
 mod printed;
 mod setup;
+mod setup_differences;
 mod work;
 
 pub use candidate::{Candidate, Ios, Run, Subject};

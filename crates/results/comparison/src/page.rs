@@ -10,7 +10,7 @@ use stasis_results::units;
 
 use crate::figures::Statistic;
 use crate::inputs::{OtherInput, TextDifference};
-use crate::{compared, setup, Candidate, Comparison, Difference, Subject};
+use crate::{compared, setup_differences, Candidate, Comparison, Difference, Subject};
 use stasis_results::interval::Interval;
 
 /// Points of a drawn distribution: evenly, and as many at its upper end; so many together in the
@@ -406,7 +406,8 @@ impl Comparison {
                         with the same contents.";
             return section.with(Block::Prose(text.into()));
         }
-        section = section.with(Block::Table(String::new(), setup::table(&self.candidates, all())));
+        section = section
+            .with(Block::Table(String::new(), setup_differences::table(&self.candidates, all())));
         for input in &self.inputs {
             for (candidate, difference) in &input.texts {
                 section = section.with(self.difference(&input.name, candidate, difference));

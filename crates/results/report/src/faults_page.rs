@@ -5,14 +5,14 @@ use stasis_block::clock::Nanos;
 use crate::page::{Block, Section};
 use crate::table::{Column, Table};
 use stasis_results::summary::Summary;
-use stasis_results::{units, FaultSummary};
+use stasis_results::units;
 
 /// Limit on the rows of the table.
 const MAX_ROWS: usize = 64;
 
 /// The section of the page about faults, if the run had any; its times begin at `begin` (ns).
 pub(crate) fn section(summary: &Summary, begin: u64) -> Option<Section> {
-    let faults = FaultSummary::all(summary);
+    let faults = summary.faults();
     if faults.is_empty() {
         return None;
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::escape::shell_word as word;
 use crate::failed;
 use crate::verdict::{capital, counted};
-use stasis_results::folder::names_of_run;
+use stasis_results::names_of_run;
 use stasis_results::summary::{DriveSummary, Summary};
 use stasis_results::{
     earlier_results, units, ResultsError, EARLIER_FOLDER, LIST_FILE, SUMMARY_FILE,

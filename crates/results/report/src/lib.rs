@@ -34,6 +34,7 @@ mod repeat;
 mod results_writer;
 mod run_page;
 mod scheduler;
+mod several;
 mod shared_page;
 mod slowest_page;
 mod table;

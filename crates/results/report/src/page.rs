@@ -5,6 +5,7 @@
 mod described;
 mod head;
 mod io_times;
+mod pairs;
 mod resolution;
 
 use std::path::Path;
@@ -14,6 +15,7 @@ use crate::plot::Markup;
 use crate::published_vs_measured::{figures_plots, figures_table, Figure};
 use crate::repeat::command;
 use crate::table::Table;
+use pairs::pairs;
 use stasis_results::files::{make_folder, write_whole};
 use stasis_results::ResultsError;
 
@@ -262,13 +264,4 @@ fn plots(out: &mut String, plots: &[Markup]) {
             "<p class=\"caption\">Not drawn, as nothing was recorded: {titles}.</p>\n"
         ));
     }
-}
-
-fn pairs(out: &mut String, class: &str, pairs: &[(String, String)]) {
-    out.push_str(&format!("<dl class=\"{class}\">\n"));
-    for (term, meaning) in pairs {
-        let (term, meaning) = (escape(term), escape(meaning));
-        out.push_str(&format!("<div><dt>{term}</dt><dd>{meaning}</dd></div>\n"));
-    }
-    out.push_str("</dl>\n");
 }

@@ -1,6 +1,5 @@
 //! The part of `report.html` about several machines and the drives that they share.
 
-use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use stasis_run_events::{
     Limited, Service, SharedOutcome, TenantOutcome, TenantTail, WorkloadOutcome,
@@ -10,6 +9,7 @@ use crate::page::{thinned, Block, Resolution, Section};
 use crate::plot::{Axis, Bar, Bars, Line, Lines, Markup, Quantity, Scale, Segment, Stroke};
 use crate::run_page::Time;
 use crate::scheduler::{division, has_weights, parameters};
+use crate::several::rows;
 use crate::table::{Column, Table, Tone};
 use crate::verdict::{Tenant, Tenants, Waited, SUFFERED};
 use stasis_results::summary::{DriveSummary, OperationSummary, Summary};
@@ -26,12 +26,6 @@ struct Machine {
     exit_status: Option<i32>,
     started_seconds: Option<f64>,
     virtual_seconds: Option<f64>,
-}
-
-/// The rows of a field that only runs of several machines have.
-fn rows<T: DeserializeOwned>(summary: &Summary, name: &str) -> Vec<T> {
-    let rows = summary.extra.get(name).cloned();
-    rows.and_then(|rows| serde_json::from_value(rows).ok()).unwrap_or_default()
 }
 
 /// Steps of a tail over time in the coarsest resolution, of [`STEPS`] at most.
@@ -203,12 +197,6 @@ fn worst_steps(worst: &[Tenant]) -> Table {
         }
     }
     table
-}
-
-/// The host's workloads on all shared drives.
-pub(crate) fn loads(summary: &Summary) -> Vec<WorkloadOutcome> {
-    let shared: Vec<SharedOutcome> = rows(summary, "shared");
-    shared.into_iter().flat_map(|one| one.workloads).collect()
 }
 
 /// The facts about the tenants of all shared drives for the page's verdict; `None` where no drive is

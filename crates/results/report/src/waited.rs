@@ -7,7 +7,6 @@ use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Cause, Purpose, Span, Step, Track, TrackKind, What, Whom};
 
 use crate::table::{printable, Column, Table};
-use crate::why::whose;
 use stasis_results::{units, KeptSpans, ResultsError};
 
 /// Rows that are listed of what was before it.
@@ -88,6 +87,16 @@ pub struct Before {
     pub block: u32,
     /// For how long it kept this one waiting (ns).
     pub time: Nanos,
+}
+
+/// For whom a drive works, in words.
+pub(crate) fn whose(cause: Cause) -> &'static str {
+    match cause {
+        Cause::None => "",
+        Cause::HostRead => "the host's reads",
+        Cause::HostWrite => "the host's writes",
+        Cause::Housekeeping => "housekeeping",
+    }
 }
 
 /// The operation whose end completed an I/O.

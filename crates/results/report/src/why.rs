@@ -9,6 +9,7 @@ use stasis_block::Operation;
 use stasis_run_events::{IoRecord, BLOCK};
 
 use crate::table::{printable, Column, Table};
+use crate::waited::whose;
 pub use crate::waited::{Before, ForWhom, OperationStep, Waited};
 use stasis_results::commands::{Collector, ToldCommand, ToldCommands};
 use stasis_results::guest_ios::{self, GuestTimes};
@@ -294,16 +295,6 @@ fn wrapped(text: &str) -> String {
         length += word.len();
     }
     lines + "\n"
-}
-
-/// For whom a drive works, in words.
-pub(crate) fn whose(cause: Cause) -> &'static str {
-    match cause {
-        Cause::None => "",
-        Cause::HostRead => "the host's reads",
-        Cause::HostWrite => "the host's writes",
-        Cause::Housekeeping => "housekeeping",
-    }
 }
 
 /// The table of what a drive did.

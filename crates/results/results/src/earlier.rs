@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use crate::folder::{listed, LIST_FILE};
+use crate::file_list::{listed, LIST_FILE};
 use crate::ResultsError;
 
 /// The folder of the results of an earlier run, in that of a run which has not finished its own.

@@ -14,7 +14,6 @@ use stasis_run_events::{FaultRecord, Outcome};
 use crate::columnar::{Cell, Column, ColumnFile, Kind};
 use crate::history::Witnessed;
 use crate::sink::{Entry, Footer, Records, Sink};
-use crate::summary::Summary;
 use crate::ResultsError;
 
 const COLUMNS: &[Column] = &[
@@ -130,12 +129,6 @@ pub struct FaultSummary {
 }
 
 impl FaultSummary {
-    /// Returns the faults of a run.
-    pub fn all(summary: &Summary) -> Vec<Self> {
-        let faults = summary.extra.get("faults").cloned();
-        faults.and_then(|faults| serde_json::from_value(faults).ok()).unwrap_or_default()
-    }
-
     /// The intervals of a run whose commands began at `begin` and that ended at `end` (ns); `each`:
     /// the first times at which it happened.
     fn settle(

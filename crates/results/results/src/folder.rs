@@ -4,15 +4,14 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, Write};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{flock, FlockOperation};
 
+use crate::file_list::{escaped, is_inside, listed, names_in, LIST_FILE};
 use crate::files::make_folder;
-use crate::{earlier, inputs, ResultsError, IOS_FILE, REPORT_FILE, SUMMARY_FILE};
-
-/// The list of a run's files in its folder, a name to a line; locked while the run lasts.
-pub const LIST_FILE: &str = ".stasis-results";
+use crate::names::{has_older_results, names_in_place, names_of_run, OLDER_FILES};
+use crate::{earlier, inputs, ResultsError};
 
 /// A folder of results, for as long as this lives no other run's.
 ///
@@ -218,33 +217,6 @@ impl ResultsFolder {
     }
 }
 
-fn names_in(list: &[u8]) -> Vec<String> {
-    let text = String::from_utf8_lossy(list);
-    // A name can end with a carriage return, which `lines` takes off.
-    text.split('\n').map(unescaped).filter(|name| is_inside(Path::new(name))).collect()
-}
-
-/// A name as a line of the list.
-fn escaped(name: &str) -> String {
-    name.replace('\\', "\\\\").replace('\n', "\\n")
-}
-
-/// The name of a line.
-fn unescaped(line: &str) -> String {
-    let mut name = String::with_capacity(line.len());
-    let mut symbols = line.chars();
-    while let Some(symbol) = symbols.next() {
-        name.push(match symbol {
-            '\\' => match symbols.next() {
-                Some('n') => '\n',
-                other => other.unwrap_or('\\'),
-            },
-            symbol => symbol,
-        });
-    }
-    name
-}
-
 /// Returns whether nothing is there, not even a link.
 fn is_missing(path: &Path) -> bool {
     let missing = |error: std::io::Error| error.kind() == ErrorKind::NotFound;
@@ -274,67 +246,10 @@ fn remove_all(path: &Path, names: &[String]) -> Result<(), ResultsError> {
     Ok(())
 }
 
-/// The names of what runs have left in the folder `path`; none where no run has.
-pub fn names_of_run(path: &Path) -> Vec<String> {
-    let mut all = names_in_place(path);
-    if earlier::is_kept(path) {
-        let below = names_in_place(&earlier::folder(path));
-        all.extend(below.iter().map(|name| format!("{}/{name}", earlier::EARLIER_FOLDER)));
-    }
-    all
-}
-
-/// Like [`names_of_run`], but without results that are set aside. A folder with a list of its own
-/// is followed by that list, and by the names in it.
-fn names_in_place(path: &Path) -> Vec<String> {
-    let names = listed(path);
-    if names.is_empty() && has_older_results(path) {
-        return OLDER_FILES.map(str::to_owned).to_vec();
-    }
-    let mut all = Vec::with_capacity(names.len());
-    for name in names {
-        let below = path.join(&name);
-        let is_folder = fs::symlink_metadata(&below).is_ok_and(|there| there.is_dir());
-        let list = is_folder.then(|| fs::read(below.join(LIST_FILE)).ok()).flatten();
-        all.push(name.clone());
-        if let Some(list) = list {
-            all.push(format!("{name}/{LIST_FILE}"));
-            all.extend(names_in(&list).iter().map(|inner| format!("{name}/{inner}")));
-            if earlier::is_kept(&below) {
-                let inner = earlier::names(&below);
-                all.extend(inner.into_iter().map(|inner| format!("{name}/{inner}")));
-            }
-        }
-    }
-    all
-}
-
-/// The names in the list of the folder `path`; none without a list.
-pub fn listed(path: &Path) -> Vec<String> {
-    fs::read(path.join(LIST_FILE)).map(|list| names_in(&list)).unwrap_or_default()
-}
-
-/// Results of versions of Stasis that kept no list.
-const OLDER_FILES: [&str; 3] = [IOS_FILE, REPORT_FILE, SUMMARY_FILE];
-
-/// Returns whether a version of Stasis that kept no list has left its results there.
-fn has_older_results(path: &Path) -> bool {
-    let summary = fs::read_to_string(path.join(SUMMARY_FILE)).unwrap_or_default();
-    let summary: Option<serde_json::Value> = serde_json::from_str(&summary).ok();
-    summary.is_some_and(|summary| summary["boot_virtual_seconds"].is_number())
-}
-
-/// Returns whether a name stays in its folder, and is not the list's.
-fn is_inside(name: &Path) -> bool {
-    let mut parts = name.components().peekable();
-    parts.peek().is_some()
-        && parts.all(|part| matches!(part, Component::Normal(_)))
-        && name != Path::new(LIST_FILE)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{IOS_FILE, SUMMARY_FILE};
 
     #[test]
     fn a_name_of_any_symbols_is_one_line() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::folder::names_of_run;
+use crate::names::names_of_run;
 use crate::ResultsError;
 
 /// Refuses the file `output` where it is one of `inputs`, or a file of a run whose folder is. Links

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use stasis_block::Operation;
 use stasis_run_events::IoRecord;
 
+use crate::drive_summary::OperationSummary;
 use crate::statistics::{ActiveTime, OperationStatistics};
-use crate::summary::OperationSummary;
 
 /// Figures of a job of a job file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -6,9 +6,9 @@ use stasis_block::Operation;
 use stasis_run_events::IoRecord;
 
 use crate::distribution::Distribution;
+use crate::drive_summary::{DriveSummary, FirstError, OperationSummary};
 use crate::over_time::{OverTime, Point};
 use crate::slowest::SlowIo;
-use crate::summary::{DriveSummary, FirstError, OperationSummary};
 use crate::Drive;
 
 /// Gaps between two I/Os of an operation: a mix at random ends later than one of its operations by more

@@ -25,7 +25,7 @@ use source::RegistrationTable;
 const MAX_FILES: usize = 4;
 
 /// Knots of several files in all crates together.
-const MAX_KNOTS: usize = 87;
+const MAX_KNOTS: usize = 13;
 
 /// Constants that list all of a kind. Each entry implements what the table's file defines, so that
 /// the lines point back; they are all that an addition changes of what is there.

@@ -24,46 +24,16 @@
 //! [`VolatileCache::sample`] chooses one of the states that they permit, and
 //! [`VolatileCache::permits`] tests whether a given state is one of them.
 
+mod change;
 mod cuts;
+mod survival;
 mod survivors;
 mod volatile_cache;
 mod write_pointers;
 mod zone_holes;
 
 pub use cuts::{PowerCuts, MAX_UNSETTLED};
+pub use survival::Survival;
 pub use survivors::Sampling;
 pub use volatile_cache::VolatileCache;
 pub use write_pointers::WritePointers;
-
-/// Part of a change that survives.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Survival {
-    /// Nothing.
-    Lost,
-    /// All.
-    Whole,
-    /// Some sectors: for each of the change's, in order, whether it is left.
-    Torn(Vec<bool>),
-}
-
-impl Survival {
-    /// Returns whether the sector with this index within the change survives.
-    pub fn has(&self, index: usize) -> bool {
-        match self {
-            Self::Lost => false,
-            Self::Whole => true,
-            Self::Torn(survivors) => survivors.get(index).copied().unwrap_or(false),
-        }
-    }
-
-    /// Returns the survival of a change, from that of its sectors.
-    fn of_sectors(survivors: Vec<bool>) -> Self {
-        if survivors.iter().all(|&survives| survives) {
-            Self::Whole
-        } else if survivors.contains(&true) {
-            Self::Torn(survivors)
-        } else {
-            Self::Lost
-        }
-    }
-}

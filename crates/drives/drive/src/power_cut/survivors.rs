@@ -7,9 +7,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use stasis_block::splitmix::nth as hash;
 use stasis_block::AtomicUnits;
 
-use super::volatile_cache::{Change, VolatileCache};
-use super::zone_holes::Holes;
-use super::Survival;
+use super::change::Change;
+use super::survival::{Left, Survival};
+use super::volatile_cache::VolatileCache;
+use super::zone_holes::{self, Holes};
 
 /// Choice among the states that a power cut can leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,9 +33,6 @@ pub enum Sampling {
 
 /// Sectors of a page of 4 KiB.
 const PAGE: u64 = 8;
-
-/// Survival of changes, by their indexes.
-pub(super) type Left = HashMap<usize, Survival>;
 
 impl VolatileCache {
     /// Samples a state that the rules permit: survival of each change that can be lost, by place,
@@ -121,6 +119,11 @@ impl VolatileCache {
             self.mend(&mut survivals, Holes::Fill);
         }
         survivals
+    }
+
+    /// Changes `survivals` to a state that a drive with such zones can leave.
+    fn mend(&self, survivals: &mut Left, holes: Holes) {
+        zone_holes::mend(&self.zones, self.changes(), survivals, holes);
     }
 
     /// Puts more of an epoch on the medium until no more is missing than the cache

@@ -4,40 +4,9 @@ use std::collections::{HashSet, VecDeque};
 
 use stasis_block::{AtomicUnits, BlockLayout, Command, Operation, PowerLoss, ZoneLayout, SECTOR};
 
-use super::Survival;
-
-/// Outcome of a change so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    InFlight,
-    Acknowledged,
-    Failed,
-}
-
-/// A change that is not known to be on the medium together with everything
-/// before it.
-#[derive(Debug, Clone)]
-pub(super) struct Change {
-    /// Its place in the order of submission.
-    pub(super) place: usize,
-    /// Its first sector, and how many there are.
-    pub(super) first: u64,
-    pub(super) sectors: u64,
-    /// Barriers before it.
-    pub(super) epoch: u32,
-    /// True if it cannot be lost.
-    pub(super) durable: bool,
-    /// True if it has a place in the order of a zone.
-    pub(super) sequential: bool,
-    /// True if it writes; otherwise it discards.
-    pub(super) writes: bool,
-    // True if it takes room in a cache.
-    data: bool,
-    fua: bool,
-    end: End,
-    // The newest place when it ended: flushes behind that were submitted later.
-    ended_before: usize,
-}
+use super::change::{Change, End};
+use super::survival::Survival;
+use super::zone_holes;
 
 /// A drive's cache, followed from command to command; see the
 /// [module](super).
@@ -210,7 +179,9 @@ impl VolatileCache {
 
     /// Lets go of the changes that are on the medium with everything before them.
     fn settle(&mut self, mut settle: impl FnMut(usize)) {
-        self.settle_zones();
+        for index in zone_holes::before_durable(&self.zones, &self.changes) {
+            self.changes[index].durable = true;
+        }
         let newest = self.changes.iter().rev().find(|change| change.durable);
         self.durable_epoch = self.durable_epoch.max(newest.map_or(0, |change| change.epoch));
         for change in &mut self.changes {
@@ -230,10 +201,6 @@ impl VolatileCache {
 
     pub(super) fn changes(&self) -> &VecDeque<Change> {
         &self.changes
-    }
-
-    pub(super) fn make_durable(&mut self, index: usize) {
-        self.changes[index].durable = true;
     }
 
     pub(super) fn newest_epoch(&self) -> u32 {
@@ -305,8 +272,9 @@ impl VolatileCache {
             let units: HashSet<u64> = self.missing(has).iter().map(|one| one.unit).collect();
             units.len() as u64 <= limit
         });
-        let no_hole =
-            self.has_no_hole(|change, at| change.durable || survival_of(change).has(at as usize));
+        let no_hole = zone_holes::are_absent(&self.zones, &self.changes, |change, at| {
+            change.durable || survival_of(change).has(at as usize)
+        });
         ordered && untorn && fits && no_hole
     }
 }

@@ -8,8 +8,10 @@ use stasis_block::timeline::{Spans, Tracks};
 use stasis_block::{
     Command, Delivery, Health, Operation, Request, Status, VendorCommand, VendorError,
 };
+use stasis_scheduler::QueueSpec;
 
-use super::{Region, SharedDrive};
+use super::region::Region;
+use super::{Member, Owner, SharedDrive};
 use crate::{Control, Done, Layer, LayerTimes, Properties};
 
 /// A region of a shared drive. Its commands see their own offsets.
@@ -34,14 +36,26 @@ impl TenantHandle {
     }
 }
 
+impl SharedDrive {
+    /// A virtual disk on `region`, in results number `index` with this name.
+    /// Regions may overlap, as partitions of a real drive may.
+    pub fn disk(&self, index: u16, name: String, region: Region, queue: &QueueSpec) -> VirtualDisk {
+        let mut inner = self.0.borrow_mut();
+        let now = inner.now;
+        // The machine's own scheduler has ordered its requests.
+        let tenant = inner.scheduled.add_tenant(now, &QueueSpec { ordered: true, ..*queue });
+        let number = inner.members.len();
+        let weight = queue.effective_weight();
+        let tail = inner.tails.add(&name);
+        inner.members.push(Member::new(name.clone(), tenant, tail, weight));
+        inner.owns(tenant, Owner::Disk(number));
+        drop(inner);
+        VirtualDisk::new(self.clone(), number, index, name, region)
+    }
+}
+
 impl VirtualDisk {
-    pub(super) fn new(
-        shared: SharedDrive,
-        number: usize,
-        index: u16,
-        name: String,
-        region: Region,
-    ) -> Self {
+    fn new(shared: SharedDrive, number: usize, index: u16, name: String, region: Region) -> Self {
         let of_drive = shared.0.borrow().scheduled.properties().clone();
         let properties = Properties { index, name, capacity: region.length, ..of_drive };
         Self { shared, number, region, properties }

@@ -3,15 +3,33 @@
 use stasis_block::clock::{Nanos, SECOND};
 use stasis_block::{Fate, Operation, Request, Status};
 use stasis_run_events::{Limited, Service, WorkloadOutcome};
-use stasis_workload::{Io, JobError, Load, Workload};
+use stasis_scheduler::QueueSpec;
+use stasis_workload::{Io, JobError, JobFile, Load, Workload};
 
-use super::{seconds, LoadSpec};
+use super::region::Region;
 use crate::{Done, Tenant};
 
 /// Duration of each sample of the rate (as published: vIrtical D3.6, 8).
 const SAMPLE: Nanos = 2 * SECOND;
 /// Samples that are kept: more than a day.
 const SAMPLES: usize = 65_536;
+
+/// A host workload: the jobs of a fio job file, each thread a tenant.
+#[derive(Debug, Clone)]
+pub struct LoadSpec {
+    /// Its name in the results.
+    pub name: String,
+    /// Jobs of the workload.
+    pub jobs: JobFile,
+    /// Region within the drive.
+    pub region: Region,
+    /// Queue of each of its threads at the scheduler.
+    pub queue: QueueSpec,
+    /// Weight of the group of its threads, which share the service, if they are a group.
+    pub group: Option<u32>,
+    /// Seed of its random offsets.
+    pub seed: u64,
+}
 
 pub(super) struct HostLoad {
     name: String,
@@ -163,7 +181,7 @@ impl HostLoad {
             name: self.name.clone(),
             weight: self.weight,
             group_weight: self.group,
-            seconds: seconds(time),
+            seconds: time as f64 / 1e9,
             ios: self.ios,
             bytes: self.bytes,
             errors: self.errors,

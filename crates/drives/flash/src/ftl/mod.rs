@@ -6,6 +6,7 @@ pub(crate) mod context;
 pub(crate) mod dftl;
 mod hybrid;
 pub mod page;
+pub(crate) mod request;
 mod shape;
 mod zones;
 
@@ -14,8 +15,9 @@ use stasis_block::{Health, PowerLoss};
 use stasis_nand::OpDone;
 use std::fmt::Debug;
 
-pub use self::context::{fate_of, Context, Dropped, PowerCut, Request, RequestId};
+pub use self::context::{Context, Dropped, PowerCut};
 use self::context::{PageRead, PageRun};
+pub use self::request::{fate_of, Request, RequestId};
 pub use self::shape::Shape;
 use crate::kept::{KeptError, Reader, Writer};
 use crate::spec::{Spec, SpecError};

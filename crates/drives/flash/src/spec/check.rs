@@ -3,7 +3,7 @@
 use stasis_block::units::format_size;
 use stasis_nand::Faults;
 
-use super::geometry::MIN_LINES;
+use super::blocks::MIN_LINES;
 use super::{Blocking, Precondition, Spec, SpecError};
 use crate::{ftl, gc};
 

@@ -15,31 +15,16 @@ const PAGES: u32 = 256;
 /// frequent as programs.
 const MIN_PAGES: u32 = 8;
 
+/// Free blocks of a plane besides its log blocks, where it has any: one to merge into, and one
+/// that is being erased.
+pub(super) const LOG_WORKING: u32 = 2;
+
 /// Units that hold the map of a drive of `units` units of `unit` bytes.
 pub(crate) fn map_units(units: u64, unit: u64) -> u64 {
     units.div_ceil((unit / MAP_ENTRY).max(1))
 }
 
-/// Word lines of a block, of which a collection fills up one.
-pub(super) const MIN_LINES: u32 = 4;
-
 impl Spec {
-    /// Pages of a word line whose passes are modelled; 1 where each page is programmed by itself.
-    pub(crate) fn line_pages(&self, pages: u32) -> u32 {
-        match self.two_pass {
-            Some(_) => self.bits(pages).unwrap_or(1).max(1),
-            None => 1,
-        }
-    }
-
-    /// Pages that a block has at least; `pages`: those that it is to have.
-    pub(super) fn least_pages(&self, pages: u32) -> u32 {
-        match self.two_pass {
-            Some(_) => MIN_LINES * self.line_pages(pages),
-            None => 1,
-        }
-    }
-
     /// Pages of each block of a drive of `capacity` bytes: as given, else 256.
     /// A small drive, whose over-provisioning is less than the blocks that are open
     /// and free, has smaller blocks: the largest power of two from 8 on with
@@ -47,7 +32,7 @@ impl Spec {
     /// garbage collection its share of the flash.
     pub fn pages(&self, capacity: u64) -> u32 {
         if self.pages.is_some() || self.blocks.is_some() || self.has_regions() {
-            return self.pages.unwrap_or(PAGES);
+            return self.given_pages();
         }
         let mut pages = PAGES;
         let halves = |pages: u32| {
@@ -58,6 +43,11 @@ impl Spec {
             pages /= 2;
         }
         pages
+    }
+
+    /// Pages of each block where the drive's size does not count.
+    fn given_pages(&self) -> u32 {
+        self.pages.unwrap_or(PAGES)
     }
 
     /// The over-provisioning asked for, as a share of the capacity.
@@ -131,14 +121,42 @@ impl Spec {
         u32::try_from(data.saturating_add(working)).unwrap_or(u32::MAX)
     }
 
-    /// Bytes of a block.
-    pub(super) fn block_bytes(&self, pages: u32) -> u64 {
-        u64::from(pages).saturating_mul(self.page_size).max(1)
+    /// Blocks of each plane besides those of the data; `None` if the drive has no
+    /// log blocks.
+    pub(super) fn hybrid_blocks(&self) -> Option<u64> {
+        (self.ftl == "hybrid").then_some(u64::from(self.log_blocks) + u64::from(LOG_WORKING))
     }
 
-    /// Planes of the array.
-    pub(super) fn total_planes(&self) -> u64 {
-        u64::from(self.channels) * u64::from(self.luns) * u64::from(self.planes)
+    /// Groups of channels that zones go round: each zone lies in one.
+    pub(crate) fn zone_groups(&self) -> u32 {
+        self.zone_channels.map_or(1, |channels| (self.channels / channels.max(1)).max(1))
+    }
+
+    /// Bytes of a zone of blocks of so many pages.
+    pub(super) fn zone_of_blocks(&self, capacity: u64, pages: u32) -> u64 {
+        let planes = self.total_planes() / u64::from(self.zone_groups());
+        let whole = self.block_bytes(pages).saturating_mul(planes.max(1));
+        self.zone_size.unwrap_or(whole).clamp(1, capacity.max(1))
+    }
+
+    /// Blocks that a drive's zones or chunks take; `None` if it has neither.
+    fn zone_blocks(&self, capacity: u64, pages: u32) -> Option<u64> {
+        match self.ftl.as_str() {
+            "zoned" => {
+                let groups = u64::from(self.zone_groups());
+                let (zone, planes) = (
+                    self.zone_of_blocks(capacity, self.given_pages()),
+                    (self.total_planes() / groups).max(1),
+                );
+                let blocks = zone.div_ceil(self.block_bytes(pages));
+                let width = blocks.div_ceil(blocks.min(planes).max(1)) * blocks.min(planes);
+                // As many blocks of each group as the one that has most zones.
+                let zones = (capacity / zone).div_ceil(groups);
+                Some(zones.saturating_mul(width).saturating_mul(groups))
+            }
+            "ocssd" => Some(capacity.div_ceil(self.block_bytes(pages))),
+            _ => None,
+        }
     }
 
     /// Returns whether the over-provisioning that is given is the drive's.

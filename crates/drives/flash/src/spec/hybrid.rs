@@ -2,21 +2,13 @@
 
 use stasis_block::units::format_size;
 
+use super::geometry::LOG_WORKING;
 use super::{Spec, SpecError};
 
 /// Maximum number of log blocks of a plane: each write searches them.
 const MAX_LOGS: u32 = 1024;
-/// Free blocks of a plane besides its log blocks: one to merge into, and one
-/// that is being erased.
-const WORKING: u32 = 2;
 
 impl Spec {
-    /// Blocks of each plane besides those of the data; `None` if the drive has no
-    /// log blocks.
-    pub(super) fn hybrid_blocks(&self) -> Option<u64> {
-        (self.ftl == "hybrid").then_some(u64::from(self.log_blocks) + u64::from(WORKING))
-    }
-
     /// Returns whether a drive of `capacity` bytes can have such log blocks.
     pub(super) fn check_hybrid(&self, capacity: u64) -> Result<(), SpecError> {
         let Some(working) = self.hybrid_blocks() else { return Ok(()) };
@@ -34,10 +26,10 @@ impl Spec {
         let (blocks, least) = (geometry.blocks, self.least_blocks(capacity, geometry.pages));
         // With fewer than one the blocks are too few.
         let data = u64::from(least) - working.min(u64::from(least));
-        let most = u64::from(blocks).saturating_sub(data + u64::from(WORKING));
+        let most = u64::from(blocks).saturating_sub(data + u64::from(LOG_WORKING));
         if blocks < least && most > 0 {
             let reason = format!(
-                "of the {blocks} blocks of a plane, {data} are for data and {WORKING} to work with"
+                "of the {blocks} blocks of a plane, {data} are for data and {LOG_WORKING} to work with"
             );
             return Err(SpecError::value("log_blocks", logs, reason, most));
         }

@@ -3,6 +3,8 @@
 //! Everything that is not given has a default, so that an empty table is a
 //! drive. [`Spec::check`] refuses invalid values before anything is built.
 
+mod blocks;
+mod cache_conditions;
 mod cache_shape;
 mod check;
 mod ecc;

@@ -10,36 +10,12 @@ const MAX_UNITS: u64 = 128;
 impl Spec {
     /// Bytes of a zone.
     pub fn zone(&self, capacity: u64) -> u64 {
-        let planes = self.total_planes() / u64::from(self.zone_groups());
-        let whole = self.block_bytes(self.pages(capacity)).saturating_mul(planes.max(1));
-        self.zone_size.unwrap_or(whole).clamp(1, capacity.max(1))
+        self.zone_of_blocks(capacity, self.pages(capacity))
     }
 
     /// Bytes that are erased together where a stream's writes go round all planes: a block of each.
     pub fn superblock(&self, capacity: u64) -> u64 {
         self.block_bytes(self.pages(capacity)).saturating_mul(self.total_planes())
-    }
-
-    /// Groups of channels that zones go round: each zone lies in one.
-    pub(crate) fn zone_groups(&self) -> u32 {
-        self.zone_channels.map_or(1, |channels| (self.channels / channels.max(1)).max(1))
-    }
-
-    /// Blocks that a drive's zones or chunks take; `None` if it has neither.
-    pub(super) fn zone_blocks(&self, capacity: u64, pages: u32) -> Option<u64> {
-        match self.ftl.as_str() {
-            "zoned" => {
-                let groups = u64::from(self.zone_groups());
-                let (zone, planes) = (self.zone(capacity), (self.total_planes() / groups).max(1));
-                let blocks = zone.div_ceil(self.block_bytes(pages));
-                let width = blocks.div_ceil(blocks.min(planes).max(1)) * blocks.min(planes);
-                // As many blocks of each group as the one that has most zones.
-                let zones = (capacity / zone).div_ceil(groups);
-                Some(zones.saturating_mul(width).saturating_mul(groups))
-            }
-            "ocssd" => Some(capacity.div_ceil(self.block_bytes(pages))),
-            _ => None,
-        }
     }
 
     /// Returns whether a drive of `capacity` bytes is made of zones, or of chunks.

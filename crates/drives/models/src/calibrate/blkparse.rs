@@ -7,7 +7,7 @@ use stasis_block::blkparse::{parse, SECTOR};
 use stasis_block::clock::Nanos;
 use stasis_block::Operation;
 
-use super::CalibrateError;
+use super::error::CalibrateError;
 use crate::profile::{Block, Observed, Profile};
 
 /// Minimum number of samples for a separate block size.

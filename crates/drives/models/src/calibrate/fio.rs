@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use stasis_block::Operation;
 
+use super::error::CalibrateError;
 use super::shape::{self, Points};
-use super::CalibrateError;
 use crate::profile::{Block, Observed, Profile};
 
 /// Values below this have a bin of their own; above it fio has 64 bins for each

@@ -3,7 +3,7 @@
 
 use stasis_block::clock::{Nanos, MICROSECOND, MILLISECOND};
 
-use super::{fixed, rating, sold_as, NamedModel};
+use super::model::{fixed, rating, sold_as, NamedModel};
 use crate::kinds::rated::RatedSpec;
 use crate::kinds::ModelKind;
 use crate::span::Span;

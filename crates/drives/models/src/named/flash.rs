@@ -3,7 +3,7 @@
 use serde_json::{json, Value};
 use stasis_flash::Spec;
 
-use super::{sold_as, NamedModel};
+use super::model::{sold_as, NamedModel};
 use crate::kinds::ModelKind;
 use stasis_block::Link;
 

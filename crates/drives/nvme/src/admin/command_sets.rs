@@ -13,7 +13,7 @@ use crate::context::ControllerMut;
 use crate::status::{Failure, StatusCode};
 use crate::{computing, key_value, zoned, PAGE_SIZE};
 
-use super::identify::{fill_nsids, most_pages, Common};
+use super::identify_fields::{fill_nsids, most_pages, Common};
 
 /// Controller or Namespace Structure, in Dword 10 (section 5.17.1): of one command set.
 mod structure {

@@ -1,7 +1,7 @@
 //! Identify (NVMe 1.4 section 5.15): the properties of the controller and its namespaces.
 
 use stasis_nvme_layout::identify::{
-    IdList, IdentifyController, IdentifyNamespace, NamespaceIdHead, NamespaceList, NvmSetList,
+    IdList, IdentifyController, IdentifyNamespace, NamespaceIdHead, NvmSetList,
 };
 use stasis_nvme_layout::{transmute_mut, IntoBytes};
 
@@ -22,9 +22,10 @@ use crate::narrow::{bits, configured16, constant8, count8};
 use crate::registers::{CQES, SQES, VERSION};
 use crate::sgl;
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::{ana, capsules, event_log, keep_alive, power, reservations, Memory, PAGE_SIZE};
+use crate::{ana, capsules, event_log, keep_alive, power, Memory, PAGE_SIZE};
 
 use super::command_sets::identify_by_command_set;
+use super::identify_fields::{fill_nsids, most_pages, Common};
 use super::{firmware, format, sanitize};
 use crate::context::AdminCommand;
 
@@ -140,34 +141,6 @@ fn identify(
     Ok(Outcome::Done(0))
 }
 
-/// The fields of a namespace that it has in each structure, in different places.
-pub(super) struct Common {
-    /// Other controllers may have it too.
-    pub nmic: u8,
-    pub rescap: u8,
-    pub anagrpid: u32,
-    /// Bit 0: it cannot be written now, for whatever reason.
-    pub nsattr: u8,
-    pub endgid: u16,
-    pub nvmsetid: u16,
-}
-
-impl Common {
-    pub fn of(controller: &ControllerMut, nsid: u32, namespace: &Namespace) -> Self {
-        let ControllerMut { host, io, .. } = controller;
-        let is_shared = host.transport.is_shared();
-        let reserves = is_shared && namespace.ocssd.is_none();
-        Self {
-            nmic: io.namespaces.creation(nsid).map_or(is_shared, |creation| creation.shared).into(),
-            rescap: if reserves { reservations::CAPABILITIES } else { 0 },
-            anagrpid: if is_shared { ana::GROUP } else { 0 },
-            nsattr: (namespace.read_only || io.condition.health().read_only).into(),
-            endgid: io.namespaces.endurance_group(nsid),
-            nvmsetid: namespace.nvm_set,
-        }
-    }
-}
-
 /// Text padded with spaces (section 1.8, "ASCII string").
 pub(super) fn put_text(field: &mut [u8], text: &str) {
     field.fill(b' ');
@@ -204,11 +177,6 @@ pub(super) fn fill_any_controller(page: &mut IdentifyController, controller: &Co
         page.ioccsz.set(capsules::IOCCSZ);
         page.iorcsz.set(capsules::IORCSZ);
     }
-}
-
-/// Limit on transfers, in pages as a power of two: MDTS, and limits in its unit.
-pub(super) fn most_pages(config: &Config) -> u8 {
-    bits(config.max_transfer.trailing_zeros() - PAGE_SIZE.trailing_zeros())
 }
 
 /// Identify Controller data structure (section 5.15.2.2).
@@ -424,9 +392,4 @@ fn fill_ids(page: &mut IdList, ids: impl Iterator<Item = u16>) {
         count += 1;
     }
     page.count.set(count);
-}
-
-/// Fills a list of namespaces.
-pub(super) fn fill_nsids(page: &mut NamespaceList, nsids: impl Iterator<Item = u32>) {
-    page.nsids.iter_mut().zip(nsids).for_each(|(entry, nsid)| entry.set(nsid));
 }

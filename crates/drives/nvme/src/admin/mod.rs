@@ -13,6 +13,7 @@ mod features;
 mod firmware;
 mod format;
 mod identify;
+mod identify_fields;
 mod keep_alive;
 mod lba_status;
 mod log;

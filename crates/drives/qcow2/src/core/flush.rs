@@ -4,15 +4,14 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Poll, Waker};
 
-use stasis_block::{Command, Operation};
+use stasis_block::Command;
 
-use super::{finish, Core, End};
-use crate::host::HostIo;
+use super::{Core, End};
 use crate::job::Job;
-use crate::kill_safety::Change;
+use crate::kill_safety::{Change, Strategy};
 use crate::lag::Covered;
 use crate::lock::lock;
-use crate::tables::{UpdatePlan, Write};
+use crate::tables::UpdatePlan;
 use crate::turns::{Subject, Turn};
 use crate::Durability;
 
@@ -156,50 +155,20 @@ impl Core {
         self.shared.lock().disk.tables.plan(whole)
     }
 
-    pub(crate) fn submit(&self, write: Write) -> HostIo {
-        let length = write.data.len() as u64;
-        self.shared.lock().counters.table_write_bytes += length;
-        self.shared.io(Command::new(Operation::Write, write.offset, length), write.data)
-    }
-
-    /// Order between groups, as the image's way has it.
-    pub(crate) async fn separate(&self) -> io::Result<Option<HostIo>> {
-        if self.flushes_for_order() {
-            self.shared.io(Command::flush(), Vec::new()).await?;
-            return Ok(None);
+    /// Ensures that the tables outlive the program as they are, those that others changed
+    /// included: data written in place may lie where another command is about to have allocated.
+    pub(crate) async fn make_kill_safe(&self) -> io::Result<()> {
+        let pending = || {
+            let changes = lock(&self.kill_safety.changes);
+            changes.any || changes.under_way > 0
+        };
+        if matches!(self.kill_safety.strategy, Strategy::Flushed) || !pending() {
+            return Ok(());
         }
-        Ok(Some(self.shared.io(Command::barrier(), Vec::new())))
-    }
-
-    pub(crate) fn flushes_for_order(&self) -> bool {
-        self.settings.durability == Durability::Flush || !self.barriers
-    }
-
-    /// Gives back freed ranges.
-    pub(crate) async fn discard(&self, freed: Vec<(u64, u64)>) {
-        let cluster = self.shared.lock().disk.tables.size() as u64;
-        let mut discards = Vec::new();
-        for (offset, length) in freed {
-            let start = offset.next_multiple_of(cluster);
-            let end = (offset + length) / cluster * cluster;
-            let mut at = start;
-            while at < end {
-                let from = at;
-                {
-                    let tables = &self.shared.lock().disk.tables;
-                    while at < end && tables.is_free(at / cluster) {
-                        at += cluster;
-                    }
-                }
-                if at > from {
-                    let command = Command::new(Operation::Discard, from, at - from);
-                    discards.push(self.shared.io(command, Vec::new()));
-                } else {
-                    at += cluster;
-                }
-            }
+        let _turn = self.turns.shared(Subject::Mappings).await;
+        if self.kill_safety.is_logged() && self.log_changes() {
+            return Ok(());
         }
-        // A drive may ignore the advice.
-        let _ = finish(discards).await;
+        self.write_tables(End::Ordered).await
     }
 }

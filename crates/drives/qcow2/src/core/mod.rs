@@ -4,7 +4,9 @@ mod allocate;
 mod commands;
 mod flush;
 mod grow;
+mod log;
 mod read;
+mod writes;
 
 use std::io;
 use std::sync::Arc;

@@ -6,11 +6,6 @@ use super::Tables;
 use crate::refcounts;
 
 impl Tables {
-    /// Clusters that a refcount block describes.
-    pub(super) fn in_block(&self) -> u64 {
-        (self.size() as u64 * 8) >> self.order
-    }
-
     /// Uses of a cluster, as the tables are to be; `None` where no block counts them. A block that
     /// is not known, in an image that contradicts itself, has no free cluster.
     pub(super) fn refcount(&self, cluster: u64) -> Option<u64> {
@@ -24,6 +19,11 @@ impl Tables {
         if let Some((block, entry)) = self.block_of(cluster, true) {
             self.change(block, |bytes| refcounts::set(bytes, order, entry, uses));
         }
+    }
+
+    /// Returns whether a cluster is free as the tables are to be.
+    pub(crate) fn is_free(&self, cluster: u64) -> bool {
+        self.refcount(cluster).is_none_or(|uses| uses == 0)
     }
 
     /// Returns whether a cluster can be taken: it is free, and nothing at the drive below can point

@@ -6,7 +6,9 @@
 
 mod allocation;
 mod clusters;
+mod loading;
 mod log;
+mod roles;
 #[cfg(test)]
 mod tests;
 mod write_order;
@@ -23,9 +25,6 @@ use crate::{layout, refcounts, Header};
 /// Size of the pages in which changes of a table are written: the unit that drives write at once
 /// (bytes).
 const PAGE: usize = 4096;
-/// L2 tables that stay in memory unchanged, so that a page can be written where
-/// a page changed (bytes).
-const KEPT: usize = 32 << 20;
 
 /// A cluster with a table.
 #[derive(Debug, Clone)]
@@ -110,25 +109,6 @@ impl Tables {
 
     pub(crate) fn size(&self) -> usize {
         1 << self.cluster_bits
-    }
-
-    /// Takes over the content of a table from the drive below.
-    pub(crate) fn load(&mut self, offset: u64, bytes: Vec<u8>) {
-        if self.clusters.len() << self.cluster_bits > 2 * KEPT {
-            self.forget();
-        }
-        let below = Some(bytes.clone());
-        self.clusters
-            .entry(offset >> self.cluster_bits)
-            .or_insert_with(|| Table { below, ..Table::new(bytes) });
-    }
-
-    /// Takes over a refcount block.
-    pub(crate) fn load_block(&mut self, offset: u64, bytes: Vec<u8>) {
-        self.load(offset, bytes);
-        if let Some(table) = self.clusters.get_mut(&(offset >> self.cluster_bits)) {
-            table.counted = table.below.clone();
-        }
     }
 
     /// Returns whether the table at `offset` is known.
@@ -224,6 +204,11 @@ impl Tables {
         }
     }
 
+    /// Clusters that a refcount block describes.
+    fn in_block(&self) -> u64 {
+        (self.size() as u64 * 8) >> self.order
+    }
+
     /// The cluster of the refcount block that describes `cluster`, and which
     /// entry.
     fn block_of(&self, cluster: u64, now: bool) -> Option<(u64, u64)> {
@@ -244,11 +229,6 @@ impl Tables {
             let counted = self.clusters.get(&block).and_then(|table| table.counted.as_ref());
             counted.is_some_and(|bytes| refcounts::get(bytes, self.order, entry) > 0)
         })
-    }
-
-    /// Returns whether a cluster is free as the tables are to be.
-    pub(crate) fn is_free(&self, cluster: u64) -> bool {
-        self.refcount(cluster).is_none_or(|uses| uses == 0)
     }
 }
 

@@ -1,9 +1,8 @@
 //! From tables that have changed to writes in a sound order.
 
-use std::ops::Range;
-
-use super::{changes, Pointers, Tables, Write, KEPT};
-use crate::header::{be64, DIRTY};
+use super::roles::Role;
+use super::{changes, Tables, Write};
+use crate::header::DIRTY;
 use crate::{layout, refcounts};
 
 /// Writes to be done, in order.
@@ -25,39 +24,7 @@ pub(crate) struct Group {
     pub(crate) early: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Role {
-    Header,
-    Reftable,
-    RefBlock,
-    L1,
-    L2,
-}
-
 impl Tables {
-    fn role(&self, cluster: u64, pointers: &[Pointers; 2], blocks: &[u64]) -> Role {
-        let within = |range: fn(&Pointers) -> &Range<u64>| {
-            pointers.iter().any(|pointers| range(pointers).contains(&cluster))
-        };
-        match cluster {
-            0 => Role::Header,
-            _ if within(|pointers| &pointers.reftable) => Role::Reftable,
-            _ if blocks.binary_search(&cluster).is_ok() => Role::RefBlock,
-            _ if within(|pointers| &pointers.l1) => Role::L1,
-            _ => Role::L2,
-        }
-    }
-
-    /// The refcount blocks' clusters, sorted.
-    pub(super) fn blocks(&self, pointers: &Pointers) -> Vec<u64> {
-        let tables = pointers.reftable.clone().filter_map(|cluster| self.clusters.get(&cluster));
-        let entries = tables.flat_map(|table| table.now.chunks_exact(8));
-        let entries = entries.map(|entry| be64(entry, 0) >> self.cluster_bits);
-        let mut blocks: Vec<_> = entries.filter(|&block| block != 0).collect();
-        blocks.sort_unstable();
-        blocks
-    }
-
     /// Plans the writes after which the drive below has the tables as they are now. From here on
     /// they count as written.
     ///
@@ -175,26 +142,6 @@ impl Tables {
             if !table.dirty {
                 table.dirty = true;
                 self.dirty_bytes += 1 << self.cluster_bits;
-            }
-        }
-    }
-
-    /// Drops unchanged L2 tables beyond the limit on kept ones, and clusters that are no tables any
-    /// more.
-    pub(super) fn forget(&mut self) {
-        let pointers = [self.pointers(true), self.pointers(false)];
-        let blocks = self.blocks(&pointers[0]);
-        let mut kept = 0;
-        let l2: Vec<u64> = self
-            .clusters
-            .iter()
-            .filter(|(cluster, t)| !t.dirty && self.role(**cluster, &pointers, &blocks) == Role::L2)
-            .map(|(cluster, _)| *cluster)
-            .collect();
-        for cluster in l2 {
-            kept += self.size();
-            if kept > KEPT || self.is_free(cluster) {
-                self.clusters.remove(&cluster);
             }
         }
     }

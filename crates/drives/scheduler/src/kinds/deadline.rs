@@ -12,7 +12,8 @@ use crate::clook_queue::{ClookQueue, Requests};
 use crate::plain::{Order, Plain};
 use crate::pool::{Held, Pool};
 use crate::priority::Class;
-use crate::{reads, QueueId, QueueSpec, QueuedRequest, Scheduler};
+use crate::request::reads;
+use crate::{QueueId, QueueSpec, QueuedRequest, Scheduler};
 
 const READ: usize = 0;
 const WRITE: usize = 1;

@@ -5,6 +5,7 @@ mod config;
 mod device;
 mod features;
 mod request;
+mod service;
 mod slots;
 mod space;
 

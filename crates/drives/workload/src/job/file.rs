@@ -1,6 +1,7 @@
 //! The form of a job file: sections of keys (fio's HOWTO, "Job file format").
 
-use super::text::{meaning, JobText, Place};
+use super::place::Place;
+use super::text::{meaning, JobText};
 use crate::JobError;
 
 /// A line `key=value`, or a key alone.

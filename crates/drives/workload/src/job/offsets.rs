@@ -1,7 +1,7 @@
 //! Place of a thread's next I/O (fio's io_u.c: `get_next_offset`, `get_next_buflen`).
 
 use super::blockmap::BlockMap;
-use super::options::Blocks;
+use super::blocks::Blocks;
 use super::ranks::{Distribution, Ranks};
 use super::values::{Each, Weighted};
 use super::{Direction, Job};
@@ -30,6 +30,22 @@ pub struct Strided {
     pub range: u64,
     /// Bytes between a zone and the next.
     pub skip: u64,
+}
+
+impl Job {
+    /// Returns the job's zones, if it has zones of a fixed distance.
+    pub(super) fn zones(&self) -> Option<Strided> {
+        // As in fio, zones of a fixed distance are for one open file.
+        let files = match self.openfiles {
+            0 => self.file_count(),
+            files => files.min(self.file_count()),
+        };
+        if !self.strided || files > 1 {
+            return None;
+        }
+        let range = if self.zone_range > 0 { self.zone_range } else { self.zone_size };
+        Some(Strided { size: self.zone_size, range, skip: self.zone_skip })
+    }
 }
 
 /// Random blocks, one after the other.

@@ -6,7 +6,7 @@ use super::file::Line;
 use super::files::Service;
 use super::table::{self, Key, Verdict};
 use super::values::{
-    absolute_zones, boolean, bssplit, bytes, each, flag, size, time, zones, Size, Units, Weighted,
+    absolute_zones, boolean, bssplit, bytes, each, flag, size, time, zones, Size, Units,
 };
 use super::{Direction, Distribution, Engine, ExitWhat, Job};
 use crate::JobError;
@@ -431,38 +431,4 @@ fn distribution(word: &str, units: Units) -> Result<Distribution, String> {
             ))
         }
     })
-}
-
-impl Job {
-    /// Block sizes of reads, writes and trims: a split before a range before a size, as in fio.
-    pub(super) fn blocks(&self) -> [Blocks; 3] {
-        std::array::from_fn(|d| match (&self.bssplit[d], self.bsrange[d]) {
-            (Some(split), _) => Blocks::Split(split.clone()),
-            (None, Some((least, most))) if least < most => Blocks::Range(least, most),
-            (None, Some((least, _))) => Blocks::Split(Weighted::always(least)),
-            (None, None) => Blocks::Split(Weighted::always(self.bs[d])),
-        })
-    }
-}
-
-/// Block sizes of a direction.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Blocks {
-    /// Some sizes with their shares.
-    Split(Weighted<u64>),
-    /// From, to.
-    Range(u64, u64),
-}
-
-impl Blocks {
-    /// Returns the least and the greatest.
-    pub fn bounds(&self) -> (u64, u64) {
-        match self {
-            Self::Range(least, most) => (*least, *most),
-            Self::Split(split) => {
-                let or_one = |bound: Option<u64>| bound.unwrap_or(1);
-                (or_one(split.all().min()), or_one(split.all().max()))
-            }
-        }
-    }
 }

@@ -260,8 +260,8 @@ impl Job {
         if self.does_io() {
             for &d in self.used() {
                 match &blocks[d] {
-                    super::options::Blocks::Split(split) => all.extend(split.all()),
-                    super::options::Blocks::Range(least, most) => all.extend([*least, *most]),
+                    super::blocks::Blocks::Split(split) => all.extend(split.all()),
+                    super::blocks::Blocks::Range(least, most) => all.extend([*least, *most]),
                 }
                 all.extend(Some(self.ba[d]).filter(|align| *align > 0));
             }

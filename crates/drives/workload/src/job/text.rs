@@ -4,31 +4,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::place::Place;
 use crate::JobError;
 
 /// Depth to which files include each other.
 const MAX_DEPTH: usize = 16;
 /// Lines of a job file with those of all included files.
 const MAX_LINES: usize = 1 << 20;
-
-/// A line's place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// The line in its file, from 1.
-    pub line: usize,
-    /// The included file's name; `None` for the job file itself.
-    pub file: Option<Arc<str>>,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "line {}", self.line)?;
-        match &self.file {
-            Some(file) => write!(to, " of {file}"),
-            None => Ok(()),
-        }
-    }
-}
 
 /// A file that a job file includes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Loads the frames of a trace into memory.
 
 use std::collections::HashMap;
+use std::io::Read;
 
 use stasis_block::clock::Nanos;
 use stasis_block::{Command, Operation, Status};
@@ -11,10 +12,27 @@ use super::{
 };
 use crate::frame::{Frame, Level};
 use crate::sectors::{Content, SECTOR};
-use crate::trace_file::TraceHeader;
+use crate::trace_file::{TraceHeader, TraceReader};
+
+impl Trace {
+    /// Reads a trace to its end.
+    ///
+    /// # Errors
+    /// See [`TraceError`].
+    pub fn load<'a>(from: impl Read, base: &'a mut BaseReader<'a>) -> Result<Self, TraceError> {
+        let (mut reader, header) = TraceReader::new(from)?;
+        let mut loader = Loader::new(header, base);
+        let mut failed = None;
+        while failed.is_none() && reader.next(|frame| failed = loader.take(frame).err())? {}
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(loader.finish()),
+        }
+    }
+}
 
 /// The trace from the frames so far.
-pub(super) struct Loader<'a> {
+struct Loader<'a> {
     trace: Trace,
     base: &'a mut BaseReader<'a>,
     // Content of each written sector of the disks, for copies.
@@ -24,7 +42,7 @@ pub(super) struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    pub(super) fn new(header: TraceHeader, base: &'a mut BaseReader<'a>) -> Self {
+    fn new(header: TraceHeader, base: &'a mut BaseReader<'a>) -> Self {
         let trace = Trace { header, command: (0, Nanos::MAX), ..Trace::default() };
         Self { trace, base, now: HashMap::new(), line: Vec::new(), outputs: Vec::new() }
     }
@@ -41,7 +59,7 @@ impl<'a> Loader<'a> {
     }
 
     /// The next frame.
-    pub(super) fn take(&mut self, frame: Frame) -> Result<(), TraceError> {
+    fn take(&mut self, frame: Frame) -> Result<(), TraceError> {
         match frame {
             Frame::Drive { drive, level, capacity, discard_zeroes, power_loss } => {
                 let traced = self.trace.header.drives.get(usize::from(drive));
@@ -146,7 +164,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Puts everything in the order of time.
-    pub(super) fn finish(mut self) -> Trace {
+    fn finish(mut self) -> Trace {
         let mut order: Vec<usize> = (0..self.trace.events.len()).collect();
         // Events of the same time stay in the order in which they were seen.
         order.sort_by_key(|&index| self.trace.events[index].at);

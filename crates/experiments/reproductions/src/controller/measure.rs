@@ -1,6 +1,7 @@
 //! Measures a subject in every way, one after another, on the machine it runs on: without a
 //! guest, with the guest by trap and interrupt, with the guest by polling.
 
+mod bench;
 mod figures;
 
 use std::path::{Path, PathBuf};
@@ -20,16 +21,13 @@ use super::shell::{here, inside};
 use super::subject::Subject;
 use super::{blocks, files};
 
-/// The port of the answerer.
-const PORT: u16 = 7001;
+pub use bench::Sizes;
+use bench::{Bench, PORT, THREADS, TRIES};
+
 /// Time limit of the guest's boot, which takes some 20 s where it is emulated.
 const BOOT: Duration = Duration::from_secs(120);
-/// Maximum number of tries of a part.
-const TRIES: u32 = 3;
 /// The drive of all measurements.
 const DEVICE: &str = "/dev/ram0";
-/// Threads where throughput counts.
-const THREADS: u32 = 4;
 
 /// Arguments of a measurement.
 #[derive(Debug, clap::Args)]
@@ -42,42 +40,6 @@ pub struct Arguments {
     /// Little of everything
     #[arg(long)]
     pub quick: bool,
-}
-
-/// Sizes of the measurements.
-#[derive(Debug, Clone, Copy)]
-pub struct Sizes {
-    /// I/Os of a thread in a round on the bare drive.
-    ios: u64,
-    /// Time of a round in the guest, in whole seconds.
-    round: Duration,
-    pings: u32,
-    /// Time of each TCP measurement.
-    seconds: f64,
-    /// Reads of the file server by a thread.
-    reads: u64,
-}
-
-impl Sizes {
-    /// The usual size, or a check's.
-    pub fn of(quick: bool) -> Self {
-        match quick {
-            true => Self {
-                ios: 1000,
-                round: Duration::from_secs(1),
-                pings: 200,
-                seconds: 1.0,
-                reads: 300,
-            },
-            false => Self {
-                ios: 4000,
-                round: Duration::from_secs(2),
-                pings: 2000,
-                seconds: 4.0,
-                reads: 1000,
-            },
-        }
-    }
 }
 
 /// Prints [`Measured`] as JSON on a separate line.
@@ -130,17 +92,6 @@ pub fn all(guest: &Guest, sizes: &Sizes, subject: Subject) -> Result<Measured> {
     bench.run("trap and interrupt", Bench::trap);
     bench.run("polling", Bench::polled);
     Ok(bench.measured)
-}
-
-struct Bench<'a> {
-    guest: &'a Guest,
-    sizes: &'a Sizes,
-    subject: Subject,
-    folder: PathBuf,
-    program: PathBuf,
-    /// The guest's processor, and the server's.
-    cpus: [usize; 2],
-    measured: Measured,
 }
 
 impl Bench<'_> {
@@ -254,7 +205,7 @@ impl Bench<'_> {
     }
 
     fn instance(&self, polling: Polling, sockets: Vec<PathBuf>) -> Result<Instance> {
-        let mut definition = Definition::parse(super::GUEST, "the guest's definition")?;
+        let mut definition = Definition::parse(super::guest::GUEST, "the guest's definition")?;
         definition.drives = sockets.iter().map(|_| String::new()).collect();
         // Long enough for a guest that is emulated twice.
         definition.health.deadline = Duration::from_secs(120);

@@ -8,6 +8,7 @@
 
 mod blocks;
 mod files;
+mod guest;
 mod host;
 pub mod measure;
 mod measured;
@@ -31,14 +32,12 @@ use stasis_terminal::ensure_guest;
 
 use crate::publication::Publication;
 use crate::reproduction::{Findings, Part, Reproduction};
+use guest::GUEST;
 use measured::Measured;
 use subject::Subject;
 
 /// Name of the file with the measurements of a subject.
 const MEASURED_FILE: &str = "measured.json";
-
-/// The definition of the guest, which is the software host's system as well.
-const GUEST: &str = include_str!("guest.toml");
 
 /// A part of the measurement that is a separate process of this program.
 #[derive(Debug, clap::Subcommand)]

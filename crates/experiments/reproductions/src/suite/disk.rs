@@ -17,7 +17,7 @@ const SECTOR: u64 = 512;
 /// Readers' files, and the writers' room, which is as long as one.
 const PARTS: u64 = 6;
 /// A file must not be kept by the guest's page cache: more than its memory.
-const MIN_FILE: u64 = super::plan::MEMORY + 8 * MIB;
+const MIN_FILE: u64 = super::scenario::MEMORY + 8 * MIB;
 /// A Linux file system (UEFI 2.10, 5.2.1: the legacy master boot record's OSType;
 /// the value is Linux's).
 const LINUX: u8 = 0x83;

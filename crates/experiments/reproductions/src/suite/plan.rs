@@ -6,11 +6,9 @@ use stasis_experiment::Engine;
 
 use super::disk::Layout;
 use super::guest::{self, Application, Phase};
-use super::scenario::{Device, Setup};
+use super::scenario::{Device, Setup, MEMORY};
 use stasis_program::pattern::Pattern;
 
-/// Memory of the guest (bytes).
-pub const MEMORY: u64 = 512 << 20;
 /// The machine's name.
 pub const MACHINE: &str = "guest";
 /// The publication's samples, and its limit of a start (chapters 7 and 8).

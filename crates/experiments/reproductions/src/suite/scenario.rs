@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use stasis_program::pattern::Pattern;
 
+/// Memory of the guest (bytes).
+pub const MEMORY: u64 = 512 << 20;
+
 /// A drive, and who has which part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {

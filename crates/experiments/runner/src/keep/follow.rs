@@ -9,7 +9,8 @@ use anyhow::{Context, Result};
 use stasis_guest_image::sha256::digest;
 use stasis_nvme::KeptState;
 
-use super::MAX_LENGTH;
+/// Limit on the length of a state file (bytes): 67 million pairs, as many as a namespace has at most.
+pub(super) const MAX_LENGTH: u64 = 5 << 30;
 
 /// Length of a file's head: a number, a length and a digest, and a line's end.
 const HEAD: usize = 16 + 1 + 16 + 1 + 64 + 1;

@@ -12,7 +12,8 @@ use stasis_guest_image::sha256;
 use stasis_media::MediumSpec;
 use stasis_nvme::{Config, Namespace};
 
-use super::EXTENSION;
+/// Extension of a state file's name, after the medium's name.
+pub(super) const EXTENSION: &str = "state";
 
 /// Number of blocks in a sample, evenly spread, and the size of each (bytes): any other image
 /// differs somewhere in them, and a sample is read in some milliseconds.

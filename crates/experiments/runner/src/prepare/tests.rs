@@ -7,6 +7,9 @@ use stasis_qcow2::CreateOptions;
 use super::*;
 use stasis_nvme::{KeptPairs, KeptState, KeptZones, ZoneState};
 
+use stasis_guest_image::Guest;
+
+use crate::event::SharedObserver;
 use crate::opened_drives::Drives;
 
 const EXPERIMENT: &str = r#"

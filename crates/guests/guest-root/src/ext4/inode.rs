@@ -1,6 +1,7 @@
 //! Inodes: whose a file is, and which blocks it has.
 
-use super::layout::{Layout, Placed, BLOCK, EXTRA, FAST_LINK, INODE, IN_INODE};
+use super::layout::{Layout, Placed, EXTRA, FAST_LINK, INODE, IN_INODE};
+use super::BLOCK;
 use super::{flag, kind, ATTRIBUTES_MAGIC, CAPABILITY, EXTENT_MAGIC, MAX_EXTENT, SECURITY};
 use crate::tree::{Id, Kind, Node, Tree, LATEST};
 

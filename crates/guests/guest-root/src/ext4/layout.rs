@@ -4,11 +4,10 @@
 use std::collections::HashMap;
 
 use super::names::folder_blocks;
-use super::{MAX_EXTENT, ROOT_INODE};
+use super::{BLOCK, MAX_EXTENT, ROOT_INODE};
 use crate::tree::{Id, Kind, Tree, ROOT};
 use crate::RootError;
 
-pub(super) const BLOCK: u64 = 4096;
 pub(super) const INODE: u64 = 256;
 /// The first inode that is not reserved; e2fsck wants `lost+found` there.
 pub(super) const FIRST_INODE: u32 = 11;

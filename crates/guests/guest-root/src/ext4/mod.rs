@@ -18,6 +18,8 @@ pub(crate) const MAGIC: u16 = 0xef53;
 pub(crate) const MAGIC_AT: usize = 0x38;
 /// The folder `/`.
 pub(crate) const ROOT_INODE: u32 = 2;
+/// Bytes of a block of an image that is written.
+const BLOCK: u64 = 4096;
 /// Mark of an extents' node (ext4/ifork.rst).
 const EXTENT_MAGIC: u16 = 0xf30a;
 /// The longest extent in blocks; a larger number means that the extent is not written.

@@ -64,6 +64,20 @@ fn unread(error: io::Error) -> String {
     damaged(&format!("a block cannot be read ({error})"))
 }
 
+/// Reads the file in a file system of `source` from `start` on.
+pub(crate) fn file_of(
+    source: &Arc<dyn ReadAt>,
+    start: u64,
+    path: &str,
+    most: u64,
+) -> Option<Vec<u8>> {
+    let limits = Limits { bytes: most, ..Limits::default() };
+    match FileSystem::open(source, start, limits) {
+        Ok(Opened::Known(system)) => system.file(path, most).ok()?,
+        _ => None,
+    }
+}
+
 /// An inode.
 struct Inode {
     bytes: Vec<u8>,

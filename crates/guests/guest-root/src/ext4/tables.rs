@@ -1,6 +1,7 @@
 //! The superblock, the groups' descriptions, and the bits of blocks and inodes in use.
 
-use super::layout::{Layout, BLOCK, DESCRIPTION, EXTRA, FIRST_INODE, INODE};
+use super::layout::{Layout, DESCRIPTION, EXTRA, FIRST_INODE, INODE};
+use super::BLOCK;
 use super::{incompat, MAGIC, MAGIC_AT, SUPERBLOCK_SIZE};
 use crate::tree::{Kind, Tree};
 

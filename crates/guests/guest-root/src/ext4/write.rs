@@ -6,8 +6,9 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use super::inode::extents;
-use super::layout::{Layout, Placed, BLOCK, INODE, IN_BLOCK, LOST_AND_FOUND};
-use super::SUPERBLOCK;
+use super::layout::{Layout, Placed, INODE, IN_BLOCK, LOST_AND_FOUND};
+use super::names;
+use super::{BLOCK, SUPERBLOCK};
 use crate::content::Content;
 use crate::map::FileExtent;
 use crate::tree::{Kind, Tree, ROOT};
@@ -109,7 +110,11 @@ impl Writer<'_> {
         }
         let (start, tree) = (placed.start * BLOCK, self.tree);
         match &tree.node(placed.id).kind {
-            Kind::Folder(_) => self.out.write(start, &self.layout.names(tree, placed)),
+            Kind::Folder(_) => {
+                let inodes = (placed.inode, placed.parent);
+                let names = names::blocks(tree, placed.id, inodes, &self.layout.inode_of);
+                self.out.write(start, &names)
+            }
             Kind::Link(target) if placed.blocks > 0 => self.out.write(start, target),
             Kind::File(Content::Path { path, length, modified }) if self.places.is_some() => {
                 if let Some(places) = self.places.as_mut().filter(|_| *length > 0) {

@@ -1,4 +1,4 @@
-//! A drive on the PCI bus, and the part of its controller that it needs of any.
+//! A drive on the PCI bus.
 //!
 //! A drive's device owns the controller, the drive, and what lies between them: commands' names,
 //! completions that are not delivered, and refusals that are not recorded.
@@ -6,64 +6,18 @@
 use std::collections::HashMap;
 
 use stasis_block::clock::Nanos;
-use stasis_block::{Refused, Request, Tag};
+use stasis_block::{Refused, Tag};
 use stasis_drive::{put_before, Control, Done, FaultChange, Faults, Layer, TenantHandle};
 use stasis_run_events::IoRecord;
 
+use super::controller::DriveController;
 use super::nvme::NvmeController;
 use super::urgent::Urgent;
 use crate::memory::GuestMemory;
 
-/// The part of a controller that a drive's device needs, whichever its interface. A controller can
-/// have several functions on the bus: its *path* is a function's number among them.
-pub trait DriveController {
-    /// Returns whether a write to `offset` announces commands.
-    fn is_doorbell(&self, offset: u64) -> bool;
-
-    /// The guest reads a path's register.
-    fn read(&mut self, path: usize, offset: u64, into: &mut [u8]);
-
-    /// The guest writes the register of a path at `place` at virtual time `now`.
-    fn write(
-        &mut self,
-        memory: &GuestMemory,
-        now: Nanos,
-        drive: &mut dyn Layer,
-        place: (usize, u64),
-        data: &[u8],
-    );
-
-    /// Looks for commands that the guest has not rung for. Returns whether the controller could
-    /// look.
-    fn poll(&mut self, memory: &GuestMemory, now: Nanos) -> bool;
-
-    /// The next command for the drive.
-    fn pop_request(&mut self) -> Option<Request>;
-
-    /// The next command that was refused.
-    fn pop_refused(&mut self) -> Option<Refused>;
-
-    /// The entry of MSI-X that tells the completions of the commands of a path's submission queue, if
-    /// one does.
-    fn entry_of(&self, path: usize, queue: u16) -> Option<u16>;
-
-    /// Returns the time at which something of the controller's ends, independently of the drive.
-    fn next_event(&self) -> Option<Nanos>;
-
-    /// The drive has completed a command; `io` is its record.
-    fn complete(
-        &mut self,
-        memory: &GuestMemory,
-        drive: &mut dyn Layer,
-        done: Done,
-        io: &mut IoRecord,
-    );
-
-    /// The next MSI-X vector of a path to signal.
-    fn pop_interrupt(&mut self, path: usize) -> Option<u16>;
-
-    /// The controllers of NVMe, if it is these: they have more than the others.
-    fn as_nvme(&mut self) -> Option<&mut NvmeController>;
+/// The controllers of NVMe, if it is these.
+fn nvme_of(controller: &mut dyn DriveController) -> Option<&mut NvmeController> {
+    controller.as_any().downcast_mut()
 }
 
 /// The first name of commands that the layer below has not had from a controller: these have few.
@@ -146,7 +100,7 @@ impl DriveDevice {
         lazy: bool,
     ) -> Self {
         Self {
-            paths: controller.as_nvme().map_or(1, |nvme| nvme.paths()),
+            paths: nvme_of(&mut *controller).map_or(1, |nvme| nvme.paths()),
             controller,
             drive,
             tenant,
@@ -193,7 +147,7 @@ impl DriveDevice {
 
     /// Returns human-readable lines, one for each queue of the controller.
     pub fn queues(&mut self) -> Vec<String> {
-        match self.controller.as_nvme() {
+        match nvme_of(&mut *self.controller) {
             Some(nvme) => nvme.queues(),
             None => vec!["one queue of virtio".to_owned()],
         }
@@ -226,13 +180,13 @@ impl DriveDevice {
 
     /// The drive's controllers of NVMe, if it has these.
     pub fn nvme(&mut self) -> Option<&mut NvmeController> {
-        self.controller.as_nvme()
+        nvme_of(&mut *self.controller)
     }
 
     /// The state that the drive keeps beside its bytes if its power is off from now on; `None` for
     /// a controller that keeps none.
     pub fn kept_state(&mut self) -> Option<stasis_nvme::KeptState> {
-        Some(self.controller.as_nvme()?.kept_state(&mut *self.drive))
+        Some(nvme_of(&mut *self.controller)?.kept_state(&mut *self.drive))
     }
 
     /// Returns whether a write to `offset` announces commands.
@@ -327,7 +281,7 @@ impl DriveDevice {
         boot: bool,
         mut record: impl FnMut(IoRecord),
     ) {
-        if let Some(nvme) = self.controller.as_nvme() {
+        if let Some(nvme) = nvme_of(&mut *self.controller) {
             nvme.set_time(memory, now);
         }
         self.drive.advance(now, &mut self.done);

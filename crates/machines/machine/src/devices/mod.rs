@@ -2,6 +2,7 @@
 
 mod channel;
 pub mod cmos;
+mod controller;
 mod drive;
 mod io_apic;
 mod network;
@@ -12,7 +13,8 @@ mod virtio;
 
 pub use channel::{AgentEvent, ChannelDevice, Command, CommandSource};
 pub use cmos::Cmos;
-pub use drive::{DriveController, DriveDevice};
+pub use controller::DriveController;
+pub use drive::DriveDevice;
 pub use io_apic::IoApic;
 pub use network::{NetworkDevice, PortConfig};
 pub use nvme::NvmeController;

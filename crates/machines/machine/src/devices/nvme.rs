@@ -1,6 +1,8 @@
 //! NVMe controllers on the PCI bus. They own the subsystem, and what is known of the drive's health and
 //! of the layout of its blocks.
 
+use std::any::Any;
+
 use stasis_block::clock::Nanos;
 use stasis_block::{BlockLayout, Refused, Request, Status};
 use stasis_drive::{Done, Layer};
@@ -10,7 +12,7 @@ use stasis_nvme::{
 };
 use stasis_run_events::{IoRecord, IoStatus};
 
-use super::drive::DriveController;
+use super::controller::DriveController;
 use crate::layout::DEVICE_BAR;
 use crate::memory::GuestMemory;
 use crate::pci::{Function, Identity, Reset};
@@ -292,8 +294,8 @@ impl DriveController for NvmeController {
         self.with(path, |controller| controller.pop_interrupt())
     }
 
-    fn as_nvme(&mut self) -> Option<&mut NvmeController> {
-        Some(self)
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
     }
 }
 

@@ -1,13 +1,14 @@
 //! A virtio block device on the PCI bus.
 
+use std::any::Any;
+
 use stasis_block::clock::Nanos;
 use stasis_block::{Refused, Request};
 use stasis_drive::{Done, Layer};
 use stasis_run_events::IoRecord;
 use stasis_virtio::{Pci, PciDevice, VirtioDevice};
 
-use super::drive::DriveController;
-use super::nvme::NvmeController;
+use super::controller::DriveController;
 use crate::layout::DEVICE_BAR;
 use crate::memory::GuestMemory;
 use crate::pci::{Function, Identity};
@@ -102,7 +103,7 @@ impl DriveController for VirtioController {
         self.device.pop_interrupt()
     }
 
-    fn as_nvme(&mut self) -> Option<&mut NvmeController> {
-        None
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
     }
 }

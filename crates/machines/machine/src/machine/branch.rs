@@ -8,7 +8,6 @@
 use stasis_block::clock::Nanos;
 use stasis_channel::Branch;
 
-use super::run::Run;
 use super::vm::Machine;
 use crate::error::Error;
 
@@ -85,30 +84,5 @@ impl Branching {
         let why = "the guest does not answer at this moment: its kernel takes no interrupts, or \
                    does not let process 1 run; `stasis debug` shows where it is";
         Err(Error::Limit(why.into()))
-    }
-}
-
-impl Run<'_> {
-    /// The moment of a branch has come: the run becomes one of that command alone. `is_end`: the
-    /// machine's own command has just ended.
-    pub(super) fn become_branch(&mut self, branch: Branch, is_end: bool) -> Result<(), Error> {
-        let number = branch.machine;
-        self.branch_off(branch, is_end)?;
-        // The run ends with that command, and waits for nobody else.
-        for (other, machine) in self.machines.iter_mut().enumerate() {
-            machine.progress.wait_for(other == number);
-        }
-        // It takes the time of its own command.
-        self.bounds.limit(None);
-        Ok(())
-    }
-
-    /// A machine's guest runs the branch's command from now on.
-    pub(super) fn branch_off(&mut self, branch: Branch, is_end: bool) -> Result<(), Error> {
-        let now = self.common.clock.now_ns();
-        let machine = self.machines.get_mut(branch.machine);
-        let machine = machine.ok_or(Error::Internal("no such machine"))?;
-        self.branching.push(Branching::begin(machine, branch, is_end, now)?);
-        Ok(())
     }
 }

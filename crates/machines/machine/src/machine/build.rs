@@ -41,7 +41,8 @@ use super::vm::{Boot, Machine};
 use super::watch::Watch;
 use crate::boot::{self, Kernel};
 use crate::devices::{ChannelDevice, DriveDevice, NetworkDevice};
-use crate::engine::{self, Engine, MachineProcessors};
+use crate::engine::{Engine, MachineProcessors};
+use crate::engine_here;
 use crate::error::Error;
 use crate::freeze::{Clock, Scale};
 use crate::memory::{GuestMemory, Region};
@@ -71,7 +72,7 @@ impl<'j> Run<'j> {
             })?;
         }
         events.event(RunEvent::Stage(Stage::Preparing)).map_err(Error::EventSink)?;
-        let mut engine = engine::open()?;
+        let mut engine = engine_here::open()?;
         let all: usize = config.machines.iter().map(|machine| machine.vcpus as usize).sum();
         let threads = config.threads.clamp(1, all.max(1));
         let reads = if threads > 1 { Reads::Own } else { Reads::Mean };

@@ -4,7 +4,7 @@
 use super::common::Common;
 use super::slots::Device;
 use super::vm::Machine;
-use crate::apic::{Delivery, Destination, Message};
+use crate::apic::{Delivery, Message};
 use crate::error::Error;
 use crate::pci::Written;
 use crate::pveoi::PvEoi;
@@ -76,22 +76,6 @@ impl Machine {
             rewind.seen(common.clock.now());
         }
         Ok(true)
-    }
-
-    /// Returns whether a message from processor `sender` or a device is for processor `index`.
-    pub(super) fn is_for(
-        &self,
-        index: usize,
-        sender: Option<usize>,
-        destination: Destination,
-    ) -> bool {
-        match destination {
-            Destination::Physical(id) => id as usize == index,
-            Destination::Logical(id) => self.processors[index].apic.matches_logical(id),
-            Destination::Oneself => sender == Some(index),
-            Destination::All => true,
-            Destination::Others => sender != Some(index),
-        }
     }
 
     /// Delivers `message` from processor `sender` or a device.

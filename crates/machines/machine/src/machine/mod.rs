@@ -8,6 +8,7 @@ mod attend;
 mod boot_first;
 mod bounds;
 mod branch;
+mod branches;
 mod build;
 mod calls;
 mod changes;
@@ -58,6 +59,8 @@ mod triggers;
 mod typing;
 mod vm;
 mod watch;
+
+use std::ops::ControlFlow;
 
 use stasis_block::clock::Nanos;
 use stasis_run_events::{Ending, EventSink, Outcome, RunEvent};
@@ -140,16 +143,25 @@ impl Run<'_> {
             }
             let ending = match self.turn() {
                 Turn::Exit(place) => self.act(place)?,
-                Turn::Slice(place, slice) if self.is_debugged() => {
-                    self.debugged_slice(place, slice)?
-                }
-                Turn::Slice(place, slice) if self.sampler.is_some() => {
-                    self.sampled_slice(place, slice)?
-                }
                 Turn::Slice(place, slice) => {
                     let machine = self.processors[place].0;
-                    let after = self.machines[machine].slice(&mut self.common, slice)?;
-                    self.follow(machine, after)?
+                    let ended = match () {
+                        () if self.is_debugged() => self.debugged_slice(place, slice)?,
+                        () if self.sampler.is_some() => {
+                            ControlFlow::Continue(self.sampled_slice(place, slice)?)
+                        }
+                        () => {
+                            let machine = &mut self.machines[machine];
+                            ControlFlow::Continue(match machine.kept_boot.is_replayed() {
+                                true => machine.replayed_slice(&mut self.common, slice)?,
+                                false => machine.slice(&mut self.common, slice)?,
+                            })
+                        }
+                    };
+                    match ended {
+                        ControlFlow::Break(ending) => Some(ending),
+                        ControlFlow::Continue(after) => self.follow(machine, after)?,
+                    }
                 }
                 Turn::Round => self.round()?,
                 Turn::Later => None,

@@ -4,7 +4,6 @@
 use super::common::Common;
 use super::event_stream::BATCH;
 use super::vm::Machine;
-use crate::devices::NetworkDevice;
 use crate::error::Error;
 
 impl Machine {
@@ -36,15 +35,6 @@ impl Machine {
             true => common.flush_packets(),
             false => Ok(()),
         }
-    }
-
-    /// The next event of its ports (ns).
-    pub(super) fn next_port_event(&self, common: &Common) -> Option<u64> {
-        let next = |device: &NetworkDevice| {
-            let arrival = common.networks.next_arrival(device.place);
-            device.next_event().into_iter().chain(arrival).min()
-        };
-        self.ports.iter().filter_map(next).min()
     }
 
     /// Throws away the frames for a machine that has ended.

@@ -36,9 +36,6 @@ pub(super) struct Begun {
 impl Machine {
     /// Runs a processor until the slice's end or an exit of the processor.
     pub(super) fn slice(&mut self, common: &mut Common, slice: Slice) -> Result<After, Error> {
-        if self.kept_boot.is_replayed() {
-            return self.replayed_slice(common, slice);
-        }
         let Some(begun) = self.enter(common, slice)? else { return Ok(After::Continue) };
         let vcpu = &mut self.vcpus[slice.index];
         let end = vcpu.run_slice(&mut common.clock, slice.until, begun.injecting)?;

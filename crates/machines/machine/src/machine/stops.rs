@@ -1,11 +1,14 @@
 //! Stops of a run: where a debugger wants them, between slices and within. Steps of the run: `debug`
 //! owns what the debugger wants, and where the run stands.
 
+use std::ops::ControlFlow;
+
 use stasis_run_events::{Ending, Moment};
 
 use super::debug::{self, Cause, Debug, Goal, Part, Passed, Position, Step, Why};
 use super::run::Run;
 use super::slice::Slice;
+use super::vm::After;
 use crate::error::Error;
 use crate::exit::{DebugEvent, Exit};
 use crate::vcpu::{SliceEnd, MAX_SLICE};
@@ -282,18 +285,20 @@ impl Run<'_> {
     }
 
     /// Runs a processor until the slice's end or an exit of the processor, as a run without a
-    /// debugger does. Returns the run's ending, if it has ended.
+    /// debugger does. Breaks with the run's ending, if it has ended.
     pub(super) fn debugged_slice(
         &mut self,
         place: usize,
         slice: Slice,
-    ) -> Result<Option<Ending>, Error> {
+    ) -> Result<ControlFlow<Ending, After>, Error> {
         let (number, index) = self.processors[place];
         if let Some(ending) = self.debug_entry(place)? {
-            return Ok(Some(ending));
+            return Ok(ControlFlow::Break(ending));
         }
         let machine = &mut self.machines[number];
-        let Some(begun) = machine.enter(&mut self.common, slice)? else { return Ok(None) };
+        let Some(begun) = machine.enter(&mut self.common, slice)? else {
+            return Ok(ControlFlow::Continue(After::Continue));
+        };
         let entered = self.common.clock.now();
         if let Some(debug) = &mut self.debug {
             debug.entered = entered;
@@ -360,8 +365,8 @@ impl Run<'_> {
                 Some(cause) => self.stop_at(place, cause, (Part::Within, now))?,
                 None => None,
             };
-            if ending.is_some() {
-                return Ok(ending);
+            if let Some(ending) = ending {
+                return Ok(ControlFlow::Break(ending));
             }
             // The processor's own time is that of its last entry.
             self.common.clock.set(now);
@@ -382,7 +387,7 @@ impl Run<'_> {
             }
         }
         let after = self.machines[number].left(&mut self.common, begun, end)?;
-        self.follow(number, after)
+        Ok(ControlFlow::Continue(after))
     }
 
     /// An event of the processor at `place`, as far as it is of the process whose breakpoint or watchpoint it

@@ -10,7 +10,7 @@ use super::kept_boot::KeptBoot;
 use super::progress::Progress;
 use super::rewind::RewindState;
 use super::slots::Slots;
-use crate::apic::Expiry;
+use crate::apic::{Destination, Expiry};
 use crate::devices::{AgentEvent, ChannelDevice, NetworkDevice};
 use crate::memory::GuestMemory;
 use crate::pci::Bus;
@@ -86,6 +86,15 @@ impl Machine {
         let ports = ports.map(|at| scale.to_ticks(at));
         let faults = self.faults.next_event(scale);
         timers.chain(replay).chain(drives).chain(ports).chain(faults).min()
+    }
+
+    /// The next event of its ports (ns).
+    fn next_port_event(&self, common: &Common) -> Option<u64> {
+        let next = |device: &NetworkDevice| {
+            let arrival = common.networks.next_arrival(device.place);
+            device.next_event().into_iter().chain(arrival).min()
+        };
+        self.ports.iter().filter_map(next).min()
     }
 
     /// Returns the time at which the processor, which has halted in a replayed boot, goes on (ticks).
@@ -177,6 +186,22 @@ impl Machine {
                 processor.time = processor.time.max(now);
                 self.kept_boot.went_on(processor.time - self.origin);
             }
+        }
+    }
+
+    /// Returns whether a message from processor `sender` or a device is for processor `index`.
+    pub(super) fn is_for(
+        &self,
+        index: usize,
+        sender: Option<usize>,
+        destination: Destination,
+    ) -> bool {
+        match destination {
+            Destination::Physical(id) => id as usize == index,
+            Destination::Logical(id) => self.processors[index].apic.matches_logical(id),
+            Destination::Oneself => sender == Some(index),
+            Destination::All => true,
+            Destination::Others => sender != Some(index),
         }
     }
 

@@ -3,8 +3,6 @@
 use stasis_block::Link;
 use stasis_layout::u16_at;
 
-use super::function::CONFIG;
-
 /// The capability's number.
 pub(super) const NUMBER: u8 = 0x10;
 
@@ -155,7 +153,7 @@ pub(super) fn capability(port_type: PortType, link: Link) -> Capability {
 impl Express {
     /// Completes a write: bits that start an action read as 0, and a port's status is that of its
     /// link. Returns whether the function is to be reset.
-    pub(super) fn settle(&self, config: &mut [u8; CONFIG]) -> bool {
+    pub(super) fn settle(&self, config: &mut [u8]) -> bool {
         let mut change = |offset: usize, change: &dyn Fn(u16) -> u16| {
             let at = self.at + offset;
             let before = register(config, at);
@@ -181,7 +179,7 @@ impl Express {
 /// A port's slot, in which a device comes and goes.
 impl Express {
     /// Makes it the slot `number`, and returns which of its 16-bit registers a guest can write.
-    pub(super) fn add_slot(&self, config: &mut [u8; CONFIG], number: u8) -> (usize, u16) {
+    pub(super) fn add_slot(&self, config: &mut [u8], number: u8) -> (usize, u16) {
         let flags = register(config, self.at + CAPABILITIES) | HAS_SLOT;
         config[self.at + CAPABILITIES..][..2].copy_from_slice(&flags.to_le_bytes());
         let slot = HOT_PLUG | u32::from(number) << 19;
@@ -190,7 +188,7 @@ impl Express {
     }
 
     /// A guest's write of `data` at `offset`: of Slot Status a 1 clears a bit.
-    pub(super) fn clear_events(&self, config: &mut [u8; CONFIG], offset: usize, data: &[u8]) {
+    pub(super) fn clear_events(&self, config: &mut [u8], offset: usize, data: &[u8]) {
         let status = self.at + SLOT_STATUS;
         let events = (PRESENCE_CHANGED | LINK_CHANGED).to_le_bytes();
         for (at, byte) in (offset..).zip(data) {
@@ -201,7 +199,7 @@ impl Express {
     }
 
     /// The device in the slot has come or gone.
-    pub(super) fn change(&mut self, config: &mut [u8; CONFIG], connected: bool) {
+    pub(super) fn change(&mut self, config: &mut [u8], connected: bool) {
         self.connected = connected;
         let at = self.at + SLOT_STATUS;
         let status = register(config, at) & !PRESENT | PRESENCE_CHANGED | LINK_CHANGED;
@@ -211,7 +209,7 @@ impl Express {
     }
 
     /// Returns whether the slot asks for an interrupt.
-    pub(super) fn interrupts(&self, config: &[u8; CONFIG]) -> bool {
+    pub(super) fn interrupts(&self, config: &[u8]) -> bool {
         let status = register(config, self.at + SLOT_STATUS);
         let control = register(config, self.at + SLOT_CONTROL);
         let wanted = status & control & PRESENCE_CHANGED != 0
@@ -220,6 +218,6 @@ impl Express {
     }
 }
 
-fn register(config: &[u8; CONFIG], at: usize) -> u16 {
+fn register(config: &[u8], at: usize) -> u16 {
     u16_at(config, at).unwrap_or(0)
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::finish;
 use crate::backend::GRACE;
 use crate::endpoint::{Endpoint, SocketName};
 use crate::new_drive::NewDrive;
@@ -58,7 +57,7 @@ pub(super) fn socket(
     match Socket::start(listener, path.clone(), own, target) {
         Ok(socket) => Ok(Endpoint::Socket(socket)),
         Err(error) => {
-            finish(worker, vec![id], Instant::now() + GRACE);
+            worker.finish(vec![id], Instant::now() + GRACE);
             if own {
                 let _ = std::fs::remove_file(&path);
             }
@@ -91,7 +90,7 @@ pub(super) fn device(
     let device = opened.ok_or(ServeError::Missing(name))??;
     if let Err(error) = device.start() {
         device.stop();
-        finish(worker, vec![id], Instant::now() + GRACE);
+        worker.finish(vec![id], Instant::now() + GRACE);
         device.remove();
         return Err(error);
     }

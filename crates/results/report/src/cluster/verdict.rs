@@ -25,7 +25,7 @@ pub(crate) struct Answer {
 impl Answer {
     /// Returns the answer for a run.
     pub(crate) fn of(cluster: &Cluster, summary: &Summary, time: &Time) -> Self {
-        let faults = FaultSummary::all(summary);
+        let faults = summary.faults();
         let history = summary.extra.get("history").cloned();
         let whole: Option<Witnessed> = history.and_then(|all| serde_json::from_value(all).ok());
         let ended = ended(summary);

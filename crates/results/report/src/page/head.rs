@@ -1,6 +1,6 @@
 //! The answer that a page begins with: one sentence, three tiles, what repeats it, one table.
 
-use super::pairs;
+use super::pairs::pairs;
 use crate::escape::escape;
 use crate::repeat::Repeat;
 use crate::verdict::Verdict;

@@ -1,7 +1,7 @@
 //! The user of a run's drives, by its engine.
 
 use crate::plot::{Axis, Quantity, Scale};
-use crate::shared_page;
+use crate::several;
 use stasis_results::statistics::DriveStatistics;
 use stasis_results::summary::Summary;
 
@@ -61,7 +61,7 @@ impl Time {
         let run = (summary.virtual_seconds * 1e9).round() as u64;
         let last = drives.iter().filter_map(DriveStatistics::last).max();
         // The host's workloads go on as long as the run.
-        let last = last.filter(|_| shared_page::loads(summary).is_empty());
+        let last = last.filter(|_| several::loads(summary).is_empty());
         Self { kind, begin, length: last.map_or(run, |last| last.saturating_sub(begin)) }
     }
 

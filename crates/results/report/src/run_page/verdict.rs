@@ -10,7 +10,7 @@ use crate::cluster;
 use crate::page::Head;
 use crate::table::{Column, Table};
 use crate::verdict::{Busiest, End, Precision, Run, Tenants, Verdict};
-use crate::{shared_page, text, thresholds_page, Repeat};
+use crate::{several, shared_page, text, thresholds_page, Repeat};
 use stasis_results::so_far::RUNNING;
 use stasis_results::summary::{DriveSummary, OperationSummary, Summary};
 use stasis_results::units;
@@ -118,7 +118,7 @@ fn run<'a>(
         cluster,
         tenants,
         ios: summary.ios(),
-        loads: shared_page::loads(summary).iter().map(|load| load.ios).sum(),
+        loads: several::loads(summary).iter().map(|load| load.ios).sum(),
         errors: used(summary).map(|(.., figures)| figures.errors).sum(),
         busiest,
         precision,
@@ -184,7 +184,7 @@ pub(super) fn drives(summary: &Summary, kind: Kind) -> (String, Table) {
          writes of a job that mixes them have the whole job's time. Both together are over the time of all I/Os to the \
          drive, so that they are less than the sum where one ended before the other."
     );
-    let caption = match shared_page::loads(summary).is_empty() {
+    let caption = match several::loads(summary).is_empty() {
         true => caption,
         false => format!(
             "{caption} Workloads of the host have their mean latency only, and rates over the time for which they ran."
@@ -255,7 +255,7 @@ pub(super) fn drives(summary: &Summary, kind: Kind) -> (String, Table) {
         }
         table.push(row);
     }
-    for load in shared_page::loads(summary) {
+    for load in several::loads(summary) {
         let dash = || "–".to_owned();
         let mut row = vec![load.name.clone(), "all".to_owned()];
         row.push(units::significant(load.ios as f64 / load.seconds.max(1e-9), 4));

@@ -11,7 +11,8 @@ use stasis_block::{Command, Operation, Status};
 use stasis_drive::Layer;
 use stasis_qcow2::{CreateOptions, Image, Kind};
 
-use super::{open, ConvertArguments, ImageFormat};
+use super::arguments::{ConvertArguments, ImageFormat};
+use super::open::open;
 
 /// Bytes that are copied at once.
 const PIECE: u64 = 1 << 20;

@@ -11,7 +11,7 @@ use stasis_block::units::format_size;
 use stasis_qcow2::{ImageError, Kind};
 use stasis_terminal::answer::document;
 
-use super::open;
+use super::open::open;
 
 /// Exit statuses of `stasis image check`, as those of `qemu-img check`.
 const DAMAGED: u8 = 2;

@@ -18,9 +18,10 @@ use stasis_terminal::progress::Steps;
 use stasis_terminal::{answer, ensure_guest, stop_on_signals, Terminal};
 
 use super::super::symbols;
+use super::described::joined;
+use super::ending::finished;
 use super::snapshots::{BranchWord, Branches};
 use super::stdin::{self, Source};
-use super::{finished, joined};
 use crate::arguments::RunArguments;
 
 /// The branches of a command, a row each.

@@ -1,6 +1,8 @@
 //! `stasis run`: one experiment from its words to its report.
 
 mod branches;
+mod described;
+mod ending;
 pub mod snapshots;
 pub mod stdin;
 
@@ -12,16 +14,15 @@ use std::sync::Arc;
 use anyhow::{anyhow, ensure, Result};
 use stasis_block::units;
 use stasis_crash_test::power_cut;
-use stasis_experiment::{Engine, Expectation, Experiment, ExperimentError};
-use stasis_program::here::{self, Here};
-use stasis_results::thresholds;
-use stasis_runner::{
-    check_output, Debugged, LivePage, Profiled, Results, Runner, Snapshotted, OUTPUT_FILE,
-};
+use stasis_experiment::{Engine, Experiment};
+use stasis_runner::{check_output, Debugged, LivePage, Profiled, Runner, Snapshotted, OUTPUT_FILE};
 use stasis_terminal::{answer, stop_on_signals, Terminal};
 
 use super::symbols;
-use crate::arguments::{MachineArguments, RunArguments};
+use crate::arguments::RunArguments;
+
+pub(super) use described::{experiment, joined};
+use ending::finished;
 
 /// `stasis run`.
 pub fn main(arguments: RunArguments, quiet: bool) -> Result<ExitCode> {
@@ -150,27 +151,6 @@ fn live_page(port: u16, quiet: bool) -> Result<Arc<LivePage>> {
     Ok(page)
 }
 
-/// Tells of a run that has ended.
-fn finished(run: &Results, quiet: bool) -> Result<ExitCode> {
-    answer::put("results", &run.folder)?;
-    answer::put("message", &run.message)?;
-    answer::put("summary", &run.summary)?;
-    if !quiet && run.are_written {
-        stasis_terminal::tell(&stasis_report::text_summary(&run.summary));
-        stasis_terminal::say!("report: {}", run.folder.join(stasis_results::REPORT_FILE).display());
-    }
-    for warning in &run.summary.warnings {
-        stasis_terminal::say!("stasis: not to be trusted: {warning}");
-    }
-    for threshold in thresholds::unmet(&run.summary) {
-        stasis_terminal::say!("stasis: not met: {threshold}");
-    }
-    if let Some(message) = &run.message {
-        stasis_terminal::say!("stasis: {message}");
-    }
-    Ok(ExitCode::from(run.status))
-}
-
 /// The interval of a profile, in words (ns).
 fn interval(word: &str) -> Result<u64> {
     let interval = units::parse_duration(word).map_err(|error| anyhow!("--profile: {error}"))?;
@@ -199,75 +179,4 @@ fn profiled(
     let (functions, orc) = (symbols.functions(), symbols.orc());
     let symbols::Layout { threads, modules, places } = symbols.layout(guest_times)?;
     Ok(Profiled { interval, symbols: functions, orc, threads, modules, places })
-}
-
-/// The experiment of `stasis run`: the words and the file, joined.
-pub(super) fn joined(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
-    let RunArguments {
-        cpu_speed, rewind, expect, virtual_limit, wall_limit, check, command, ..
-    } = arguments;
-    let duration = |word: &Option<String>, option: &str| {
-        let read = word.as_deref().map(units::parse_duration).transpose();
-        read.map_err(|error| anyhow!("{option}: {error}"))
-    };
-    let virtual_limit = duration(&virtual_limit, "--virtual-limit")?;
-    let wall_limit = duration(&wall_limit, "--wall-limit")?;
-    let (file, results) = (arguments.experiment.as_deref(), arguments.results);
-    experiment(file, arguments.machine, results, |experiment| {
-        experiment.machine.cpu_speed = cpu_speed.or(experiment.machine.cpu_speed);
-        experiment.machine.rewind |= rewind;
-        experiment.expectations.extend(expect.expect.into_iter().map(Expectation::of));
-        experiment.virtual_limit = virtual_limit.or(experiment.virtual_limit);
-        experiment.wall_limit = wall_limit.or(experiment.wall_limit);
-        if check.is_some() {
-            experiment.check = check;
-        }
-        if !command.is_empty() {
-            experiment.command = command;
-        }
-    })
-}
-
-/// Returns whether a file could not be read.
-fn is_unread(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(ExperimentError::Read { .. }))
-}
-
-/// Joins an experiment's file, if there is one, the words for its machine, and the changes by
-/// `more`; returns the folder that the experiment's relative paths start from.
-pub(super) fn experiment(
-    file: Option<&Path>,
-    words: MachineArguments,
-    results: Option<PathBuf>,
-    more: impl FnOnce(&mut Experiment),
-) -> Result<(Experiment, PathBuf)> {
-    let read = here::experiment(file, &words.drive).map_err(|error| match file {
-        // A file of experiments has an ending; a name without one is a command.
-        Some(path) if path.extension().is_none() && is_unread(&error) => {
-            anyhow!("{error}; a command goes after `--`: stasis run -- {}", path.display())
-        }
-        _ => error,
-    });
-    let (mut experiment, base) = read?;
-    let base = if base.as_os_str().is_empty() { PathBuf::from(".") } else { base };
-    let here = Here::beside(&base)?;
-    experiment.machine.vcpus = words.vcpus.unwrap_or(experiment.machine.vcpus);
-    if let Some(memory) = &words.memory {
-        experiment.machine.memory =
-            units::parse_size(memory).map_err(|error| anyhow!("--memory: {error}"))?;
-    }
-    experiment.seed = words.seed.unwrap_or(experiment.seed);
-    if let Some(results) = results {
-        experiment.results = Some(results);
-    } else if let Some(results) = &experiment.results {
-        experiment.results = Some(base.join(results));
-    }
-    experiment.engine = words.engine.unwrap_or(experiment.engine);
-    for word in words.guest.files {
-        experiment.guest.files.push(here.file(word)?);
-    }
-    words.guest.system.apply(&mut experiment.guest);
-    more(&mut experiment);
-    experiment.finish()?;
-    Ok((experiment, base))
 }

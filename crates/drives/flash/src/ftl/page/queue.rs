@@ -367,7 +367,7 @@ mod tests {
     use super::super::blocks::Blocks;
     use super::super::testing::{context, drive, UNIT};
     use super::*;
-    use crate::ftl::context::Open;
+    use crate::ftl::request::Open;
     use crate::spec::WearLevelling;
 
     /// A queue whose buffer has room for `room` units, and a placement with unit 0 in a slot.

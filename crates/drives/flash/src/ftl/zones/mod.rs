@@ -13,85 +13,20 @@
 
 mod layout;
 mod reset;
+mod state;
 mod write;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use stasis_block::clock::Nanos;
 use stasis_block::{CacheKind, Health, Operation, PowerLoss, SECTOR};
-use stasis_nand::{Op, OpDone, OpKind, Priority};
+use stasis_nand::{OpDone, OpKind};
 
 use self::layout::Layout;
-use self::write::{Cursor, Page, Stage};
-use super::{
-    fate_of, Context, Dropped, Ftl, PageRead, PageRun, PowerCut, Request, RequestId, Shape,
-};
-use crate::buffer::{table::Table, NONE};
-use crate::narrow::{count, percentage, subject};
-use crate::owners::{Owner, Owners};
+use self::state::{Cursor, Stage, Zones, ERASE, KIND, PROGRAM, READ};
+use super::{fate_of, Context, Ftl, PageRead, PageRun, PowerCut, Request, RequestId, Shape};
+use crate::narrow::{percentage, subject};
 use crate::spec::{Spec, SpecError};
-
-const READ: u64 = 1 << 56;
-const PROGRAM: u64 = 2 << 56;
-const ERASE: u64 = 3 << 56;
-const PAD: u64 = 4 << 56;
-const KIND: u64 = 0xFF << 56;
-
-/// A block of a zone.
-#[derive(Debug, Clone, Copy, Default)]
-struct Block {
-    // Counted through the array.
-    number: u32,
-    // The next page to program, and pages whose program has ended.
-    next: u32,
-    ended: u32,
-    bad: bool,
-    // Operations under way.
-    busy: u32,
-}
-
-#[derive(Debug, Clone, Default)]
-struct Zone {
-    // It is erased as soon as nothing of it is under way.
-    resetting: bool,
-    // It takes no writes.
-    failed: bool,
-    // Requests that wait until it is erased.
-    waiters: Vec<RequestId>,
-}
-
-#[derive(Debug)]
-struct Zones {
-    shape: Shape,
-    layout: Layout,
-    blocks: Vec<Block>,
-    // By block of the array: whose it is.
-    owners: Vec<u32>,
-    zones: Vec<Zone>,
-    // Free blocks, by plane.
-    spare: Vec<Vec<u32>>,
-    spares: u64,
-    retired: u64,
-    // Pages in memory, and where they are by their number in the drive.
-    pages: Vec<Page>,
-    pages_free: Vec<u32>,
-    table: Table,
-    // Pages that are being programmed, and how many may be; 0 to write through.
-    flying: u32,
-    room: u32,
-    protected: bool,
-    waiting: VecDeque<Cursor>,
-    flushes: VecDeque<(RequestId, u64)>,
-    sequence: u64,
-    // Their numbers, and whether they are done.
-    flights: VecDeque<(u64, bool)>,
-    // Pages whose contents a power cut took.
-    lost: BTreeSet<u32>,
-    erases: u64,
-    endurance: u32,
-    #[cfg(test)]
-    version: u64,
-}
 
 /// Builds a zoned drive.
 pub(super) fn zoned(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl>, SpecError> {
@@ -116,67 +51,6 @@ pub(super) fn ocssd(spec: &Spec, capacity: u64, seed: u64) -> Result<Box<dyn Ftl
 }
 
 impl Zones {
-    fn new(spec: &Spec, shape: Shape, layout: Layout, numbers: Vec<u32>, spares: bool) -> Self {
-        let mut spare = vec![Vec::new(); shape.planes as usize];
-        if spares {
-            let used: BTreeSet<u32> = numbers.iter().copied().collect();
-            for block in (0..shape.blocks()).filter(|block| !used.contains(block)) {
-                spare[shape.plane_of(block) as usize].push(block);
-            }
-        }
-        let mut owners = vec![NONE; shape.blocks() as usize];
-        (0..).zip(&numbers).for_each(|(index, &number)| owners[number as usize] = index);
-        let room = count((spec.buffer / spec.page_size.max(1)).min(u64::from(NONE)));
-        Self {
-            blocks: numbers.iter().map(|&number| Block { number, ..Block::default() }).collect(),
-            owners,
-            zones: vec![Zone::default(); layout.zones as usize],
-            spares: spare.iter().map(|plane| plane.len() as u64).sum(),
-            spare,
-            retired: 0,
-            pages: Vec::new(),
-            pages_free: Vec::new(),
-            table: Table::new(),
-            flying: 0,
-            room: if spec.buffer == 0 { 0 } else { room.max(1) },
-            protected: spec.plp && spec.buffer > 0,
-            waiting: VecDeque::new(),
-            flushes: VecDeque::new(),
-            sequence: 0,
-            flights: VecDeque::new(),
-            lost: BTreeSet::new(),
-            erases: 0,
-            endurance: spec.endurance,
-            layout,
-            shape,
-            #[cfg(test)]
-            version: 0,
-        }
-    }
-
-    /// Returns whether the drive has such a page, and where: its zone, block and page.
-    fn place(&self, page: u32) -> Option<(u32, u32, u32)> {
-        let place = self.layout.place(page);
-        (place.0 < self.layout.zones).then_some(place)
-    }
-
-    /// Submits an operation for a page of a block.
-    fn submit(
-        &mut self,
-        now: Nanos,
-        (kind, bytes): (OpKind, u32),
-        (block, page): (u32, u32),
-        token: u64,
-        owner: impl FnOnce(&mut Owners) -> Owner,
-        context: &mut Context,
-    ) {
-        self.blocks[block as usize].busy += 1;
-        let at = self.shape.address(self.blocks[block as usize].number, page);
-        let priority = if kind == OpKind::Read { Priority::Read } else { Priority::Write };
-        let op = Op { kind, at, source: at, bytes, priority, token, group: 0 };
-        context.submit_for(now, op, owner);
-    }
-
     fn read_units(&mut self, now: Nanos, request: &Request, context: &mut Context) {
         let (first, end) = self.shape.units_of(request.offset, request.length);
         context.reads(request.id, end - first, 0);
@@ -212,15 +86,6 @@ impl Zones {
         context.open(id);
         let (operation, token) = ((OpKind::Read, read.bytes), READ | u64::from(id));
         self.submit(now, operation, (block, at), token, |owners| owners.request(id), context);
-    }
-
-    /// The block of a zone that an operation was for.
-    fn block_of(&self, op: &Op) -> u32 {
-        self.owners[self.shape.block(op.at.plane.0, op.at.block) as usize]
-    }
-
-    fn zone_of(&self, block: u32) -> u32 {
-        block / self.layout.width
     }
 
     /// An operation of a block has ended.

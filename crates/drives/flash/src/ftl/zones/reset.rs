@@ -7,8 +7,10 @@ use stasis_block::timeline::Purpose;
 use stasis_block::{Fate, Status};
 use stasis_nand::{Breakdown, OpDone, OpKind, OpStatus};
 
-use super::write::Stage;
-use super::{Context, Dropped, PowerCut, Request, Zones, ERASE, KIND, NONE, PAD, PROGRAM};
+use super::state::{Block, Stage, Zones, ERASE, KIND, PAD, PROGRAM};
+use super::{Context, PowerCut, Request};
+use crate::buffer::NONE;
+use crate::ftl::Dropped;
 use crate::narrow::{count, subject};
 use crate::owners::{Owner, Owners};
 
@@ -98,7 +100,7 @@ impl Zones {
         };
         self.owners[old as usize] = NONE;
         self.owners[number as usize] = block;
-        self.blocks[block as usize] = super::Block { number, ..super::Block::default() };
+        self.blocks[block as usize] = Block { number, ..Block::default() };
         self.retired += 1;
     }
 

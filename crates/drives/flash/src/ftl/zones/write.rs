@@ -4,50 +4,10 @@ use stasis_block::clock::Nanos;
 use stasis_block::{Fate, Status};
 use stasis_nand::{Breakdown, OpDone, OpKind, OpStatus};
 
-use super::{Context, Request, RequestId, Zones, NONE, PROGRAM};
+use super::state::{Cursor, Page, Stage, Zones, PROGRAM};
+use super::{Context, Request, RequestId};
+use crate::buffer::NONE;
 use crate::narrow::{count, place};
-
-/// A write that is not all in memory yet; with no request a barrier.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Cursor {
-    pub id: RequestId,
-    fua: bool,
-    offset: u64,
-    length: u64,
-    next: u32,
-    end: u32,
-}
-
-impl Cursor {
-    pub const BARRIER: Self = Self { id: NONE, fua: false, offset: 0, length: 0, next: 0, end: 0 };
-}
-
-/// Stage of a page in memory on its way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// The page is not full, or not the next of its block.
-    Filling,
-    /// The page is being programmed.
-    Flying,
-    /// The page cannot be programmed.
-    Stranded,
-    /// The page is not the drive's any more, though it is being programmed.
-    Dead,
-    Unused,
-}
-
-/// A page in memory.
-#[derive(Debug, Clone)]
-pub(super) struct Page {
-    pub page: u32,
-    // Which of its units are there.
-    filled: u128,
-    pub state: Stage,
-    pub waiter: RequestId,
-    flight: u64,
-    #[cfg(test)]
-    pub versions: Vec<u64>,
-}
 
 impl Zones {
     pub(super) fn queue(&mut self, request: &Request, context: &mut Context) {

@@ -10,6 +10,7 @@ mod cache;
 mod geometry;
 mod parameters;
 mod read_ahead;
+mod seek;
 mod spec;
 
 use std::collections::VecDeque;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_block::{units, Rate};
 
-use super::geometry::Seek;
+use super::seek::Seek;
 use crate::span::Span;
 
 /// The largest number of extents in a write cache.

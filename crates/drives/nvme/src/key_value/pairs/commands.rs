@@ -13,7 +13,8 @@ use crate::slots::{Owner, Slot, WaitingStore};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
-use super::namespace::{status_of, Pair};
+use super::namespace::status_of;
+use super::pair::Pair;
 
 const fn command(opcode: u8, changes: u32, counts_as: Operation, execute: IoExecute) -> IoCommand {
     IoCommand {

@@ -3,27 +3,12 @@
 use std::collections::BTreeMap;
 
 use stasis_block::{Command, Operation, Status, LOG_STREAM};
-use stasis_key_value::{Condition, KeptPairs, Key, Place, Refusal, Store, Task, Writer};
+use stasis_key_value::{KeptPairs, Place, Refusal, Store, Task, Writer};
 
+use super::pair::Pair;
 use crate::config::Namespace;
 use crate::slots::{Owner, Purpose, Slot};
 use crate::status::StatusCode;
-
-/// A pair that is to be stored, without its value.
-#[derive(Debug, Clone, Copy)]
-pub struct Pair {
-    pub key: Key,
-    pub condition: Condition,
-    /// Length of the value in bytes.
-    pub length: u32,
-}
-
-impl Pair {
-    /// Length of the value in bytes.
-    pub fn length(&self) -> u32 {
-        self.length
-    }
-}
 
 /// The pairs of a key-value namespace.
 #[derive(Debug)]

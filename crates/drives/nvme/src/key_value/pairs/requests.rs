@@ -9,7 +9,8 @@ use crate::narrow::size;
 use crate::slots::{Owner, Purpose, Slot, WaitingStore};
 use crate::status::{Failure, Outcome, StatusCode};
 
-use super::namespace::{stream_of, KeyValueNamespace, Pair};
+use super::namespace::{stream_of, KeyValueNamespace};
+use super::pair::Pair;
 
 impl Io {
     /// The pairs of a namespace, for a command on them.

@@ -4,7 +4,7 @@ use stasis_block::clock::{Nanos, MILLISECOND, SECOND};
 
 use super::fair::Owner;
 use super::queue::{Reason, MAX_FIRST};
-use super::{Bfq, Level};
+use super::state::{Bfq, Level};
 use crate::priority::{Class, CLASS_WAIT};
 use crate::SECTOR;
 

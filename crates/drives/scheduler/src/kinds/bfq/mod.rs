@@ -9,6 +9,7 @@ mod queue;
 mod raise;
 mod service;
 mod spec;
+mod state;
 mod tournament;
 mod waiting;
 
@@ -18,74 +19,36 @@ use stasis_block::clock::Nanos;
 use stasis_block::Tag;
 
 use super::{counts, lasts, Parameters, Problem};
-use crate::clook_queue::Requests;
-use crate::pool::Pool;
-use crate::priority::{Class, Turns};
-use crate::queues::Slab;
+use crate::priority::Class;
 use crate::{
     GroupId, QueueId, QueueSpec, QueueStatistics, QueuedRequest, Refused, Scheduler, WEIGHTS,
 };
-use fair::{Entities, Entity, Fair, Owner};
-use help_budget::Help;
+use fair::{Entity, Owner};
 use queue::Queue;
-use service::{Current, Decision};
+use service::Decision;
 use spec::MAX_RAISE;
+pub use state::Bfq;
+use state::{Group, Level};
 
-/// Entities that compete with each other, by class.
-#[derive(Debug, Default)]
-struct Level {
-    fairs: [Fair; Class::COUNT],
-    turns: Turns,
-}
+impl Parameters for BfqSpec {
+    const NAME: &'static str = "bfq";
+    const ABOUT: &'static str =
+        "weighted shares of the sectors, low latency for what somebody waits for, and help";
 
-#[derive(Debug)]
-struct Group {
-    entity: u32,
-    weight: u64,
-    level: Level,
-    // Number of its queues that are helped.
-    helped: usize,
-}
+    fn check(&self) -> Result<(), Problem> {
+        lasts("budget_timeout", self.budget_timeout)?;
+        lasts("expire_sync", self.expire_sync)?;
+        lasts("expire_async", self.expire_async)?;
+        counts("raise", self.raise, MAX_RAISE)?;
+        counts("help_raise", self.help_raise, MAX_RAISE)
+    }
 
-/// The scheduler `bfq`.
-#[derive(Debug)]
-pub struct Bfq {
-    spec: BfqSpec,
-    pool: Pool,
-    requests: Requests,
-    entities: Entities,
-    queues: Slab<Queue>,
-    groups: Vec<Group>,
-    root: Level,
-    help: Help,
-    current: Option<Current>,
-    // The highest rate seen of a sequential queue, in sectors/s; 0 before.
-    peak: u64,
-    // The same of queues that seek.
-    seeking: u64,
-    // Cost of a change from one queue to another (ns); 0 before.
-    change: Nanos,
+    fn build(&self) -> Box<dyn Scheduler> {
+        Box::new(Bfq::new(*self))
+    }
 }
 
 impl Bfq {
-    /// With no queues.
-    pub fn new(spec: BfqSpec) -> Self {
-        Self {
-            spec,
-            pool: Pool::default(),
-            requests: Requests::default(),
-            entities: Entities::default(),
-            queues: Slab::default(),
-            groups: Vec::new(),
-            root: Level::default(),
-            help: Help::new(spec.help_share, spec.help_burst),
-            current: None,
-            peak: 0,
-            seeking: 0,
-            change: 0,
-        }
-    }
-
     /// Applies help that began or ended until `now`.
     fn settle_help(&mut self, now: Nanos) {
         if self.help.next().is_some_and(|next| next <= now) {
@@ -118,53 +81,6 @@ impl Bfq {
                 self.preempt_for(now, number);
             }
         }
-    }
-
-    /// Gives a queue the weight it is to have now.
-    fn reweigh(&mut self, now: Nanos, number: u32) {
-        let queue = &mut self.queues[number];
-        queue.weighs_raised = queue.raise.is_on(now);
-        let (id, weight) = (queue.entity, queue.weight(now, &self.spec));
-        let level = match queue.group {
-            Some(group) => &mut self.groups[group as usize].level,
-            None => &mut self.root,
-        };
-        let fair = &mut level.fairs[queue.class.index()];
-        fair.reweigh(&mut self.entities, id, weight);
-    }
-
-    fn drop_if_done(&mut self, number: u32) {
-        let queue = &self.queues[number];
-        let idle = self.entities[queue.entity].is_idle();
-        if !queue.removed || !queue.is_done() || !idle {
-            return;
-        }
-        let (id, class) = (queue.entity, queue.class.index());
-        let level = match queue.group {
-            Some(group) => &mut self.groups[group as usize].level,
-            None => &mut self.root,
-        };
-        level.fairs[class].leave(&mut self.entities, id);
-        self.entities.remove(id);
-        self.queues.remove(number);
-    }
-}
-
-impl Parameters for BfqSpec {
-    const NAME: &'static str = "bfq";
-    const ABOUT: &'static str =
-        "weighted shares of the sectors, low latency for what somebody waits for, and help";
-
-    fn check(&self) -> Result<(), Problem> {
-        lasts("budget_timeout", self.budget_timeout)?;
-        lasts("expire_sync", self.expire_sync)?;
-        lasts("expire_async", self.expire_async)?;
-        counts("raise", self.raise, MAX_RAISE)?;
-        counts("help_raise", self.help_raise, MAX_RAISE)
-    }
-
-    fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Bfq::new(*self))
     }
 }
 

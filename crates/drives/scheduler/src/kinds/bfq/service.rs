@@ -5,7 +5,8 @@ use stasis_block::Tag;
 
 use super::fair::Owner;
 use super::queue::{self, Queue, Reason, ASYNC, LANES, SYNC, URGENT};
-use super::{Bfq, BfqSpec};
+use super::spec::BfqSpec;
+use super::state::{Bfq, Current};
 use crate::pool::Pool;
 use crate::priority::{Class, CLASS_WAIT};
 
@@ -16,24 +17,7 @@ const CLASS_BUDGET: u64 = 32;
 /// that it has raised (block/bfq-iosched.c, `bfq_arm_slice_timer`).
 const URGENT_IDLE: Nanos = 20 * MILLISECOND;
 
-#[derive(Debug)]
-pub(super) struct Current {
-    pub(super) queue: u32,
-    /// Beginning of its turn.
-    pub(super) began: Nanos,
-    /// Time until which the drive idles for each of its lanes.
-    pub(super) idle_until: [Option<Nanos>; LANES],
-    granted: u64,
-    served: u64,
-    /// Another is more urgent.
-    pub(super) preempted: bool,
-    /// Nothing of it is done yet.
-    pub(super) first: bool,
-    lane: usize,
-    /// Its lane is [`ASYNC`] because that was late: it stays so.
-    late: bool,
-}
-
+/// Next action at the drive.
 #[derive(Debug)]
 pub(super) enum Decision {
     Send(u32),

@@ -3,7 +3,7 @@
 use stasis_block::clock::Nanos;
 
 use super::queue::Queue;
-use super::Bfq;
+use super::state::Bfq;
 use crate::priority::Class;
 
 impl Bfq {

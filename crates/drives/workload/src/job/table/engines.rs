@@ -1,6 +1,6 @@
 //! Options of fio's engines (`fio --enghelp=ENGINE` and its HOWTO).
 
-use super::{neutral, refused, simulated, FioOption, Key};
+use super::option::{neutral, refused, simulated, FioOption, Key};
 
 const VERIFY: &str = "data are not checked here: run fio in a guest";
 const PLACEMENT: &str = "streams and placement are not simulated by jobs: run fio in a guest";

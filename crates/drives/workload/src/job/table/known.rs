@@ -1,6 +1,6 @@
 //! Options of fio itself (fio 3.33 to 3.41, `fio --cmdhelp=all` and its HOWTO).
 
-use super::{neutral, refused, simulated, FioOption, Key};
+use super::option::{neutral, refused, simulated, FioOption, Key};
 
 const RESULTS: &str = "Results are those of `stasis sim`";
 const ZONES: &str = "zones are not simulated here: run fio in a guest on a zoned drive";

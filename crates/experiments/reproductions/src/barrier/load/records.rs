@@ -3,11 +3,28 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use super::{Outcome, Records};
+use super::outcome::Outcome;
+
+/// Arguments of `records`.
+#[derive(Debug, clap::Args)]
+pub struct Records {
+    /// The file
+    pub file: PathBuf,
+    /// Number of records
+    #[arg(long)]
+    pub count: u64,
+    /// Bytes of a record
+    #[arg(long)]
+    pub size: usize,
+    /// Overwrite the existing records of the file
+    #[arg(long)]
+    pub overwrite: bool,
+}
 
 pub fn run(records: &Records) -> Result<Outcome> {
     let name = || records.file.display().to_string();

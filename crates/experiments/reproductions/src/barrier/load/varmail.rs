@@ -14,7 +14,8 @@ use std::time::Instant;
 
 use anyhow::{bail, Context, Result};
 
-use super::{Outcome, Random};
+use super::outcome::Outcome;
+use super::random::Random;
 
 /// Operations of one round.
 const OPERATIONS: u64 = 13;

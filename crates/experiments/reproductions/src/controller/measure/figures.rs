@@ -12,7 +12,7 @@ use super::super::shell::{here, inside};
 use super::super::steady::{Rounds, ROUNDS};
 use super::super::subject::Subject;
 use super::super::{blocks, files, shell};
-use super::{Bench, Sizes, PORT, THREADS, TRIES};
+use super::bench::{Bench, Sizes, PORT, THREADS, TRIES};
 
 /// Time that fio may take to begin.
 const START: Duration = Duration::from_secs(3);

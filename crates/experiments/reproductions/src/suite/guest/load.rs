@@ -10,7 +10,8 @@ use anyhow::{ensure, Context, Result};
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{MeasurementPlan, TestDisk};
+use super::disk::TestDisk;
+use super::plan::MeasurementPlan;
 use stasis_program::pattern::Pattern;
 
 /// Bytes of a sequential reader's or writer's call.

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, Context, Result};
 use rustix::process::{kill_process_group, Pid, Signal};
 
-use super::{Application, MeasurementPlan, TestDisk};
+use super::disk::TestDisk;
+use super::plan::{Application, MeasurementPlan};
 
 /// Mount point of the applications' file system.
 const ROOT: &str = "/tmp/suite-root";

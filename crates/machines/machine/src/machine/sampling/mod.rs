@@ -14,12 +14,12 @@ mod stacks;
 pub(super) mod view;
 
 use stasis_bare::svm::Debug;
-use stasis_run_events::{Ending, RunEvent};
+use stasis_run_events::RunEvent;
 
 use super::guest_io::GuestIos;
 use super::run::Run;
 use super::slice::Slice;
-use super::vm::Machine;
+use super::vm::{After, Machine};
 use crate::error::Error;
 use crate::exit::{DebugEvent, Exit};
 use crate::vcpu::{SliceEnd, MAX_SLICE};
@@ -81,16 +81,14 @@ impl Run<'_> {
     }
 
     /// Runs a processor until the slice's end or an exit of the processor, as a run without samples
-    /// does, and takes its samples. Returns the run's ending, if it has ended.
-    pub(super) fn sampled_slice(
-        &mut self,
-        place: usize,
-        slice: Slice,
-    ) -> Result<Option<Ending>, Error> {
+    /// does, and takes its samples.
+    pub(super) fn sampled_slice(&mut self, place: usize, slice: Slice) -> Result<After, Error> {
         let (number, index) = self.processors[place];
         let machine = &mut self.machines[number];
-        let Some(begun) = machine.enter(&mut self.common, slice)? else { return Ok(None) };
-        let Some(sampler) = &mut self.sampler else { return Ok(None) };
+        let Some(begun) = machine.enter(&mut self.common, slice)? else {
+            return Ok(After::Continue);
+        };
+        let Some(sampler) = &mut self.sampler else { return Ok(After::Continue) };
         let until = slice.until.min(self.common.clock.now().saturating_add(MAX_SLICE));
         let mut injecting = begun.injecting;
         if let Some(vcpu) = machine.vcpus[index].debug() {
@@ -128,8 +126,7 @@ impl Run<'_> {
             self.common.view.emit_names(stream)?;
             stream.emit(RunEvent::Samples(samples))?;
         }
-        let after = self.machines[number].left(&mut self.common, begun, end)?;
-        self.follow(number, after)
+        self.machines[number].left(&mut self.common, begun, end)
     }
 }
 

@@ -5,10 +5,8 @@ use stasis_layout::{layout, IntoBytes, U16, U32, U64};
 use stasis_run_events::{ModuleOrc, ModuleSymbols, Modules, Orc};
 
 use super::linear::Words;
-use super::orc::Tables;
+use super::orc::{Tables, MODULES};
 
-/// From there on addresses are those of modules (Linux, Documentation/arch/x86/x86_64/mm.rst).
-pub(super) const MODULES: u64 = 0xffff_ffff_c000_0000;
 /// Bytes of a module's name (Linux, MODULE_NAME_LEN on 64 bits).
 const MODULE_NAME: usize = 56;
 /// Limit on the modules of a kernel, on the symbols of one, and on the bytes of a symbol's name

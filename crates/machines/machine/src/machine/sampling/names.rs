@@ -8,8 +8,8 @@ use stasis_unwind::Registers;
 use super::super::program_source::ProgramSource;
 use super::linear::Words;
 use super::maps::{Files, Owner, Place};
-use super::modules::{plain, Loaded, MODULES};
-use super::orc::{Context, KERNEL};
+use super::modules::{plain, Loaded};
+use super::orc::{Context, KERNEL, MODULES};
 
 /// Limit on the frames of a program in a stack.
 const MAX_FRAMES: usize = 128;

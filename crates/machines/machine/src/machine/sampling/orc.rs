@@ -7,14 +7,14 @@ use stasis_layout::{IntoBytes, I32};
 use stasis_run_events::Orc;
 use stasis_unwind::orc::{Entry, Kind, Register, IP_TO_SP, REGISTERS_BP, REGISTERS_IP};
 
-use super::modules::{Module, MODULES};
-
 /// Limit on the frames of a stack.
 pub(super) const MAX_FRAMES: usize = 64;
 /// Limit on the entries of a kernel's table; Debian's 6.1 has 370,000.
 const MAX_ENTRIES: u64 = 4 << 20;
 /// From there on addresses are the kernel's.
 pub(super) const KERNEL: u64 = 1 << 63;
+/// From there on addresses are those of modules (Linux, Documentation/arch/x86/x86_64/mm.rst).
+pub(super) const MODULES: u64 = 0xffff_ffff_c000_0000;
 
 /// The registers that a stack is unwound from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,16 +62,16 @@ impl Tables {
 
     /// The frame that has called the one of `context`; `exact`: the instruction is where the
     /// processor stands, and not where it returns to. With it whether that one is exact.
-    fn caller(
+    fn caller<'m>(
         &self,
         context: Context,
         exact: bool,
-        modules: &[Module],
+        tables_of: &impl Fn(u64) -> Option<&'m Self>,
         read: &mut impl FnMut(u64) -> Option<u64>,
     ) -> Option<(Context, bool)> {
         let at = if exact { context.rip } else { context.rip - 1 };
         let entry = match at >= MODULES {
-            true => modules.iter().find(|module| module.has(at))?.tables.find(at)?,
+            true => tables_of(at)?.find(at)?,
             false => self.find(at)?,
         };
         let [sp_offset, bp_offset] =
@@ -102,12 +102,12 @@ impl Tables {
         Some((Context { rip, rsp, rbp }, exact))
     }
 
-    /// The instruction of `context` and the calls that led to it, the innermost first, through the
-    /// functions of these modules, and the context of the program's instruction, which is none of the
-    /// frames; `read` reads eight bytes.
-    pub(super) fn unwind_through(
+    /// The instruction of `context` and the calls that led to it, the innermost first, and the context
+    /// of the program's instruction, which is none of the frames. `tables_of`: the tables of the module
+    /// that has an address; `read` reads eight bytes.
+    pub(super) fn unwind_through<'m>(
         &self,
-        modules: &[Module],
+        tables_of: impl Fn(u64) -> Option<&'m Self>,
         mut context: Context,
         mut read: impl FnMut(u64) -> Option<u64>,
     ) -> (Vec<u64>, Option<Context>) {
@@ -119,7 +119,7 @@ impl Tables {
             }
             // An instruction that has been called is before where its call returns to.
             frames.push(if exact { context.rip } else { context.rip - 1 });
-            match self.caller(context, exact, modules, &mut read) {
+            match self.caller(context, exact, &tables_of, &mut read) {
                 Some(caller) => (context, exact) = caller,
                 None => break,
             }
@@ -135,7 +135,7 @@ mod tests {
 
     /// The frames, without modules and with the program's instruction.
     fn unwind(tables: &Tables, context: Context, read: impl FnMut(u64) -> Option<u64>) -> Vec<u64> {
-        let (mut frames, program) = tables.unwind_through(&[], context, read);
+        let (mut frames, program) = tables.unwind_through(|_| None, context, read);
         frames.extend(program.map(|context| context.rip));
         frames
     }

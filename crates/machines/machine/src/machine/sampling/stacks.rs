@@ -30,8 +30,9 @@ impl Stacks {
         memory: &mut impl Words,
     ) -> (Vec<u64>, Option<Context>) {
         let (mut frames, program) = loop {
-            let modules = &self.names.modules(machine).modules;
-            let found = self.tables.unwind_through(modules, context, |at| memory.quad(at));
+            let modules = self.names.modules(machine);
+            let tables_of = |at: u64| modules.known(at).map(|module| &module.tables);
+            let found = self.tables.unwind_through(tables_of, context, |at| memory.quad(at));
             // A stack ends at a module that is not known.
             match found.0.last() {
                 Some(&at) if self.names.learn(machine, at, memory) => {}
