@@ -12,7 +12,7 @@ use stasis_guest_root::{
 use crate::kernel::MODULES;
 use crate::modules::{self, Index, ROOT_LIST};
 use crate::store::{MAP, NAMES, ROOT, VMLINUX};
-use crate::{BuildError, Guest, InPlace, Made, Progress, Recipe, DEFAULT_PACKAGES};
+use crate::{BuildError, InPlace, Made, Progress, Recipe, DEFAULT_PACKAGES};
 
 /// Share of the work that is the guest whose kernel is taken, where it is not kept.
 pub(crate) const OF_KERNEL: f64 = 0.9;
@@ -52,7 +52,7 @@ pub(crate) fn make(
     progress(Progress { step: "writing the root file system".into(), fraction: OF_KERNEL });
     let release = kernel.kernel_release.clone();
     let debian = read_image(&kernel.root)?;
-    take_kernel(kernel, work)?;
+    take_kernel(kernel.vmlinux.parent().unwrap_or(Path::new("/")), work)?;
     let image = work.join(ROOT);
     let beside = || write_image(&mut Tree::of_modules(&release, &debian)?, &image);
     let (newest, in_place) = match root.form {
@@ -80,16 +80,18 @@ pub(crate) fn make(
     Ok(Made { release, date, left_out: root.left_out, in_place })
 }
 
-/// Takes kernel and modules of `guest`.
-fn take_kernel(guest: &Guest, work: &Path) -> Result<(), BuildError> {
-    let made = guest.vmlinux.parent().unwrap_or(Path::new("/"));
+/// Takes kernel and modules of the guest in the folder `made`.
+fn take_kernel(made: &Path, work: &Path) -> Result<(), BuildError> {
+    let kernel = made.join(VMLINUX);
+    // Another name of the file would be a change of its inode: machines that are kept with it would be
+    // taken for those of another kernel.
+    fs::copy(&kernel, work.join(VMLINUX)).map_err(BuildError::file("copy", &kernel))?;
     let copy = |name: &Path| {
         let (from, to) = (made.join(name), work.join(name));
         // A kept file is never written to, so that one on the disk is enough.
         let copied = fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop));
         copied.map_err(BuildError::file("copy", &from))
     };
-    copy(Path::new(VMLINUX))?;
     let modules = made.join(MODULES);
     let folder = work.join(MODULES);
     fs::create_dir(&folder).map_err(BuildError::file("create the folder", &folder))?;
@@ -129,4 +131,33 @@ fn add_modules(
         }
     }
     write(ROOT_LIST, list.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    /// What is kept for later runs is found by the times of the kernel's inode as well.
+    #[test]
+    fn a_kernel_that_is_taken_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let [made, work] = ["made", "work"].map(|name| folder.path().join(name));
+        fs::create_dir_all(made.join(MODULES)).unwrap();
+        fs::create_dir(&work).unwrap();
+        for name in [Path::new(VMLINUX).to_owned(), Path::new(MODULES).join("one.ko")] {
+            fs::write(made.join(name), "its content").unwrap();
+        }
+        let state = || {
+            let kernel = fs::metadata(made.join(VMLINUX)).unwrap();
+            (kernel.ino(), kernel.nlink(), kernel.ctime(), kernel.ctime_nsec())
+        };
+        let before = state();
+        take_kernel(&made, &work).unwrap();
+        assert_eq!(state(), before);
+        for name in [Path::new(VMLINUX).to_owned(), Path::new(MODULES).join("one.ko")] {
+            assert_eq!(fs::read_to_string(work.join(name)).unwrap(), "its content");
+        }
+    }
 }

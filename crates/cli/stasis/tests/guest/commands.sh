@@ -46,8 +46,10 @@ try readable nvme read /dev/nvme0n2 --start-block=64 --block-count=0 --data-size
 
 # Transfers by SGLs: Linux takes them from segments of this average size on.
 echo 1 >/sys/module/nvme/parameters/sgl_threshold
-try sgl fio --name=sgl --filename=/dev/nvme0n1 --rw=randwrite --bs=256k --direct=1 --ioengine=libaio \
-  --iodepth=4 --size=16M --verify=crc32c --do_verify=1
+seq 1 1000000 | head -c 4M >large
+try sgl dd if=large of=/dev/nvme0n1 bs=256k oflag=direct status=none
+dd if=/dev/nvme0n1 bs=256k count=16 iflag=direct status=none | cmp - large && echo same >>sgl.txt
+rm large
 
 try format nvme format /dev/nvme0n2 --lbaf=1 --ses=1 --force
 blockdev --getss /dev/nvme0n2 >sector.txt
@@ -108,13 +110,9 @@ try fdp-update nvme fdp update /dev/nvme1n1 --pids=1
 try fdp-updated nvme fdp status /dev/nvme1n1
 
 # Coalesced interrupts: one read at a time waits for the time that was asked for.
-one_at_a_time() {
-  fio --name=reads --filename=/dev/nvme1n1 --rw=randread --bs=4k --direct=1 --ioengine=$2 $3 \
-    --size=64M --number_ios=100 --output-format=json --output=$1.json
-}
-one_at_a_time plain psync ""
-nvme set-feature /dev/nvme1 --feature-id=8 --value=0x30f >/dev/null
-one_at_a_time coalesced psync ""
+one_at_a_time="--filename=/dev/nvme1n1 --rw=randread --bs=4k --direct=1 --size=64M --number_ios=100 --output-format=json"
+fio $one_at_a_time --ioengine=psync --output=interrupts.json --name=plain --name=coalesced --stonewall \
+  --exec_prerun="nvme set-feature /dev/nvme1 --feature-id=8 --value=0x30f"
 nvme set-feature /dev/nvme1 --feature-id=8 --value=0 >/dev/null
 
 # Polled queues, which have no interrupts.
@@ -130,6 +128,6 @@ echo "$address" >/sys/bus/pci/drivers/nvme/bind
 until [ -b /dev/nvme1n1 ]; do sleep 0.1; done
 cat /sys/block/nvme1n1/queue/io_poll >poll.txt
 before=$(interrupts)
-one_at_a_time polled io_uring --hipri
+fio $one_at_a_time --name=polled --ioengine=io_uring --hipri --output=polled.json
 echo $(($(interrupts) - before)) >>poll.txt
 exit 0

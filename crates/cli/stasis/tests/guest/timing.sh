@@ -5,7 +5,6 @@ before=$(date +%s%N)
 sleep 10
 after=$(date +%s%N)
 echo "slept $((after - before))"
-fio --name=reads --filename=/dev/nvme0n1 --rw=randread --bs=4k --direct=1 --ioengine=psync \
-  --size=64M --number_ios=500 --output-format=json --output=/results/reads.json
-fio --name=deep --filename=/dev/nvme0n1 --rw=randrw --bs=4k --direct=1 --ioengine=libaio --iodepth=8 \
-  --size=64M --number_ios=500 --output-format=json --output=/results/deep.json
+fio --filename=/dev/nvme0n1 --bs=4k --direct=1 --size=64M --number_ios=500 \
+  --output-format=json --output=/results/fio.json --name=reads --rw=randread --ioengine=psync \
+  --name=deep --stonewall --rw=randrw --ioengine=libaio --iodepth=8

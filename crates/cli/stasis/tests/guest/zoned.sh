@@ -36,10 +36,8 @@ blkzone reset $zoned
 blkzone report $zoned >reset.txt
 dd if=$zoned bs=64k count=4 iflag=direct status=none | cmp -n 262144 - /dev/zero
 
-for pattern in randwrite randread; do
-  fio --name=zbd --filename=$zoned --zonemode=zbd --rw=$pattern --bs=64k --direct=1 --ioengine=psync \
-    --size=64M --number_ios=40 --max_open_zones=4 --output-format=json --output=$pattern.json
-done
+fio --filename=$zoned --zonemode=zbd --bs=64k --direct=1 --ioengine=psync --size=64M --number_ios=40 --max_open_zones=4 \
+  --output-format=json --output=zbd.json --name=write --rw=randwrite --name=read --stonewall --rw=randread
 blkzone reset $zoned
 
 # zonefs: its superblock is the first block of the first zone: magic, CRC-32 of the whole without

@@ -46,9 +46,10 @@ const fn reads(name: &'static str, count: f64, experiment: &'static str) -> Limi
     Limit { name, count, experiment, values: ["10", "2010"], more: 2000 }
 }
 
+/// Those of one machine follow each other.
 const LIMITS: [Limit; 4] = [
-    reads("a read of 4 KiB by dd, null", 33_624.0, dd!("null")),
     reads("a read of 4 KiB by dd, fixed:100us", 49_467.0, dd!("fixed:100us")),
+    reads("a read of 4 KiB by dd, null", 33_624.0, dd!("null")),
     Limit {
         name: "a start of /bin/true",
         count: 1_089_097.0,
@@ -100,22 +101,23 @@ fn instructions(summary: &Value, field: &str) -> f64 {
 fn nothing_takes_more_instructions_than_it_did() {
     let bench = Bench::new();
     let mut wrong = String::new();
+    let mut machine = "";
     for Limit { name, count, experiment, values, more: number } in LIMITS {
         let run = |value: &str| run(&bench, &experiment.replace('N', value));
-        // From the third run on the booted guest is kept, with which the others begin.
-        (0..2).for_each(|_| drop(run(values[0])));
+        // From the machine's third run on the booted guest is kept, with which the others begin.
+        let own = experiment.split_once('\n').unwrap().1.trim();
+        if own != machine {
+            (0..2).for_each(|_| drop(run(values[0])));
+        }
+        machine = own;
         let [few, many] = values.map(run);
         let figure = [&many, &few].map(|run| instructions(run, "engine_wall_seconds"));
         let figure = (figure[0] - figure[1]) / f64::from(number);
         wrong.extend(more(name, figure, count, &many["kernel"]));
     }
-    // A machine with a drive that was not there before goes on from its first boot.
-    let start = |size: u32| {
-        let drive = format!("drive = [{{ model = 'null', medium = 'ram:{size}MiB' }}]");
-        run(&bench, &format!("command = ['true']\n{drive}"))
-    };
-    (0..2).for_each(|number| drop(start(64 + number)));
-    let first = start(66);
+    // A machine with a drive that was not there before goes on from the first boot, which is those machines'.
+    let drive = "drive = [{ model = 'null', medium = 'ram:66MiB' }]";
+    let first = run(&bench, &format!("command = ['true']\n{drive}"));
     let figure = instructions(&first, "boot_wall_seconds");
     wrong.extend(more("a start with another drive", figure, FIRST, &first["kernel"]));
     assert!(

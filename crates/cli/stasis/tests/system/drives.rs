@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{fio, guest_file, Bench};
+use crate::support::{guest_file, job, Bench};
 
 const SIZE: u64 = 64 << 20;
 
@@ -13,7 +13,6 @@ fn drives_deliver_what_their_models_ask_for_and_keep_what_is_written() {
     bench.image("late.img", SIZE);
     let run = bench.run(&[
         "--engine=exact",
-        "--vcpus=2",
         "--results=r",
         "--file",
         &guest_file("drives.sh"),
@@ -138,10 +137,10 @@ const BIN: f64 = 1024.0;
 /// drives of one guest, one after the other, so up to p95 within one of fio's bins. `repeat`
 /// checks to the byte what one drive's medium changes.
 fn fio_sees_the_same_on_every_medium(bench: &Bench) {
+    let report = bench.json("r/fio.json");
     for (name, direction) in [("reads", "read"), ("writes", "write")] {
-        let reports = [1, 2, 3].map(|drive| bench.json(&format!("r/{name}{drive}.json")));
-        let [ram, others @ ..] =
-            reports.each_ref().map(|report| &fio(report, direction)["clat_ns"]);
+        let times = |drive| &job(&report, &format!("{name}{drive}"))[direction]["clat_ns"];
+        let [ram, others @ ..] = [1, 2, 3].map(times);
         for other in others {
             for (percentile, of_ram) in ram["percentile"].as_object().unwrap() {
                 let (a, b) =

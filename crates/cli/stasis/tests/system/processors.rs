@@ -2,23 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{fio, Bench};
+use crate::support::{job, Bench};
 
 /// Copies of a loop side by side; then a processor goes away and comes back,
 /// and has work; then threads of fio, one on its own and as many as there are
 /// processors.
 const SCRIPT: &str = "
 cat /sys/devices/system/clocksource/clocksource0/current_clocksource
-/root/busy 50000000 1 2 4 2 4 2 4 8
+/root/busy 25000000 1 2 4 2 4 2 4 8
 echo 0 > /sys/devices/system/cpu/cpu1/online
 nproc
 echo 1 > /sys/devices/system/cpu/cpu1/online
 nproc
 taskset -c 1 sh -c 'echo on $(taskset -p $$)' | tail -c 3
-for jobs in 1 4; do
-  fio --name=r --filename=/dev/nvme0n1 --rw=randread --bs=4k --direct=1 --ioengine=psync --size=64M \
-    --thread --group_reporting --numjobs=$jobs --number_ios=200 --output-format=json --output=/results/$jobs.json
-done
+fio --filename=/dev/nvme0n1 --rw=randread --bs=4k --direct=1 --ioengine=psync --size=64M --thread \
+  --number_ios=200 --output-format=json --output=/results/fio.json --name=one \
+  --name=four --stonewall --group_reporting --numjobs=4
 grep CapBnd /proc/self/status";
 
 #[test]
@@ -43,7 +42,7 @@ fn four_processors_do_four_times_the_work() {
         let times = took[&copies] / took[&1];
         assert!(times < most, "{copies} copies take {times} times one");
     }
-    // Never less than their work; Linux balances in ticks of 4 ms, of these 100.
+    // Never less than their work; Linux balances in ticks of 4 ms.
     let twice = took[&8] / took[&1];
     assert!((1.99..2.4).contains(&twice), "8 copies on 4 take {twice} times one");
     assert_eq!(lines.next(), Some("3"), "a processor is gone");
@@ -52,18 +51,16 @@ fn four_processors_do_four_times_the_work() {
     // Linux, include/uapi/linux/capability.h: CAP_SYS_BOOT, for reboot and kexec.
     let rights = lines.next().unwrap().strip_prefix("CapBnd:").unwrap().trim();
     assert_eq!(u64::from_str_radix(rights, 16).unwrap() >> 22 & 1, 0, "it may not reboot");
-    let mean = |jobs: &str| {
-        let report = bench.json(&format!("r/{jobs}.json"));
-        fio(&report, "read")["clat_ns"]["mean"].as_f64().unwrap()
-    };
-    let times = mean("4") / mean("1");
+    let report = bench.json("r/fio.json");
+    let mean = |name: &str| job(&report, name)["read"]["clat_ns"]["mean"].as_f64().unwrap();
+    let times = mean("four") / mean("one");
     assert!(times < 1.05, "fio's mean with four threads is {times} times that with one");
     let summary = bench.json("r/summary.json");
     let processors = summary["processors"].as_array().unwrap();
     assert_eq!(processors.len(), 4);
     for processor in processors {
         let utilization = processor["utilization"].as_f64().unwrap();
-        assert!((0.2..1.0).contains(&utilization), "{processor}");
+        assert!((0.1..1.0).contains(&utilization), "{processor}");
     }
     let skew = summary["clock_skew_max_ns"].as_u64().unwrap();
     assert!(skew <= 21_000, "{skew} ns between two processors, with a quantum of 20 us");

@@ -157,7 +157,7 @@ fn the_guest_has_its_debug_registers_beside_an_observer() {
         .status();
     assert!(built.unwrap().success());
     for (results, more) in [("plain", &[][..]), ("told", &["--guest-times"][..])] {
-        let words = ["run", "--quiet", "--engine=exact", "--vcpus=2", "--file=own", "--ios=csv"];
+        let words = ["run", "--quiet", "--engine=exact", "--file=own", "--ios=csv"];
         let results = format!("--results={results}");
         let rest = ["--drive=model=fixed:20us,medium=ram:64MiB", "--", "/root/own"];
         let words = [&words[..], &[&results], more, &rest].concat();

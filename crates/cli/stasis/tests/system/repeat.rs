@@ -45,7 +45,7 @@ fn a_run_repeats_itself_and_does_not_depend_on_its_medium() {
 
     the_clock_is_the_experiments(&bench, &first);
     the_clock_is_the_experiments(&bench, &late);
-    for file in ["ios.csv", "reads.json", "deep.json"] {
+    for file in ["ios.csv", "fio.json"] {
         let bytes_of = |results: &str| bench.bytes(&format!("{results}/{file}"));
         assert!(bytes_of("first") == bytes_of("late"), "{file} differs on a file that is late");
     }

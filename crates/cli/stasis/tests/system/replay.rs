@@ -5,13 +5,12 @@ use crate::support::{rows, Bench};
 #[test]
 fn a_simulation_of_a_runs_ios_gives_its_targets_to_the_nanosecond() {
     let bench = Bench::new();
-    let fio =
-        "fio --direct=1 --ioengine=libaio --bssplit=4k/70:64k/30 --size=64m --number_ios=150 \
-               --iodepth=16 --rw=randrw --fsync=20 --randrepeat=0";
+    let job = "--stonewall --direct=1 --ioengine=libaio --bssplit=4k/70:64k/30 --size=64m \
+               --number_ios=150 --iodepth=16 --rw=randrw --fsync=20 --randrepeat=0";
     let script = format!(
-        "mkfs.ext4 -q /dev/nvme0n1 && {fio} --name=a --filename=/dev/nvme0n1 >/dev/null && \
-         {fio} --name=b --filename=/dev/nvme1n1 >/dev/null && \
-         fio --name=c --filename=/dev/nvme0n1 --rw=read --number_ios=100 --bs=16k >/dev/null"
+        "mkfs.ext4 -q /dev/nvme0n1 && fio --output=/dev/null --name=a {job} --filename=/dev/nvme0n1 \
+         --name=b {job} --filename=/dev/nvme1n1 \
+         --name=c --stonewall --filename=/dev/nvme0n1 --rw=read --number_ios=100 --bs=16k"
     );
     // A disk has state: its head, its angle, its cache and its queue.
     let drives = [("disk", "jpt39c", "256MiB"), ("other", "uniform:50us-900us", "64MiB")];

@@ -24,7 +24,7 @@ const MARK: &str = "STASIS_SYSTEM_TEST";
 /// Suffix of the mark of a process that goes on while others end.
 const LASTING: &str = "lasting";
 
-/// Limit on the time of a test, unless it names another. The slowest takes 3 minutes on two idle processors.
+/// Limit on the time of a test, unless it names another. The slowest takes 2 minutes on two idle processors.
 const MAX_TIME: Duration = Duration::from_secs(15 * 60);
 
 /// A folder to work in, and the program.
@@ -345,9 +345,10 @@ fn compiled(source: &str, name: &str) -> String {
     program.to_str().unwrap().to_owned()
 }
 
-/// One direction of fio's JSON report.
-pub fn fio<'a>(report: &'a Value, direction: &str) -> &'a Value {
-    &report["jobs"][0][direction]
+/// One job of fio's JSON report.
+pub fn job<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let mut jobs = report["jobs"].as_array().unwrap().iter();
+    jobs.find(|job| job["jobname"] == name).unwrap_or_else(|| panic!("no {name} in {report}"))
 }
 
 /// By drive and order: everything of a row but when the guest saw it done.

@@ -18,7 +18,6 @@ scheduler = { kind = "bfq", depth = 2 }
 
 [[machine]]
 name            = "desk"
-memory          = "256MiB"
 guest-scheduler = "bfq"
 coordinate      = true
 [[machine.disk]]
@@ -26,9 +25,7 @@ on   = "disk"
 size = "32MiB"
 
 [[machine]]
-name   = "server"
-memory = "256MiB"
-vcpus  = 2
+name = "server"
 [[machine.disk]]
 on        = "disk"
 offset    = "32MiB"
@@ -47,8 +44,8 @@ offset  = "64MiB"
 fn machines_and_a_workload_share_a_drive() {
     let bench = Bench::new();
     let text = format!("{EXPERIMENT}{WORKLOAD}").replace(
-        "vcpus  = 2\n",
-        "vcpus  = 2\ncommand = [\"dd\", \"if=/dev/nvme0n1\", \"of=/dev/null\", \"bs=64k\", \"count=100\", \"iflag=direct\"]\n",
+        "name = \"server\"\n",
+        "name = \"server\"\ncommand = [\"dd\", \"if=/dev/nvme0n1\", \"of=/dev/null\", \"bs=64k\", \"count=100\", \"iflag=direct\"]\n",
     );
     std::fs::write(bench.path("shared.toml"), text).unwrap();
     let run = bench.run(&["shared.toml", "--results=r"]);
@@ -131,8 +128,8 @@ fn a_guest_that_floods_the_channel_is_contained_and_counted() {
                   low_latency = false, help_share = 0.0, help_burst = \"20ms\"")
         .replace("guest-scheduler = \"bfq\"\ncoordinate      = true\n", "")
         .replace(
-            "vcpus  = 2\n",
-            "command = [\"dd\", \"if=/dev/nvme0n1\", \"of=/dev/null\", \"bs=64k\", \"count=400\", \"iflag=direct\"]\n",
+            "name = \"server\"\n",
+            "name = \"server\"\ncommand = [\"dd\", \"if=/dev/nvme0n1\", \"of=/dev/null\", \"bs=64k\", \"count=400\", \"iflag=direct\"]\n",
         );
     let seconds = |flood: &str| {
         let reads = "dd if=/dev/vda of=/dev/null bs=64k count=400 iflag=direct 2>/dev/null";
@@ -179,7 +176,10 @@ fn a_guests_io_priority_reaches_the_shared_drive() {
             .replace("interface = \"nvme\"\n", "")
             .replace("kind = \"bfq\", depth = 2", "kind = \"bfq\", low_latency = false")
             .replace("guest-scheduler = \"bfq\"\ncoordinate      = true\n", "")
-            .replace("vcpus  = 2\n", &format!("command = [\"sh\", \"-c\", \"{class} {read}\"]\n"));
+            .replace(
+                "name = \"server\"\n",
+                &format!("name = \"server\"\ncommand = [\"sh\", \"-c\", \"{class} {read}\"]\n"),
+            );
         let lines =
             text.lines().map(|line| match line.starts_with("command = [\"sh\", \"-c\", \"cat") {
                 true => format!("command = [\"sh\", \"-c\", \"{read}\"]"),
@@ -213,15 +213,13 @@ medium    = { file = "disk.img", size = "96MiB" }
 scheduler = { kind = "bfq", depth = 4 }
 
 [[machine]]
-name   = "desk"
-memory = "256MiB"
+name = "desk"
 [[machine.disk]]
 on   = "disk"
 size = "32MiB"
 
 [[machine]]
-name   = "server"
-memory = "256MiB"
+name = "server"
 [[machine.disk]]
 on         = "disk"
 offset     = "32MiB"
