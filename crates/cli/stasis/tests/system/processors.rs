@@ -66,6 +66,72 @@ fn four_processors_do_four_times_the_work() {
     assert!(skew <= 21_000, "{skew} ns between two processors, with a quantum of 20 us");
 }
 
+/// Two threads that add to one number without a lock, each in three instructions.
+const RACE: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+static volatile long sum;
+static void *add(void *none) {
+    for (int i = 0; i < 200000; i++) {
+        long have = sum;
+        __asm__ volatile("" : "+r"(have));
+        sum = have + 1;
+    }
+    return none;
+}
+int main(void) {
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) pthread_create(&threads[i], 0, add, 0);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], 0);
+    printf("%ld\n", sum);
+    return 0;
+}
+"#;
+
+/// A random schedule is another one for each seed, and the same for one seed, run by run and as a branch; and the
+/// clocks of its processors are trusted.
+#[test]
+fn a_schedule_on_purpose_is_its_seeds() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("race.c"), RACE).unwrap();
+    let built = std::process::Command::new("cc")
+        .args(["-O1", "-static", "-pthread", "-o", "race", "race.c"])
+        .current_dir(bench.path("."))
+        .status();
+    assert!(built.unwrap().success());
+    let experiment = "engine = \"exact\"\ncommand = [\"/root/race\"]\nguest.files = [\"race\"]\n\
+                      machine = { vcpus = 2, schedule = \"random\" }\n";
+    std::fs::write(bench.path("e.toml"), experiment).unwrap();
+    let sum = |seed: &str| -> u64 {
+        let run = bench.run(&["e.toml", "--results=r", "--seed", seed]);
+        run.expect(0);
+        assert!(!run.stderr.contains("not to be trusted"), "{}", run.stderr);
+        run.stdout.lines().find_map(|line| line.parse().ok()).expect(&run.stdout)
+    };
+    let sums = ["1", "2", "3"].map(sum);
+    assert_eq!(sum("1"), sums[0], "the schedule is not the seed's alone");
+    assert!(sums.iter().all(|sum| *sum < 400_000) && sums[0] != sums[1], "{sums:?}");
+    let skew = bench.json("r/summary.json")["clock_skew_max_ns"].as_u64().unwrap();
+    assert!((20_000..=1_300_000).contains(&skew), "{skew} ns between two processors");
+    let branches = ["e.toml", "--results=b", "--seed=1", "--from=0s", "--branch=seed=2..3"];
+    bench.run(&branches).expect(0);
+    let ended = |seed: u64| bench.text(&format!("b/seed-{seed}/output.txt")).trim().parse::<u64>();
+    assert_eq!([ended(2).unwrap(), ended(3).unwrap()], [sums[1], sums[2]]);
+
+    for (change, refused) in [
+        ("machine = { schedule = \"random\" }", "one processor has one schedule"),
+        (
+            "engine = \"softkvm\"\nmachine = { vcpus = 2, schedule = \"random\" }",
+            "engine exact alone",
+        ),
+    ] {
+        std::fs::write(bench.path("e.toml"), format!("{change}\ncommand = [\"true\"]\n")).unwrap();
+        let engine =
+            if change.starts_with("machine") { "--engine=exact" } else { "--engine=softkvm" };
+        bench.run(&["e.toml", engine]).expect(125).says(&[refused]);
+    }
+}
+
 /// Linux 6.12 starts processors by other ways than 6.1: each identifies itself by its APIC.
 #[test]
 #[ignore = "makes a guest of another release: make slow-test"]

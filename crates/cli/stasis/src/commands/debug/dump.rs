@@ -1,4 +1,4 @@
-//! A moment as a file: a kernel's memory and its processors' registers as drgn, crash(8) and gdb read them.
+//! A moment as a file: a kernel's memory and its processors' registers as drgn and gdb read them.
 //!
 //! The file is an ELF core file as kexec's `/proc/vmcore` is (Linux, Documentation/admin-guide/kdump): a
 //! segment for each part of memory, at its place in the kernel's direct map, one for the kernel itself, a
@@ -124,7 +124,7 @@ impl fmt::Display for Dumped {
         for (file, memory, processors) in &self.files {
             let (memory, file) = (memory >> 20, file.display());
             writeln!(f, "{file}: {memory} MiB of memory, {processors} processors")?;
-            write!(f, "  gdb SYMBOLS {file}; crash VMLINUX {file}; drgn -c {file} -s VMLINUX")?;
+            write!(f, "  drgn -c {file} -s VMLINUX; gdb VMLINUX {file}")?;
         }
         Ok(())
     }

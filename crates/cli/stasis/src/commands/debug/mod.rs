@@ -62,8 +62,8 @@ pub struct Arguments {
     /// where it lies beside, is loaded too [default: the names that the guest's kernel lists]
     #[arg(long, value_name = "FILE|FOLDER", requires = "gdb")]
     symbols: Option<PathBuf>,
-    /// Write the moment to this file, and end the run: the guest's memory and registers as drgn, crash and gdb
-    /// read them (an ELF core file with VMCOREINFO)
+    /// Write the moment to this file, and end the run: the guest's memory and registers as drgn and gdb read
+    /// them (an ELF core file with VMCOREINFO)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["gdb", "listen", "symbols"])]
     dump: Option<PathBuf>,
     #[command(flatten)]
