@@ -12,7 +12,7 @@ use stasis_guest_root::{
 use crate::kernel::MODULES;
 use crate::modules::{self, Index, ROOT_LIST};
 use crate::store::{MAP, NAMES, ROOT, VMLINUX};
-use crate::{BuildError, InPlace, Made, Progress, Recipe, DEFAULT_PACKAGES};
+use crate::{BuildError, Guest, InPlace, Made, Progress, Recipe, DEFAULT_PACKAGES};
 
 /// Share of the work that is the guest whose kernel is taken, where it is not kept.
 pub(crate) const OF_KERNEL: f64 = 0.9;
