@@ -18,6 +18,7 @@ mod shared;
 mod span;
 mod tasks;
 pub mod text;
+mod wait;
 
 pub use debugger::{DebugJob, Debugger, Instant, Moment, SharedDebugger, SnapshotJob};
 pub use fault::FaultRecord;
@@ -35,6 +36,7 @@ pub use profile::{
 };
 pub use shared::{Limited, Service, SharedOutcome, TenantOutcome, TenantTail, WorkloadOutcome};
 pub use tasks::Tasks;
+pub use wait::{name_of, Wait, WaitKind, Waker};
 
 use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Span, Track};
@@ -73,6 +75,8 @@ pub enum RunEvent {
     SampleNames(Vec<String>),
     /// The time of I/Os in the guest, where it is kept.
     GuestIos(Vec<GuestIo>),
+    /// Waits of guests' threads, where they are kept.
+    Waits(Vec<Wait>),
     /// A piece of the tar stream of the guest's `/results`.
     Results(Vec<u8>),
     /// A piece of the trace of the drives' commands, where there is one.
