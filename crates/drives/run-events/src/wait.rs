@@ -50,18 +50,21 @@ pub struct Waker {
 pub struct Wait {
     /// The machine's number.
     pub machine: u16,
-    /// The thread's number, and its process's.
+    /// The thread's number.
     pub pid: u32,
+    /// Its process's number.
     pub group: u32,
     /// Its name, in zeroes.
     pub thread: [u8; THREAD_NAME],
+    /// Why it was off its processor.
     pub kind: WaitKind,
     /// Time at which it entered the system call in which it waits, if it does in one.
     pub called: Option<Nanos>,
     /// Time at which it left its processor.
     pub begun: Nanos,
-    /// Time at which it was woken, and by whom; none for one that was preempted.
+    /// Time at which it was woken; none for one that was preempted.
     pub woken: Option<Nanos>,
+    /// Whoever has woken it, where that is known.
     pub waker: Option<Waker>,
     /// Time at which it ran again.
     pub ran: Nanos,

@@ -123,7 +123,7 @@ pub const COMPARISON_FILE: &str = "comparison.json";
 pub const COMPARISON_PAGE: &str = "comparison.html";
 
 /// Files that runs leave, with their contents: the one place in which their names stand.
-pub const FILES: [(&str, &str); 20] = [
+pub const FILES: [(&str, &str); 21] = [
     (SUMMARY_FILE, "the run in figures"),
     (REPORT_FILE, "the page"),
     (PARQUET_IOS_FILE, "one row for each I/O"),

@@ -39,8 +39,9 @@ const INTERRUPT: &str = "interrupt";
 pub struct KeptWait {
     /// The machine's number.
     pub machine: u64,
-    /// The thread's number, and its process's.
+    /// The thread's number.
     pub pid: u64,
+    /// Its process's number.
     pub process: u64,
     /// Its name.
     pub thread: String,

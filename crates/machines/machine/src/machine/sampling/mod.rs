@@ -53,7 +53,7 @@ impl Run<'_> {
         let names = Names::new(job.threads, job.modules, from_6_4, programs);
         let watched = job.places.as_ref().map(guest::watched).unwrap_or_default();
         let stacks = Stacks::new(tables.unwrap_or_default(), names);
-        let waits = job.places.and_then(|places| places.tasks).map(GuestWaits::new);
+        let waits = job.places.as_ref().and_then(|places| places.tasks).map(GuestWaits::new);
         self.common.view.open(stacks, job.places.map(GuestIos::new), waits);
         self.sampler = Some(Box::new(Sampler {
             interval: job.interval.map(|interval| interval.max(1)),
