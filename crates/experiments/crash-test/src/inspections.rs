@@ -79,7 +79,7 @@ impl Inspections {
         let mut read = Vec::new();
         for (drive, sectors) in held.sectors.iter().enumerate() {
             let of_drive =
-                reads.iter().filter(|(of, _)| *of == drive).map(|(_, range)| range.clone());
+                reads.iter().filter(|(its, _)| *its == drive).map(|(_, range)| range.clone());
             let ranges = merged(of_drive.collect());
             for (place, &sector) in sectors.iter().enumerate() {
                 let at = sector * SECTOR as u64;

@@ -662,7 +662,7 @@ mod tests {
         // Findings lie on top, and below them cuts that are fine.
         let order: Vec<_> = found.iter().map(|mark| mark.1).collect();
         assert_eq!(order, [2, 5, 0, 3, 1, 4]);
-        assert!(found[1].2.ends_with("as state 3, which a guest checked"), "{:?}", found[1]);
+        assert!(found[1].2.ends_with("as of state 3, which a guest checked"), "{:?}", found[1]);
         // Without a check nobody asks which.
         let outcome = Outcome { findings: vec![finding(4, Kind::Order)], ..Outcome::default() };
         assert_eq!(states(&marks(&outcome), FINE), [0, 1, 2, 3, 5]);

@@ -286,11 +286,12 @@ impl Session {
                 match checked.get(&(lines, prints.clone())).filter(|_| !checks.each) {
                     Some(&equal) => outcome.equal.push((cut.number, equal)),
                     None => {
-                        checked.insert((lines, prints), cut.number);
                         let sectors = oracles.iter().map(|(_, sectors)| &sectors[..]).collect();
                         let inspections = (!checks.each).then_some(&mut *inspections);
                         let before = (sectors, inspections);
-                        state.check(disks, contents, *check, (lines, before), outcome)?;
+                        let inspected =
+                            state.check(disks, contents, *check, (lines, before), outcome)?;
+                        checked.insert((lines, prints), inspected);
                     }
                 }
             }
@@ -438,7 +439,7 @@ impl State<'_> {
     }
 
     /// Runs `check` on the state, if none that it has inspected before has the same verdict. `sectors`: those
-    /// that the guest has ever written, by drive.
+    /// that the guest has ever written, by drive. Returns the number of the state whose verdict it has.
     fn check(
         &mut self,
         disks: &mut [StateDisk],
@@ -446,12 +447,12 @@ impl State<'_> {
         check: &mut dyn Check,
         (lines, (sectors, inspections)): (usize, (Vec<&[u64]>, Option<&mut Inspections>)),
         outcome: &mut Outcome,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         for (index, disk) in disks.iter_mut().enumerate() {
             let crashed = &self.crashed[index];
             if disk.become_state(self.enumerator, index, crashed, contents)?.is_err() {
                 // Reported already: the image cannot be read.
-                return Ok(());
+                return Ok(self.cut.number);
             }
         }
         let mut all = Vec::new();
@@ -464,7 +465,7 @@ impl State<'_> {
         if let Some(alike) = alike {
             outcome.equal.push((self.cut.number, alike));
             outcome.alike += 1;
-            return Ok(());
+            return Ok(alike);
         }
         let given = self.trace.lines[..lines].iter();
         let given = given.map(|(_, at, line)| (*at, line.clone())).collect();
@@ -489,7 +490,7 @@ impl State<'_> {
                 outcome.findings.push(self.finding(None, Kind::Late, description));
             }
         }
-        Ok(())
+        Ok(self.cut.number)
     }
 }
 

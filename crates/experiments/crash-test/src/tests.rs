@@ -310,11 +310,17 @@ fn a_state_is_the_same_alone_as_among_others() {
         .any(|finding| matches!(finding.kind, Kind::Image | Kind::Order | Kind::Lost)));
 }
 
+/// Reads all of a state's disk, so that no other one is read alike.
+fn read_all(state: &mut dyn StateReader) {
+    state.read(0, 0, &mut vec![0; SIZE as usize]).unwrap();
+}
+
 /// A check that is stopped while it inspects one state.
 struct Stopped(u64);
 
 impl Check for Stopped {
-    fn check(&mut self, _: &mut dyn StateReader) -> Result<Verdict, String> {
+    fn check(&mut self, state: &mut dyn StateReader) -> Result<Verdict, String> {
+        read_all(state);
         self.0 -= 1;
         if self.0 == 0 {
             return Err("stopped".into());
@@ -337,33 +343,43 @@ fn what_was_looked_at_stays_when_a_check_is_stopped() {
     assert!(!outcome.findings.is_empty());
 }
 
-/// Finds nothing.
-struct Sound;
+/// Finds nothing in the disk, of which it reads all, or else nothing.
+struct Sound(bool);
 
 impl Check for Sound {
-    fn check(&mut self, _: &mut dyn StateReader) -> Result<Verdict, String> {
+    fn check(&mut self, state: &mut dyn StateReader) -> Result<Verdict, String> {
+        if self.0 {
+            read_all(state);
+        }
         Ok(Verdict::Sound)
     }
 }
 
 #[test]
 fn what_a_check_inspected_is_known_by_number() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut session = traced(folder.path(), None, None, 0);
-    let cuts = session.cuts(&session.plan(5), 0..300);
-    let mut check = Sound;
-    let mut checks =
-        StateChecks { check: Some(&mut check), check_every: 3, ..StateChecks::default() };
-    let mut outcome = Outcome::default();
-    session.explore(&cuts, &mut checks, &mut outcome, |_| true).unwrap();
-    assert_eq!(outcome.inspected.len() as u64, outcome.checked);
-    assert!(outcome.inspected.iter().all(|state| state % 3 == 0));
-    // Each that was to be checked is, or is equal to one that is.
-    let equal = outcome.equal.iter().map(|(state, _)| *state);
-    let mut all: Vec<u64> = outcome.inspected.iter().copied().chain(equal).collect();
-    all.sort_unstable();
-    assert_eq!(all, (0..300).step_by(3).collect::<Vec<_>>());
-    assert!(outcome.equal.iter().all(|(_, other)| outcome.inspected.contains(other)));
+    let mut counts = Vec::new();
+    for reads in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut session = traced(folder.path(), None, None, 0);
+        let cuts = session.cuts(&session.plan(5), 0..300);
+        let mut check = Sound(reads);
+        let mut checks =
+            StateChecks { check: Some(&mut check), check_every: 3, ..StateChecks::default() };
+        let mut outcome = Outcome::default();
+        session.explore(&cuts, &mut checks, &mut outcome, |_| true).unwrap();
+        assert_eq!(outcome.inspected.len() as u64, outcome.checked);
+        assert!(outcome.inspected.iter().all(|state| state % 3 == 0));
+        // Each that was to be checked is, or is equal to one that is.
+        let equal = outcome.equal.iter().map(|(state, _)| *state);
+        let mut all: Vec<u64> = outcome.inspected.iter().copied().chain(equal).collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..300).step_by(3).collect::<Vec<_>>());
+        assert!(outcome.equal.iter().all(|(_, other)| outcome.inspected.contains(other)));
+        counts.push((outcome.checked, outcome.alike));
+    }
+    // A check that reads nothing tells all by one state after each number of lines.
+    let [(whole, none), (few, alike)] = counts[..] else { panic!("{counts:?}") };
+    assert!(none == 0 && few < whole / 2 && alike > 0, "{counts:?}");
 }
 
 /// A check that keeps what it reads.

@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// What is kept for later runs is found by the times of the kernel's inode as well.
+    /// A machine that is kept for later runs is found by the times of the kernel's inode as well.
     #[test]
     fn a_kernel_that_is_taken_stays_as_it_is() {
         let folder = tempfile::tempdir().unwrap();

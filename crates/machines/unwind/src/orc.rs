@@ -24,7 +24,7 @@ layout! {
 /// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Of a function that was called.
+    /// A called function's.
     Call,
     /// All registers are on the stack (`struct pt_regs`).
     Registers,
@@ -179,7 +179,7 @@ fn record(section: &mut Vec<u8>, common: u32, fill: impl FnOnce(&mut Vec<u8>)) {
     section[at..at + 4].copy_from_slice(&length.to_le_bytes());
 }
 
-/// What records have in common: version 1, steps of a byte and of -8 bytes, the register of the return
+/// The parts that records have in common: version 1, steps of a byte and of -8 bytes, the register of the return
 /// address; the frame after a call.
 fn common(body: &mut Vec<u8>, augmentation: &str) {
     body.push(1);
@@ -243,7 +243,7 @@ fn rules(body: &mut Vec<u8>, entry: &Entry, kind: Kind) {
         body.extend([OFFSET | RETURN, 1]);
     }
     match entry.bp() {
-        // Of an interrupted context it is counted from its registers.
+        // In an interrupted context the offset is from its registers.
         Register::PreviousSp if kind != Kind::Call => {
             expression(body, &[EXPRESSION, RBP], &[base, plus(bp)].concat());
         }

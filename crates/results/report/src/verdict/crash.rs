@@ -83,7 +83,7 @@ impl CrashTest {
                 (_, 2..) => {
                     format!("; --check-every asks for one in {}", units::count(self.check_every))
                 }
-                // What a check reads, and the lines, decide its answer.
+                // A check's answer follows from the bytes that it reads, and the lines.
                 (1, _) => {
                     "; of the other it would read the same, after the same lines, as of one of these".into()
                 }

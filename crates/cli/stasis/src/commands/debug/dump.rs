@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Bytes that are asked for at once.
 const PIECE: u64 = 1 << 20;
 const PAGE: u64 = 4096;
-/// Where the kernel's own code and data are mapped (Linux, Documentation/arch/x86/x86_64/mm.rst).
+/// The begin of the mapping of the kernel's own code and data (Linux, Documentation/arch/x86/x86_64/mm.rst).
 const KERNEL_MAP: u64 = 0xffff_ffff_8000_0000;
 /// The direct map of a kernel that does not lay memory out at random (likewise).
 const DIRECT_MAP: u64 = 0xffff_8880_0000_0000;
@@ -111,7 +111,7 @@ const REGISTERS: [(usize, usize); 21] = {
     ]
 };
 
-/// What the file says at its end.
+/// The files of a moment, for the user.
 #[derive(Debug)]
 pub struct Dumped {
     files: Vec<(PathBuf, u64, usize)>,

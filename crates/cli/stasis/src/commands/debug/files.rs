@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::commands::symbols::Programs;
 
-/// What begins a packet that is for a file.
+/// The begin of a packet that is for a file.
 const FILE: &[u8] = b"$vFile:";
 /// Limit on the bytes of an answer.
 const MAX_READ: usize = 16 << 10;
@@ -27,7 +27,7 @@ pub struct Files {
     packet: Vec<u8>,
 }
 
-/// What there is for bytes of gdb's.
+/// The destination of bytes of gdb's.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
     /// They are for the run.
@@ -203,7 +203,7 @@ mod tests {
     fn ask(files: &mut Files, body: &str) -> String {
         let sum = body.bytes().fold(0u8, u8::wrapping_add);
         match files.take(format!("${body}#{sum:02x}").into_bytes()) {
-            Found::Answer(answer) => String::from_utf8(answer).unwrap(),
+            Found::Answer(answer) => String::from_utf8_lossy(&answer).into_owned(),
             other => panic!("{other:?}"),
         }
     }

@@ -119,7 +119,7 @@ pub fn main(arguments: Arguments, parse: Parse, quiet: bool) -> Result<ExitCode>
         let dumped = dump.lock().unwrap_or_else(std::sync::PoisonError::into_inner).end();
         return match (status, dumped) {
             (_, Ok(dumped)) => {
-                eprintln!("stasis: {dumped}");
+                println!("{dumped}");
                 Ok(ExitCode::SUCCESS)
             }
             // A run that fails says more than a moment that has not come.

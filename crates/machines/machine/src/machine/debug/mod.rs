@@ -8,6 +8,7 @@
 //! [`Debugger`]: stasis_run_events::Debugger
 
 mod arch;
+mod asked;
 mod config;
 mod monitor;
 mod plan;

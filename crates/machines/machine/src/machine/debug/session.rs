@@ -9,6 +9,7 @@ use gdbstub::stub::{DisconnectReason, GdbStub, MultiThreadStopReason};
 use gdbstub::target::ext::base::reverse_exec::ReplayLogPosition;
 use stasis_run_events::Debugger;
 
+use super::asked::Asked;
 use super::plan::{Back, Plan};
 use super::target::{thread, Debuggee};
 use super::Cause;
@@ -67,19 +68,6 @@ pub(in super::super) struct Session {
 
 /// By which packets both ends agree on the protocol.
 const HELLO: [&[u8]; 2] = [b"$qSupported", b"$QStartNoAckMode"];
-/// Asks for memory: the machine's number, a guest-physical address, and bytes. The answer is no packet:
-/// the number of bytes that follow in four, and these.
-const MEMORY: &[u8] = b"$qStasisMemory:";
-/// Limit on the bytes of such an answer.
-const MAX_MEMORY: usize = 1 << 20;
-
-/// Memory that is asked for.
-pub(super) struct Asked {
-    pub machine: usize,
-    pub address: u64,
-    pub length: usize,
-}
-
 /// Lets the run go on.
 const CONTINUE: &[u8] = b"$vCont;c#a8";
 
@@ -283,25 +271,11 @@ impl Session {
         true
     }
 
-    /// Takes a packet by which a program of ours, and not gdb, asks for memory as it is.
+    /// Takes a packet by which somebody asks for memory as it is.
     fn asked_for_memory(&mut self) -> Option<Asked> {
-        let bytes = &*self.incoming.make_contiguous();
-        let body = bytes.strip_prefix(MEMORY)?;
-        let end = body.iter().position(|byte| *byte == b'#')?;
-        let text = std::str::from_utf8(&body[..end]).ok()?;
-        let mut words = text.split(',').map(|word| u64::from_str_radix(word, 16).ok());
-        let mut next = || words.next().flatten();
-        let asked = Asked {
-            machine: usize::try_from(next()?).ok()?,
-            address: next()?,
-            length: usize::try_from(next()?).ok()?.min(MAX_MEMORY),
-        };
-        // The sum's two digits.
-        let whole = MEMORY.len() + end + 3;
-        (bytes.len() >= whole).then(|| {
-            self.incoming.drain(..whole);
-            asked
-        })
+        let (asked, length) = Asked::read(self.incoming.make_contiguous())?;
+        self.incoming.drain(..length);
+        Some(asked)
     }
 
     /// The next byte of gdb's, which is sent what waits for it; None where it has gone.
@@ -421,7 +395,9 @@ mod tests {
         gdb.says(&["qSupported:multiprocess+;swbreak+", "QStartNoAckMode", "D;1"]);
         assert_eq!(session.stop(&mut debuggee, Cause::Moment), Step::Detached);
         assert!(session.is_away() && !session.poll(&mut debuggee));
-        gdb.comes.lock().unwrap().extend(b"$qSupported:multiprocess+;swbreak+#c6");
+        gdb.says(&["qSupported:multiprocess+;swbreak+"]);
+        let hello = gdb.says.lock().unwrap().pop_front().unwrap();
+        gdb.comes.lock().unwrap().extend(hello);
         assert!(session.poll(&mut debuggee) && !session.is_away());
         gdb.received.lock().unwrap().clear();
         gdb.says(&["?", "vCont;c"]);

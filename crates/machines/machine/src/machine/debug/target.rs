@@ -28,9 +28,9 @@ use super::super::common::Common;
 use super::super::sampling::{is_mapped, mapped_files, Linear, MappedFile, Words};
 use super::super::vm::Machine;
 use super::arch::{Registers, X86};
+use super::asked::Asked;
 use super::monitor;
 use super::plan::{Back, Breakpoint, Plan, Process, WatchedBy, Watchpoint, Watchpoints};
-use super::session::Asked;
 use super::tasks::{self, Task, KERNEL};
 use crate::exit::{DebugEvent, Exit};
 use crate::memory::GuestMemory;
@@ -427,7 +427,7 @@ impl Debuggee {
         all.iter().find(|task| (task.machine, task.address) == (machine, address))
     }
 
-    /// What is left of an event of the processor at `place`, of `machine`: a process that has ended leaves its
+    /// The rest of an event of the processor at `place`, of `machine`: a process that has ended leaves its
     /// top page table to another, whose breakpoints and watchpoints these are not.
     pub(in super::super) fn of_its_process(
         &self,
