@@ -18,6 +18,7 @@ mod shared;
 mod span;
 mod tasks;
 pub mod text;
+mod threads;
 mod wait;
 
 pub use debugger::{DebugJob, Debugger, Instant, Moment, SharedDebugger, SnapshotJob};
@@ -30,12 +31,10 @@ pub use outcome::{
     Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, Processors, RestartOutcome,
 };
 pub use packet::PacketRecord;
-pub use profile::{
-    MapleNode, Maps, ModuleOrc, ModuleSymbols, Modules, Orc, ProfileJob, Sample, Threads,
-    MAX_NAMES, NAMED,
-};
+pub use profile::{ModuleOrc, ModuleSymbols, Modules, Orc, ProfileJob, Sample, MAX_NAMES, NAMED};
 pub use shared::{Limited, Service, SharedOutcome, TenantOutcome, TenantTail, WorkloadOutcome};
 pub use tasks::Tasks;
+pub use threads::{MapleNode, Maps, Threads};
 pub use wait::{name_of, Wait, WaitKind, Waker};
 
 use stasis_block::clock::Nanos;

@@ -22,7 +22,6 @@ pub const SLOW: &[(&str, &str)] = &[
     ("guides/precision", "measures for minutes"),
     ("guides/programs", "the Python package's experiments"),
     ("guides/race", "tries a hundred seeds"),
-    ("guides/race", "tries a hundred seeds"),
     ("guides/shell", "repeats runs up to a moment"),
     ("guides/slow-request", "follows a run closely"),
     ("guides/storage-functions", "machines under stock QEMU"),

@@ -474,14 +474,14 @@ fn who_waited_for_whom_is_told() {
     let subject = format!("pid:{waiter}@{}ns", lock.begun_ns + 1000);
     let why = bench.finish(bench.command(&["why", "r", &subject]));
     why.expect(0);
-    let told = &why.stdout;
+    let text = &why.stdout;
     for words in [
         format!("until holder ({holder}) woke it"),
         "which had waited itself until then".into(),
         "in pread64".into(),
         "until an interrupt woke it".into(),
     ] {
-        assert!(told.contains(&words), "{words}: {told}");
+        assert!(text.contains(&words), "{words}: {text}");
     }
     let longest = bench.finish(bench.command(&["why", "r", "--waits", "2"]));
     longest.expect(0);
