@@ -33,6 +33,7 @@ pub(super) fn watched(places: &KernelPlaces) -> Debug {
 
 impl Machine {
     /// Processor `index` is at a place that is watched.
+    #[cold]
     pub(super) fn guest_ios_at(&mut self, common: &mut Common, index: usize) {
         let Self { vcpus, memory, number, .. } = self;
         let Common { view, clock, .. } = common;

@@ -36,6 +36,7 @@ impl View {
     }
 
     /// Ends the look at the guest: sends the names and I/Os that have not been sent.
+    #[cold]
     pub(super) fn close(&mut self, stream: &mut EventStream) -> Result<(), Error> {
         self.emit_names(stream)?;
         if let Some(ios) = self.ios.take() {
@@ -84,6 +85,7 @@ impl View {
     }
 
     /// Sends the I/Os and waits whose time in the guest is whole, if they are at least so many.
+    #[cold]
     pub(super) fn flush_ios(&mut self, stream: &mut EventStream) -> Result<(), Error> {
         if self.waits.as_ref().is_some_and(|waits| waits.ended() >= BATCH) {
             self.emit_names(stream)?;
