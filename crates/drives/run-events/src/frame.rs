@@ -5,7 +5,7 @@ use stasis_layout::{layout, FromBytes, IntoBytes, U16, U32, U64};
 
 use crate::fault::RawFault;
 use crate::span::RawSpan;
-use crate::{FaultRecord, GuestIo, IoRecord, PacketRecord, RunEvent, Sample, Stage};
+use crate::{FaultRecord, GuestIo, IoRecord, PacketRecord, RunEvent, Sample, Stage, Wait};
 
 /// Longest payload of a frame; longer entries go out as several frames.
 const MAX_PAYLOAD: usize = 1 << 20;
@@ -124,6 +124,16 @@ pub fn encode(event: &RunEvent, out: &mut Vec<u8>) {
             }
             frames(b'g', &payload, MAX_PAYLOAD);
         }
+        RunEvent::Waits(waits) => {
+            let mut payload = Vec::new();
+            for wait in waits {
+                if payload.len() + wait.encoded() > MAX_PAYLOAD {
+                    frames(b'a', &std::mem::take(&mut payload), MAX_PAYLOAD);
+                }
+                wait.encode(&mut payload);
+            }
+            frames(b'a', &payload, MAX_PAYLOAD);
+        }
         RunEvent::Results(bytes) => frames(b'r', bytes, MAX_PAYLOAD),
         RunEvent::Trace(bytes) => frames(b'd', bytes, MAX_PAYLOAD),
         RunEvent::DriveStates(bytes) => frames(b'k', bytes, MAX_PAYLOAD),
@@ -237,6 +247,7 @@ fn decode(kind: u8, payload: &[u8]) -> Result<RunEvent, FrameError> {
         b'g' => {
             RunEvent::GuestIos(GuestIo::decode(payload).ok_or(FrameError::Payload("guest I/Os"))?)
         }
+        b'a' => RunEvent::Waits(Wait::decode(payload).ok_or(FrameError::Payload("waits"))?),
         b'r' => RunEvent::Results(payload.to_vec()),
         b'd' => RunEvent::Trace(payload.to_vec()),
         b'k' => RunEvent::DriveStates(payload.to_vec()),
@@ -251,7 +262,7 @@ fn decode(kind: u8, payload: &[u8]) -> Result<RunEvent, FrameError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Kind, Submitter, BLOCK, COLUMN_COUNT};
+    use crate::{Kind, Submitter, WaitKind, Waker, BLOCK, COLUMN_COUNT};
     use proptest::prelude::*;
     use stasis_block::timeline::{Cause, Purpose, Span, Step, Track, TrackKind, What, Whom};
 
@@ -333,7 +344,31 @@ mod tests {
                 }
             },
         );
+        let frames = || prop::collection::vec(any::<u64>(), 0..5);
+        let waker = (any::<u32>(), any::<[u8; 16]>(), any::<bool>(), frames());
+        let waker = waker.prop_map(|(pid, thread, in_interrupt, frames)| Waker {
+            pid,
+            thread,
+            in_interrupt,
+            frames,
+        });
+        let wait = (
+            (any::<u16>(), any::<[u32; 2]>(), any::<[u8; 16]>(), 0..WaitKind::ALL.len()),
+            (any::<[u64; 2]>(), prop::option::of(0..u64::MAX), prop::option::of(0..u64::MAX)),
+            (prop::option::of(waker), frames()),
+        );
+        let wait = wait.prop_map(
+            |(
+                (machine, [pid, group], thread, kind),
+                ([begun, ran], called, woken),
+                (waker, frames),
+            )| {
+                let kind = WaitKind::ALL[kind];
+                Wait { machine, pid, group, thread, kind, called, begun, woken, waker, ran, frames }
+            },
+        );
         prop_oneof![
+            prop::collection::vec(wait, 0..9).prop_map(RunEvent::Waits),
             prop::collection::vec("[^\0]{0,20}", 1..9).prop_map(RunEvent::SampleNames),
             prop::collection::vec(guest_io, 0..9).prop_map(RunEvent::GuestIos),
             prop::collection::vec(sample, 0..9).prop_map(RunEvent::Samples),

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_layout::{layout, take, IntoBytes, U16, U64};
 
+use crate::Tasks;
+
 /// The kernel's places that tell the time of I/Os in it, by its own symbols.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelPlaces {
@@ -24,6 +26,8 @@ pub struct KernelPlaces {
     pub comm: Option<u64>,
     /// Places of I/Os that it gives to its block layer, where its types describe them.
     pub bios: Option<BioPlaces>,
+    /// Places of its tasks likewise.
+    pub tasks: Option<Tasks>,
 }
 
 /// The place at which a kernel gives I/Os to its block layer, and offsets of fields of each I/O.

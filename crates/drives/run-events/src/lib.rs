@@ -18,6 +18,8 @@ mod shared;
 mod span;
 mod tasks;
 pub mod text;
+mod threads;
+mod wait;
 
 pub use debugger::{DebugJob, Debugger, Instant, Moment, SharedDebugger, SnapshotJob};
 pub use fault::FaultRecord;
@@ -29,12 +31,11 @@ pub use outcome::{
     Ending, Exits, MachineOutcome, Outcome, Overshoot, ProcessorOutcome, Processors, RestartOutcome,
 };
 pub use packet::PacketRecord;
-pub use profile::{
-    MapleNode, Maps, ModuleOrc, ModuleSymbols, Modules, Orc, ProfileJob, Sample, Threads,
-    MAX_NAMES, NAMED,
-};
+pub use profile::{ModuleOrc, ModuleSymbols, Modules, Orc, ProfileJob, Sample, MAX_NAMES, NAMED};
 pub use shared::{Limited, Service, SharedOutcome, TenantOutcome, TenantTail, WorkloadOutcome};
 pub use tasks::Tasks;
+pub use threads::{MapleNode, Maps, Threads};
+pub use wait::{name_of, Wait, WaitKind, Waker};
 
 use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Span, Track};
@@ -73,6 +74,8 @@ pub enum RunEvent {
     SampleNames(Vec<String>),
     /// The time of I/Os in the guest, where it is kept.
     GuestIos(Vec<GuestIo>),
+    /// Waits of guests' threads, where they are kept.
+    Waits(Vec<Wait>),
     /// A piece of the tar stream of the guest's `/results`.
     Results(Vec<u8>),
     /// A piece of the trace of the drives' commands, where there is one.

@@ -378,8 +378,8 @@ fn what_a_check_inspected_is_known_by_number() {
         counts.push((outcome.checked, outcome.alike));
     }
     // A check that reads nothing tells all by one state after each number of lines.
-    let [(whole, none), (few, alike)] = counts[..] else { panic!("{counts:?}") };
-    assert!(none == 0 && few < whole / 2 && alike > 0, "{counts:?}");
+    let [(whole, some), (few, alike)] = counts[..] else { panic!("{counts:?}") };
+    assert!(few < whole && some < alike, "{counts:?}");
 }
 
 /// A check that keeps what it reads.

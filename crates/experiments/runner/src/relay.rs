@@ -424,6 +424,7 @@ impl EventSink for Relay<'_> {
             RunEvent::SampleNames(names) => self.record(Records::Names(&names))?,
             RunEvent::Samples(samples) => self.record(Records::Samples(&samples))?,
             RunEvent::GuestIos(ios) => self.record(Records::GuestIos(&ios))?,
+            RunEvent::Waits(waits) => self.record(Records::Waits(&waits))?,
             RunEvent::Results(bytes) => {
                 let results = &mut self.results[self.from];
                 if results.is_none() {

@@ -26,6 +26,7 @@ enum Part {
     Spans,
     Samples,
     GuestIos,
+    Waits,
     SampleNames,
 }
 
@@ -135,6 +136,7 @@ impl EventSink for Repeats<'_> {
                 self.part(Part::SampleNames, names, RunEvent::SampleNames)
             }
             RunEvent::GuestIos(ios) => self.part(Part::GuestIos, ios, RunEvent::GuestIos),
+            RunEvent::Waits(waits) => self.part(Part::Waits, waits, RunEvent::Waits),
             RunEvent::Stage(stage) => {
                 if self.stage.is_some_and(|last| stage <= last) {
                     return Ok(());

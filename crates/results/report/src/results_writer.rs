@@ -28,6 +28,7 @@ use stasis_results::statistics::DriveStatistics;
 use stasis_results::summary::{DriveSummary, Summary};
 use stasis_results::symbols::Symbols;
 use stasis_results::thresholds::Threshold;
+use stasis_results::waits::WaitFile;
 use stasis_results::{trust, units, Drive, ResultsError, REPORT_FILE, SUMMARY_FILE};
 
 /// Facts about its origin that `ios.parquet` leaves out: they would differ from one run to the
@@ -293,14 +294,16 @@ impl ResultsWriter {
         self.keep(ProfileFiles { profile, samples, stacks })
     }
 
-    /// Keeps the time of I/Os in the guest as well, in [`stasis_results::GUEST_IOS_FILE`]; `symbols` are its
-    /// kernel's.
+    /// Keeps the time of I/Os in the guest as well, in [`stasis_results::GUEST_IOS_FILE`], and the waits of its
+    /// threads, in [`stasis_results::WAITS_FILE`]; `symbols` are its kernel's.
     ///
     /// # Errors
     /// Where the file cannot be written.
     pub fn keep_guest_ios(&mut self, symbols: Symbols) -> Result<(), ResultsError> {
         let path = self.folder.file(stasis_results::GUEST_IOS_FILE)?;
-        self.keep(GuestIoFile::create(path, symbols)?)
+        self.keep(GuestIoFile::create(path, symbols.clone())?)?;
+        let path = self.folder.file(stasis_results::WAITS_FILE)?;
+        self.keep(WaitFile::create(path, symbols)?)
     }
 
     /// Figures of a run that goes on, whose commands began at `begin`, at the time `now` (ns).

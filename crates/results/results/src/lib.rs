@@ -47,6 +47,7 @@ pub mod symbols;
 pub mod thresholds;
 pub mod trust;
 pub mod units;
+pub mod waits;
 
 use serde::{Deserialize, Serialize};
 
@@ -89,6 +90,8 @@ pub const FAULTS_FILE: &str = "faults.parquet";
 pub const TIMELINE_FILE: &str = "timeline.parquet";
 /// Name of the file of the time of I/Os in the guest's kernel, by column.
 pub const GUEST_IOS_FILE: &str = "guest-ios.parquet";
+/// File of the waits of guests' threads.
+pub const WAITS_FILE: &str = "waits.parquet";
 /// Name of the file of stacks in which processors were, with how many samples each has.
 pub const PROFILE_FILE: &str = "profile.folded";
 /// Name of the file of the samples of a profile, with their times, by column.
@@ -120,7 +123,7 @@ pub const COMPARISON_FILE: &str = "comparison.json";
 pub const COMPARISON_PAGE: &str = "comparison.html";
 
 /// Files that runs leave, with their contents: the one place in which their names stand.
-pub const FILES: [(&str, &str); 20] = [
+pub const FILES: [(&str, &str); 21] = [
     (SUMMARY_FILE, "the run in figures"),
     (REPORT_FILE, "the page"),
     (PARQUET_IOS_FILE, "one row for each I/O"),
@@ -128,6 +131,7 @@ pub const FILES: [(&str, &str); 20] = [
     (COMPRESSED_IOS_FILE, "one row for each I/O"),
     (TIMELINE_FILE, "what processors, flash drives and schedulers did when"),
     (GUEST_IOS_FILE, "the time of I/Os in the guest"),
+    (WAITS_FILE, "the waits of the guest's threads"),
     (PROFILE_FILE, "stacks in which processors were"),
     (SAMPLES_FILE, "samples of a profile, with their times"),
     (FAULTS_FILE, "faults that have happened"),

@@ -6,7 +6,7 @@ use std::any::Any;
 use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Span, Track};
-use stasis_run_events::{FaultRecord, GuestIo, IoRecord, Outcome, PacketRecord, Sample};
+use stasis_run_events::{FaultRecord, GuestIo, IoRecord, Outcome, PacketRecord, Sample, Wait};
 
 use crate::{Drive, ResultsError};
 
@@ -22,6 +22,8 @@ pub enum Records<'a> {
     Ios(&'a [IoRecord]),
     /// I/Os in the guest.
     GuestIos(&'a [GuestIo]),
+    /// Waits of guests' threads.
+    Waits(&'a [Wait]),
     /// More tracks, which spans name by their place among all.
     Tracks(&'a [Track]),
     /// What tracks did.

@@ -1,31 +1,62 @@
-//! `stasis why`: where the time of an I/O went.
+//! `stasis why`: where the time of an I/O went, and for whom a thread waited.
 
-use std::path::PathBuf;
+mod waits;
+
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::{json, Map, Value};
+use stasis_block::units;
 use stasis_experiment::drive_and_number;
 use stasis_report::why::{Which, Why};
 use stasis_run_events::{Column, IoRecord, Kind};
 use stasis_terminal::answer;
+use waits::Asked;
 
 /// Arguments of `stasis why`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stasis why results
   stasis why results drive0:100
+  stasis why results --waits 20
+  stasis why results pid:82@1.25ms
 
 An I/O is named by its drive and its `order`, as in the page's list of the slowest I/Os and in
 ios.parquet. Of the 20 slowest of each operation the parts of their time in the model are known.
-Of a run with --timeline it is told what the drive did while the I/O was under way.")]
+Of a run with --timeline it is told what the drive did while the I/O was under way.
+
+Of a run with --guest-times it is known when each thread of a program was off its processor: --waits
+lists the longest times, and pid:N@TIME names that of a thread at a time since the machine was created,
+or its next one. Each has who ended it, and where that one had waited itself until then.")]
 pub struct Arguments {
     /// A folder of results
     #[arg(value_name = "RESULTS")]
     results: PathBuf,
-    /// The I/O; by default the slowest that the command made
-    #[arg(value_name = "DRIVE:ORDER", value_parser = which)]
-    io: Option<(String, u64)>,
+    /// The I/O, or a thread's wait; by default the slowest I/O that the command made
+    #[arg(value_name = "DRIVE:ORDER|pid:N@TIME", value_parser = subject, conflicts_with = "waits")]
+    subject: Option<Subject>,
+    /// List so many waits of the programs' threads, the longest first
+    #[arg(long, value_name = "N")]
+    waits: Option<usize>,
+}
+
+/// The subject of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Subject {
+    Io(String, u64),
+    Wait(Asked),
+}
+
+fn subject(word: &str) -> Result<Subject, String> {
+    let Some(rest) = word.strip_prefix("pid:") else {
+        return which(word).map(|(drive, order)| Subject::Io(drive, order));
+    };
+    let wrong = || "must be a thread's number and a time, such as pid:82@1.25ms".to_owned();
+    let (pid, at) = rest.split_once('@').ok_or_else(wrong)?;
+    let pid = pid.parse().map_err(|_| wrong())?;
+    let at = units::parse_duration(at).map_err(|_| wrong())?;
+    Ok(Subject::Wait(Asked::Of { pid, at }))
 }
 
 /// An I/O's drive and number.
@@ -36,13 +67,26 @@ pub fn which(word: &str) -> Result<(String, u64), String> {
 
 /// `stasis why`.
 pub fn main(arguments: &Arguments) -> Result<ExitCode> {
-    let which = match &arguments.io {
-        Some((drive, order)) => Which::Of(drive.clone(), *order),
-        None => Which::Slowest,
+    let which = match (&arguments.subject, arguments.waits) {
+        (Some(Subject::Wait(asked)), _) => return tell_waits(&arguments.results, asked),
+        (_, Some(count)) => return tell_waits(&arguments.results, &Asked::Longest(count)),
+        (Some(Subject::Io(drive, order)), _) => Which::Of(drive.clone(), *order),
+        (None, None) => Which::Slowest,
     };
     let why = Why::of(&arguments.results, &which)?;
     tell(&why)?;
     answer::text(&why.to_text())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell_waits(results: &Path, asked: &Asked) -> Result<ExitCode> {
+    let all = waits::read(results)?;
+    let chains = waits::find(&all, asked)?;
+    answer::list("waits");
+    for chain in &chains {
+        answer::push("waits", chain)?;
+    }
+    answer::text(&waits::text(&chains))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -21,6 +21,7 @@ pub const SLOW: &[(&str, &str)] = &[
     ("guides/postgresql", "a guest with PostgreSQL, and its crash tests"),
     ("guides/precision", "measures for minutes"),
     ("guides/programs", "the Python package's experiments"),
+    ("guides/race", "tries a hundred seeds"),
     ("guides/shell", "repeats runs up to a moment"),
     ("guides/slow-request", "follows a run closely"),
     ("guides/storage-functions", "machines under stock QEMU"),
@@ -126,6 +127,8 @@ pub const LISTED: &[Listed] = &[
         "is root's: tests/ublk.rs",
     ),
     ("guides/qemu-disk", "mkfs.ext4 ", "takes the block device of the line before"),
+    ("guides/race", "stasis debug found ", "asks about the node that the seed has lost"),
+    ("guides/race", "(gdb) delete", "goes on with the block before"),
     ("guides/shell", "stasis shell experiment.toml -- top", "goes on until its reader types q"),
     ("guides/shell", "docker save ", "needs Docker"),
     (

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use stasis_results::waits::KeptWait;
 use stasis_results::{GuestTimes, KeptIos, SlowIo, ToldCommands};
 
 use crate::support::{guest_file, Bench};
@@ -405,6 +406,95 @@ medium    = { ram = "64MiB" }
     let why = bench.finish(bench.command(&["why", "told", "disk:100"]));
     why.expect(0);
     assert!(why.stdout.contains("\nOf fio (io_submit): "), "{}", why.stdout);
+}
+
+/// A thread that waits for a lock whose holder waits for a read.
+const HOLDER: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int disk;
+static void *block;
+static void *hold(void *none) {
+    printf("holder %ld\n", (long)syscall(SYS_gettid));
+    pthread_mutex_lock(&lock);
+    if (pread(disk, block, 4096, 0) != 4096) _exit(1);
+    pthread_mutex_unlock(&lock);
+    return none;
+}
+int main(void) {
+    pthread_t thread;
+    disk = open("/dev/nvme0n1", O_RDONLY | O_DIRECT);
+    if (disk < 0 || posix_memalign(&block, 4096, 4096)) return 1;
+    pthread_create(&thread, 0, hold, 0);
+    usleep(1000);
+    printf("waiter %d\n", getpid());
+    pthread_mutex_lock(&lock);
+    pthread_mutex_unlock(&lock);
+    pthread_join(thread, 0);
+    return 0;
+}
+"#;
+
+/// A wait has its call and whoever ended it, and leads to that one's own wait.
+#[test]
+fn who_waited_for_whom_is_told() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("holder.c"), HOLDER).unwrap();
+    let built = std::process::Command::new("cc")
+        .args(["-O1", "-static", "-pthread", "-o", "holder", "holder.c"])
+        .current_dir(bench.path("."))
+        .status();
+    assert!(built.unwrap().success());
+    let words =
+        ["run", "--quiet", "--engine=exact", "--guest-times", "--results=r", "--file=holder"];
+    let drive = ["--drive=model=fixed:5ms,medium=ram:64MiB", "--", "/root/holder"];
+    let run = bench.finish(bench.command(&[&words[..], &drive[..]].concat()));
+    run.expect(0);
+    let pid = |name: &str| -> u64 {
+        let line = run.stdout.lines().find_map(|line| line.strip_prefix(name));
+        line.expect(&run.stdout).trim().parse().unwrap()
+    };
+    let (waiter, holder) = (pid("waiter"), pid("holder"));
+    let waits = KeptWait::read(&bench.path("r")).unwrap().expect("they were asked for");
+    let for_lock = |wait: &&KeptWait| wait.pid == waiter && wait.call() == Some("futex");
+    let lock = waits.iter().find(for_lock).unwrap_or_else(|| panic!("{waits:#?}"));
+    assert_eq!((lock.waker_pid, lock.process, &*lock.kind), (Some(holder), waiter, "sleep"));
+    assert!((3_000_000..5_000_000).contains(&lock.length()), "{lock:?}");
+    let for_drive = |wait: &&KeptWait| wait.pid == holder && wait.call() == Some("pread64");
+    // It may leave its processor on its way as well.
+    let read = waits.iter().filter(for_drive).max_by_key(|wait| wait.length());
+    let read = read.unwrap_or_else(|| panic!("{waits:#?}"));
+    assert!((4_900_000..5_100_000).contains(&read.length()), "{read:?}");
+    assert_eq!((&*read.waker, read.waker_pid), ("interrupt", None));
+
+    let subject = format!("pid:{waiter}@{}ns", lock.begun_ns + 1000);
+    let why = bench.finish(bench.command(&["why", "r", &subject]));
+    why.expect(0);
+    let text = &why.stdout;
+    for words in [
+        format!("until holder ({holder}) woke it"),
+        "which had waited itself until then".into(),
+        "in pread64".into(),
+        "until an interrupt woke it".into(),
+    ] {
+        assert!(text.contains(&words), "{words}: {text}");
+    }
+    let longest = bench.finish(bench.command(&["why", "r", "--waits", "2"]));
+    longest.expect(0);
+    assert!(
+        longest.stdout.contains("in pread64") && longest.stdout.contains("in futex"),
+        "{longest:?}"
+    );
+    let none = bench.finish(bench.command(&["why", "r", "pid:999999@0s"]));
+    none.expect(125).says(&["no thread 999999 of a program waits from"]);
+    let wrong = bench.finish(bench.command(&["why", "r", "pid:1"]));
+    assert!(wrong.status == Some(2) && wrong.stderr.contains("pid:82@1.25ms"), "{wrong:?}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(super) struct Caller {
 
 impl Caller {
     /// All calls, the innermost first.
-    fn calls(&self) -> Vec<u64> {
+    pub(super) fn calls(&self) -> Vec<u64> {
         [&self.frames[..], &self.program].concat()
     }
 }
@@ -234,11 +234,15 @@ impl GuestIos {
         Some(found)
     }
 
-    fn submitter(&self, doorbell: &Caller) -> Submitter {
+    /// Returns whether a thread is in a system call.
+    pub(super) fn is_in_call(&self, caller: &Caller) -> bool {
         let call = self.places.system_call..self.places.system_call_end;
-        let outermost = doorbell.frames.last();
+        caller.frames.last().is_some_and(|frame| call.contains(frame))
+    }
+
+    fn submitter(&self, doorbell: &Caller) -> Submitter {
         let is_program = !doorbell.program.is_empty();
-        match (doorbell.in_interrupt, outermost.is_some_and(|frame| call.contains(frame))) {
+        match (doorbell.in_interrupt, self.is_in_call(doorbell)) {
             (true, _) => Submitter::Interrupt,
             (false, true) => Submitter::SystemCall,
             (false, false) if is_program => Submitter::Fault,
@@ -348,6 +352,7 @@ mod tests {
             current: 0,
             preempt_count: 8,
             comm: None,
+            tasks: None,
             bios: None,
         }
     }

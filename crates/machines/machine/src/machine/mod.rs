@@ -25,6 +25,7 @@ mod failures;
 mod faults;
 mod first_boot;
 mod guest_io;
+mod guest_waits;
 mod help;
 mod interleaving;
 mod interrupts;

@@ -116,7 +116,8 @@ impl Symbols {
             places: match wants_places {
                 true => {
                     let places = self.places(current?, offset("task_struct", "comm"))?;
-                    Some(KernelPlaces { bios: self.bios(&offset), ..places })
+                    let tasks = btf.as_ref().and_then(|btf| self.tasks_of(btf));
+                    Some(KernelPlaces { bios: self.bios(&offset), tasks, ..places })
                 }
                 false => None,
             },
@@ -126,7 +127,10 @@ impl Symbols {
     /// Returns the places of the kernel's tasks, if its types describe them.
     pub fn tasks(&self) -> Option<Tasks> {
         let vmlinux = std::fs::read(&self.vmlinux).ok()?;
-        let btf = btf::section(&vmlinux, ".BTF").and_then(Btf::parse)?;
+        self.tasks_of(&btf::section(&vmlinux, ".BTF").and_then(Btf::parse)?)
+    }
+
+    fn tasks_of(&self, btf: &Btf) -> Option<Tasks> {
         let offset = |structure: &str, member: &str| btf.offset(structure, member);
         let own = |member: &str| offset("task_struct", member);
         let (current, _) = self.current(&offset).ok()?;
@@ -195,6 +199,7 @@ impl Symbols {
             preempt_count,
             comm,
             bios: None,
+            tasks: None,
         })
     }
 

@@ -4,7 +4,9 @@
 
 use stasis_bare::svm::{Breakpoint, Debug, DebugRegisters};
 use stasis_block::clock::Nanos;
-use stasis_run_events::{BioPlaces, IoStatus, KernelPlaces, BLOCK, THREAD_NAME};
+use stasis_run_events::{
+    BioPlaces, IoStatus, KernelPlaces, Tasks, Wait, WaitKind, Waker, BLOCK, THREAD_NAME,
+};
 
 use super::super::common::Common;
 use super::super::guest_io::{Caller, GuestIos};
@@ -31,10 +33,11 @@ pub(super) fn watched(places: &KernelPlaces) -> Debug {
 
 impl Machine {
     /// Processor `index` is at a place that is watched.
+    #[cold]
     pub(super) fn guest_ios_at(&mut self, common: &mut Common, index: usize) {
         let Self { vcpus, memory, number, .. } = self;
         let Common { view, clock, .. } = common;
-        let Some((ios, stacks)) = view.both() else { return };
+        let Some((ios, stacks, mut waits)) = view.all() else { return };
         let Some(vcpu) = vcpus[index].debug() else { return };
         let registers = vcpu.registers();
         let (now, processor) = (clock.now_ns(), (*number, index));
@@ -45,10 +48,27 @@ impl Machine {
             let place = registers.kernel_gs_base.wrapping_add(current);
             if let Some(thread) = Linear::new(vcpu, memory).quad(place) {
                 ios.called(processor, (*number, thread), now);
+                if let Some(waits) = &mut waits {
+                    waits.called((*number, thread), now);
+                }
             }
         }
         if rip == wake_up {
-            ios.woken((*number, registers.general[RDI]), now);
+            let woken = (*number, registers.general[RDI]);
+            ios.woken(woken, now);
+            if let Some(waits) = waits.as_mut().filter(|waits| waits.is_asleep(woken)) {
+                let caller = caller((ios, stacks), vcpu, memory, processor, now);
+                let waker = caller.map(|caller| {
+                    let pid = caller.thread.1.wrapping_add(waits.tasks.pid);
+                    Waker {
+                        pid: Linear::new(vcpu, memory).long(pid).unwrap_or(0),
+                        thread: caller.name,
+                        in_interrupt: caller.in_interrupt,
+                        frames: caller.calls(),
+                    }
+                });
+                waits.woken(woken, waker, now);
+            }
         }
         if bios.is_some_and(|bios| rip == bios.submit) {
             let bio = registers.general[RDI];
@@ -60,6 +80,18 @@ impl Machine {
             }
         }
         if rip == switch {
+            if let Some(waits) = &mut waits {
+                if let Some(caller) = caller((ios, stacks), vcpu, memory, processor, now) {
+                    let called =
+                        ios.is_in_call(&caller).then(|| waits.call(caller.thread)).flatten();
+                    let (tasks, thread) = (waits.tasks, caller.thread);
+                    let mut memory = Linear::new(vcpu, memory);
+                    if let Some(wait) = leaves(&tasks, caller, called, &mut memory) {
+                        waits.left(thread, wait);
+                    }
+                }
+                waits.ran((*number, registers.general[RSI]), now);
+            }
             ios.switched(processor, (*number, registers.general[RSI]), now);
         }
     }
@@ -120,6 +152,43 @@ impl Machine {
             ios.signalled((self.number, drive, path, entry), (self.number, index), message.vector);
         }
     }
+}
+
+/// The wait that begins as a program's thread leaves its processor; None for one that ends, and for one of
+/// the kernel's.
+fn leaves(
+    tasks: &Tasks,
+    caller: Caller,
+    called: Option<Nanos>,
+    memory: &mut Linear<'_>,
+) -> Option<Wait> {
+    /// Nothing but what it waits for wakes a task (include/linux/sched.h).
+    const UNINTERRUPTIBLE: u32 = 2;
+    let task = caller.thread.1;
+    if memory.quad(task.wrapping_add(tasks.space))? == 0 {
+        return None;
+    }
+    let mut long = |offset: u64| memory.long(task.wrapping_add(offset));
+    let (pid, group) = (long(tasks.pid)?, long(tasks.group)?);
+    let (state, exit_state) = (long(tasks.state)?, long(tasks.exit_state)?);
+    let kind = match state {
+        0 => WaitKind::Preempted,
+        state if state & UNINTERRUPTIBLE != 0 => WaitKind::Block,
+        _ => WaitKind::Sleep,
+    };
+    (exit_state == 0).then(|| Wait {
+        machine: caller.thread.0,
+        pid,
+        group,
+        thread: caller.name,
+        kind,
+        called,
+        begun: caller.now,
+        woken: None,
+        waker: None,
+        ran: caller.now,
+        frames: caller.calls(),
+    })
 }
 
 /// The disk of a `struct bio`, its first sector and its bytes.

@@ -17,6 +17,7 @@ use stasis_bare::svm::Debug;
 use stasis_run_events::RunEvent;
 
 use super::guest_io::GuestIos;
+use super::guest_waits::GuestWaits;
 use super::run::Run;
 use super::slice::Slice;
 use super::vm::{After, Machine};
@@ -52,7 +53,8 @@ impl Run<'_> {
         let names = Names::new(job.threads, job.modules, from_6_4, programs);
         let watched = job.places.as_ref().map(guest::watched).unwrap_or_default();
         let stacks = Stacks::new(tables.unwrap_or_default(), names);
-        self.common.view.open(stacks, job.places.map(GuestIos::new));
+        let waits = job.places.as_ref().and_then(|places| places.tasks).map(GuestWaits::new);
+        self.common.view.open(stacks, job.places.map(GuestIos::new), waits);
         self.sampler = Some(Box::new(Sampler {
             interval: job.interval.map(|interval| interval.max(1)),
             watched,

@@ -5,6 +5,7 @@ use stasis_run_events::RunEvent;
 
 use super::super::event_stream::EventStream;
 use super::super::guest_io::GuestIos;
+use super::super::guest_waits::GuestWaits;
 use super::stacks::Stacks;
 use crate::error::Error;
 
@@ -16,21 +17,33 @@ const BATCH: usize = 512;
 pub(in super::super) struct View {
     /// The time of I/Os in the guest, if it is kept.
     ios: Option<Box<GuestIos>>,
+    /// The waits of its threads likewise.
+    waits: Option<Box<GuestWaits>>,
     /// Finds and names the frames of stacks, while they are asked for.
     stacks: Option<Box<Stacks>>,
 }
 
 impl View {
-    /// Stacks are found from now on, and the time of I/Os is kept, if that is wanted.
-    pub(super) fn open(&mut self, stacks: Stacks, ios: Option<GuestIos>) {
+    /// Stacks are found from now on, and the times of I/Os and waits are kept, if they are wanted.
+    pub(super) fn open(
+        &mut self,
+        stacks: Stacks,
+        ios: Option<GuestIos>,
+        waits: Option<GuestWaits>,
+    ) {
         (self.stacks, self.ios) = (Some(Box::new(stacks)), ios.map(Box::new));
+        self.waits = waits.map(Box::new);
     }
 
     /// Ends the look at the guest: sends the names and I/Os that have not been sent.
+    #[cold]
     pub(super) fn close(&mut self, stream: &mut EventStream) -> Result<(), Error> {
         self.emit_names(stream)?;
         if let Some(ios) = self.ios.take() {
             stream.emit(RunEvent::GuestIos(ios.finish()))?;
+        }
+        if let Some(mut waits) = self.waits.take() {
+            stream.emit(RunEvent::Waits(waits.take()))?;
         }
         self.stacks = None;
         Ok(())
@@ -56,6 +69,12 @@ impl View {
         self.ios.as_deref_mut().zip(self.stacks.as_deref_mut())
     }
 
+    /// Likewise, with the waits of threads, if they are kept.
+    pub(super) fn all(&mut self) -> Option<(&mut GuestIos, &mut Stacks, Option<&mut GuestWaits>)> {
+        let (ios, stacks) = self.ios.as_deref_mut().zip(self.stacks.as_deref_mut())?;
+        Some((ios, stacks, self.waits.as_deref_mut()))
+    }
+
     /// Sends the names that frames of later events have.
     pub(super) fn emit_names(&mut self, stream: &mut EventStream) -> Result<(), Error> {
         let names = self.stacks.as_mut().map(|stacks| stacks.take_names()).unwrap_or_default();
@@ -65,8 +84,14 @@ impl View {
         }
     }
 
-    /// Sends the I/Os whose time in the guest is whole, if they are at least so many.
+    /// Sends the I/Os and waits whose time in the guest is whole, if they are at least so many.
+    #[cold]
     pub(super) fn flush_ios(&mut self, stream: &mut EventStream) -> Result<(), Error> {
+        if self.waits.as_ref().is_some_and(|waits| waits.ended() >= BATCH) {
+            self.emit_names(stream)?;
+            let ended = self.waits.as_mut().map(|waits| waits.take());
+            stream.emit(RunEvent::Waits(ended.unwrap_or_default()))?;
+        }
         match &mut self.ios {
             Some(ios) if ios.ended() >= BATCH => {
                 let ended = ios.take();
