@@ -38,6 +38,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "takes files as the run left them: guides/archive in tests/system/readme.rs",
     ),
     ("stasis export profiled ", "takes a profile: tests/system/profile.rs"),
+    ("stasis why results --waits ", "takes the waits of a run: tests/system/profile.rs"),
+    ("stasis why results pid:", "the same"),
     (
         "stasis export crash-results ",
         "takes a crash test's trace: guides/mount-options, in slow-test",
