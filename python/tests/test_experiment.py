@@ -26,8 +26,8 @@ VALUES: dict[str, dict[str, Any]] = {
     "Machine": {
         "vcpus": 2, "memory": "512MiB", "cpu_speed": "3GHz", "name": "m", "count": 1, "command": [], "wait": True,
         "variables": {"role": "first"},
-        "guest_scheduler": "bfq", "coordinate": True, "kernel_command_line": "quiet", "quantum": "20us", "schedule": "random",
-        "threads": 1, "rewind": False, "random": False, "randomize": True,
+        "guest_scheduler": "bfq", "coordinate": True, "kernel_command_line": "quiet", "quantum": "20us",
+        "schedule": "random", "threads": 1, "rewind": False, "random": False, "randomize": True,
         "boots_again": True,
     },
     "Guest": {
