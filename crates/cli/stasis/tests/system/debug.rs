@@ -221,7 +221,8 @@ fn breakpoints_are_in_no_memory() {
         format!("{}{}", run.stdout, run.stderr)
     };
     let lines = |output: &str, word: &str| -> Vec<String> {
-        output.lines().filter(|line| line.contains(word)).map(str::to_owned).collect()
+        let lines = output.lines().filter(|line| line.contains(word));
+        lines.map(|line| line.trim_start_matches("(gdb) ").to_owned()).collect()
     };
     let end = "monitor memory\ncontinue\n";
     let alone = under("--at-function=__x64_sys_setpgid", "alone", end);
