@@ -19,6 +19,7 @@ use anyhow::{anyhow, bail, ensure, Context, Result};
 use stasis_layout::{layout, u32_at, u64_at, IntoBytes, U16, U32, U64};
 use stasis_run_events::Debugger;
 
+use super::packet::{packet, unhex};
 use crate::commands::symbols::Symbols;
 
 /// Interval between looks for a stop while waiting.
@@ -242,8 +243,7 @@ struct Client {
 
 impl Client {
     fn send(&mut self, body: &str) -> Result<()> {
-        let sum = body.bytes().fold(0u8, u8::wrapping_add);
-        self.requests.send(format!("${body}#{sum:02x}").into_bytes()).context("the run has ended")
+        self.requests.send(packet(body.as_bytes())).context("the run has ended")
     }
 
     /// The next packet of the run's.
@@ -276,7 +276,7 @@ impl Client {
         loop {
             let packet = self.packet()?;
             match packet.split_first() {
-                Some((b'O', rest)) if rest != b"K" => text.extend(bytes(rest)),
+                Some((b'O', rest)) if rest != b"K" => text.extend(unhex(rest)),
                 _ => return Ok(String::from_utf8_lossy(&text).into_owned()),
             }
         }
@@ -287,7 +287,7 @@ impl Client {
         let answer = self.ask(&format!("m{at:x},{length:x}"))?;
         match answer.first() {
             Some(b'E') | None => Ok(Vec::new()),
-            Some(_) => Ok(bytes(&answer)),
+            Some(_) => Ok(unhex(&answer)),
         }
     }
 
@@ -346,7 +346,7 @@ impl Client {
         let mut notes = Vec::new();
         for processor in &machine.processors {
             self.ask(&format!("Hg{processor:x}"))?;
-            let registers = bytes(&self.ask("g")?);
+            let registers = unhex(&self.ask("g")?);
             note(&mut notes, b"CORE\0", 1, &status(&registers, *processor));
         }
         self.ask(&format!("Hg{first:x}"))?;
@@ -441,12 +441,6 @@ fn plain(body: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Bytes written in hexadecimal; those that are not known count as zero.
-fn bytes(hex: &[u8]) -> Vec<u8> {
-    let digit = |digit: u8| (digit as char).to_digit(16).unwrap_or(0) as u8;
-    hex.chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
-}
-
 fn header(segments: usize) -> Header {
     let mut magic = [0; 16];
     magic[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
@@ -514,7 +508,7 @@ mod tests {
     fn packets_are_read() {
         // gdb's manual, E.1: "0* " is four zeros.
         assert_eq!(plain(b"0* 1"), b"00001");
-        assert_eq!(bytes(&plain(b"0*\"ff")), [0, 0, 0, 0xff]);
+        assert_eq!(unhex(&plain(b"0*\"ff")), [0, 0, 0, 0xff]);
         let machine = Machine::read("a: processors=1,2 memory=0x0+0xa0000,0x100000+0x3ff00000");
         let expected = Machine {
             name: "a".into(),

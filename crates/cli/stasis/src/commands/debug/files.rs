@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::packet::{packet, unhex};
 use crate::commands::symbols::Programs;
 
 /// The begin of a packet that is for a file.
@@ -53,8 +54,8 @@ impl Files {
         if self.packet.iter().rev().nth(2) != Some(&b'#') {
             return Found::Part;
         }
-        let packet = std::mem::take(&mut self.packet);
-        let body = String::from_utf8_lossy(&packet[FILE.len()..packet.len() - 3]).into_owned();
+        let whole = std::mem::take(&mut self.packet);
+        let body = String::from_utf8_lossy(&whole[FILE.len()..whole.len() - 3]).into_owned();
         let (result, data) = match self.answer(&body) {
             Ok((result, data)) => (format!("F{result:x}"), data),
             Err(error) => (format!("F-1,{error:x}"), None),
@@ -64,8 +65,7 @@ impl Files {
             answer.push(b';');
             answer.extend(escaped(&data));
         }
-        let sum = answer.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
-        Found::Answer([b"$", &answer[..], format!("#{sum:02x}").as_bytes()].concat())
+        Found::Answer(packet(&answer))
     }
 
     fn answer(&mut self, body: &str) -> Result<(usize, Option<Vec<u8>>), u32> {
@@ -80,7 +80,7 @@ impl Files {
                 if self.open.len() >= MAX_OPEN {
                     return Err(TOO_MANY);
                 }
-                let path = words.first().map(|hex| unhex(hex)).unwrap_or_default();
+                let path = words.first().map(|hex| unhex(hex.as_bytes())).unwrap_or_default();
                 let path = String::from_utf8(path).map_err(|_| NO_SUCH_FILE)?;
                 let bytes = self.programs.bytes(&path).ok_or(NO_SUCH_FILE)?;
                 self.next += 1;
@@ -134,11 +134,6 @@ fn escaped(bytes: &[u8]) -> Vec<u8> {
         }
     }
     escaped
-}
-
-fn unhex(hex: &str) -> Vec<u8> {
-    let digit = |digit: u8| (digit as char).to_digit(16).unwrap_or(0) as u8;
-    hex.as_bytes().chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }
 
 /// The command `program-symbols` for gdb: it has the files that the selected thread's program is mapped from

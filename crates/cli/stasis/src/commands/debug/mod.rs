@@ -2,6 +2,7 @@
 
 mod dump;
 mod files;
+mod packet;
 
 use std::fmt::{self, Display, Formatter};
 use std::io::{self, ErrorKind, Read, Write};
@@ -24,6 +25,7 @@ use stasis_terminal::stop_on_signals;
 
 use dump::Dump;
 use files::{Files, Found};
+use packet::packet;
 
 use super::archive::Parse;
 use super::moment::MomentArguments;
@@ -344,10 +346,8 @@ impl Wire {
         let [ready] = readable([self.listener.fd()], 0)?;
         if ready {
             const REFUSED: &[u8] = b"E.another gdb has the run: detach there first";
-            let sum = REFUSED.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
-            let packet = [b"+$", REFUSED, format!("#{sum:02x}").as_bytes()].concat();
             // One that has gone by now needs no answer.
-            let _ = self.listener.accept()?.write_all(&packet);
+            let _ = self.listener.accept()?.write_all(&[b"+", &*packet(REFUSED)].concat());
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ const MAX_FUNCTIONS: usize = 6;
 pub enum Asked {
     /// So many, the longest first.
     Longest(usize),
-    /// That of a thread at a time, or its next one.
+    /// The wait of a thread at a time, or its next one.
     Of { pid: u64, at: Nanos },
 }
 
