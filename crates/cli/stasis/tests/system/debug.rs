@@ -187,24 +187,13 @@ int main(void) {
 }
 "#;
 
-/// Compiles a program that needs no libraries.
-fn compiled(bench: &Bench, name: &str, source: &str) {
-    std::fs::write(bench.path(&format!("{name}.c")), source).unwrap();
-    let file = format!("{name}.c");
-    let built = Command::new("cc")
-        .args(["-O1", "-g", "-static", "-no-pie", "-o", name, &file])
-        .current_dir(bench.path("."))
-        .status();
-    assert!(built.unwrap().success());
-}
-
 /// More breakpoints than a processor has registers for, of the kernel and of a program that does not run
 /// yet: each stops the run, and at the end all of the guest's memory is what it is without.
 #[test]
 #[ignore = "reads all of a guest's memory twice, minutes: make slow-test"]
 fn breakpoints_are_in_no_memory() {
     let bench = Bench::new();
-    compiled(&bench, "looks", PROGRAM);
+    bench.compile("looks", PROGRAM, &["-O1", "-g", "-no-pie"]);
     let under = |moment: &str, results: &str, script: &str| {
         let path = bench.path(&format!("{results}.gdb"));
         std::fs::write(&path, format!("set pagination off\nset remotetimeout 600\n{script}"))
@@ -274,7 +263,7 @@ int main(int n, char **words) {
 #[test]
 fn a_watchpoint_is_of_its_process() {
     let bench = Bench::new();
-    compiled(&bench, "writers", WRITERS);
+    bench.compile("writers", WRITERS, &["-O1", "-g", "-no-pie"]);
     let script = "\
 set pagination off
 add-symbol-file writers

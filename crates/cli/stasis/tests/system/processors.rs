@@ -93,12 +93,7 @@ int main(void) {
 #[test]
 fn a_schedule_on_purpose_is_its_seeds() {
     let bench = Bench::new();
-    std::fs::write(bench.path("race.c"), RACE).unwrap();
-    let built = std::process::Command::new("cc")
-        .args(["-O1", "-static", "-pthread", "-o", "race", "race.c"])
-        .current_dir(bench.path("."))
-        .status();
-    assert!(built.unwrap().success());
+    bench.compile("race", RACE, &["-O1", "-pthread"]);
     let experiment = "engine = \"exact\"\ncommand = [\"/root/race\"]\nguest.files = [\"race\"]\n\
                       machine = { vcpus = 2, schedule = \"random\" }\n";
     std::fs::write(bench.path("e.toml"), experiment).unwrap();

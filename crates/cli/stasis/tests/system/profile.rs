@@ -151,12 +151,7 @@ int main(void) {
 #[test]
 fn the_guest_has_its_debug_registers_beside_an_observer() {
     let bench = Bench::new();
-    std::fs::write(bench.path("own.c"), OWN_BREAKPOINT).unwrap();
-    let built = std::process::Command::new("cc")
-        .args(["-O1", "-static", "-o", "own", "own.c"])
-        .current_dir(bench.path("."))
-        .status();
-    assert!(built.unwrap().success());
+    bench.compile("own", OWN_BREAKPOINT, &["-O1"]);
     for (results, more) in [("plain", &[][..]), ("told", &["--guest-times"][..])] {
         let words = ["run", "--quiet", "--engine=exact", "--file=own", "--ios=csv"];
         let results = format!("--results={results}");
@@ -184,13 +179,7 @@ int main(void) { work(); return 0; }
 #[ignore = "measures a run: make slow-test"]
 fn shares_are_those_of_the_instructions_of_a_programs_functions() {
     let bench = Bench::new();
-    std::fs::write(bench.path("known.c"), KNOWN).unwrap();
-    let built = std::process::Command::new("cc")
-        .args(["-O0", "-static"])
-        .args(["-o", "known", "known.c"])
-        .current_dir(bench.path("."))
-        .status();
-    assert!(built.unwrap().success());
+    bench.compile("known", KNOWN, &["-O0"]);
     // A length that no loop's is a multiple of.
     let words = ["run", "--quiet", "--engine=exact", "--profile=7919ns", "--file", "known"];
     let rest = ["--results=known-results", "--", "/root/known"];
@@ -229,13 +218,7 @@ STEP(first, second, 8)
 int main(void) { long sum = 0; for (int i = 0; i < 300; i++) sum += first(i); return sum == 0; }
 "#;
     let bench = Bench::new();
-    std::fs::write(bench.path("chain.c"), CHAIN).unwrap();
-    let built = std::process::Command::new("cc")
-        .args(["-O2", "-fomit-frame-pointer", "-static"])
-        .args(["-o", "chain", "chain.c"])
-        .current_dir(bench.path("."))
-        .status();
-    assert!(built.unwrap().success());
+    bench.compile("chain", CHAIN, &["-O2", "-fomit-frame-pointer"]);
     let words = ["run", "--quiet", "--engine=exact", "--profile=7919ns", "--file", "chain"];
     let rest = ["--results=chain-results", "--", "/root/chain"];
     bench.finish(bench.command(&[&words[..], &rest[..]].concat())).expect(0);
@@ -271,10 +254,7 @@ int main(void) { long sum = 0; for (int i = 0; i < 300; i++) sum += first(i); re
     // The kernel's code for programs has such information as well.
     let clock = "#include <time.h>\nint main(void) { struct timespec now; \
                  for (int i = 0; i < 400000; i++) clock_gettime(CLOCK_MONOTONIC, &now); return 0; }";
-    std::fs::write(bench.path("clock.c"), clock).unwrap();
-    let words = ["-O2", "-fomit-frame-pointer", "-static", "-o", "clock", "clock.c"];
-    let built = std::process::Command::new("cc").args(words).current_dir(bench.path(".")).status();
-    assert!(built.unwrap().success());
+    bench.compile("clock", clock, &["-O2", "-fomit-frame-pointer"]);
     let words = ["run", "--quiet", "--engine=exact", "--profile=7919ns", "--file", "clock"];
     let rest = ["--results=clock-results", "--", "/root/clock"];
     bench.finish(bench.command(&[&words[..], &rest[..]].concat())).expect(0);
@@ -445,12 +425,7 @@ int main(void) {
 #[test]
 fn who_waited_for_whom_is_told() {
     let bench = Bench::new();
-    std::fs::write(bench.path("holder.c"), HOLDER).unwrap();
-    let built = std::process::Command::new("cc")
-        .args(["-O1", "-static", "-pthread", "-o", "holder", "holder.c"])
-        .current_dir(bench.path("."))
-        .status();
-    assert!(built.unwrap().success());
+    bench.compile("holder", HOLDER, &["-O1", "-pthread"]);
     let words =
         ["run", "--quiet", "--engine=exact", "--guest-times", "--results=r", "--file=holder"];
     let drive = ["--drive=model=fixed:5ms,medium=ram:64MiB", "--", "/root/holder"];

@@ -114,6 +114,18 @@ impl Bench {
         self.run(&[&machine[..], &[drive, "--", "sh", "-c", script]].concat())
     }
 
+    /// Compiles a C program that needs no libraries, with these options besides, to the file `name`.
+    pub fn compile(&self, name: &str, source: &str, options: &[&str]) {
+        let file = format!("{name}.c");
+        std::fs::write(self.path(&file), source).unwrap();
+        let built = Command::new("cc")
+            .args(options)
+            .args(["-static", "-o", name, &file])
+            .current_dir(self.path("."))
+            .status();
+        assert!(built.unwrap().success());
+    }
+
     pub fn finish(&self, mut command: Command) -> Finished {
         let begun = Instant::now();
         let Output { status, stdout, stderr } = command.output().unwrap();
