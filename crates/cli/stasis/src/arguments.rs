@@ -76,6 +76,10 @@ pub struct RunArguments {
     /// How the I/Os are kept: parquet (ios.parquet), csv (ios.csv, which a killed run keeps, too), zst (ios.csv.zst), or none
     #[arg(long, value_name = "FORM", default_value = "parquet")]
     pub ios: Ios,
+    /// Take the seed and the faults of this file in place of the experiment's: `stasis explore` leaves
+    /// such files
+    #[arg(long, value_name = "FILE", requires = "experiment", conflicts_with_all = ["seed", "branch"])]
+    pub scenario: Option<PathBuf>,
     /// Keep in timeline.parquet what processors, flash drives and schedulers do when
     #[arg(long, conflicts_with = "power_cut")]
     pub timeline: bool,

@@ -52,6 +52,8 @@ pub enum Command {
     Debug(Box<commands::debug::Arguments>),
     /// Cut the power of a run's drives many times, and look at what is left
     CrashTest(commands::crash_test::Arguments),
+    /// Run an experiment many times, each with other faults, and find what breaks it
+    Explore(commands::explore::Arguments),
     /// Drive a model without a guest, with a fio job file's load or a trace
     Sim(Box<stasis_simulation::Arguments>),
     /// Run a study, a grid of experiments; comes with the Python package
@@ -270,6 +272,7 @@ fn run(command: Command, quiet: bool) -> Result<ExitCode> {
         Command::Shell(arguments) => commands::guest_shell::main(*arguments, made, quiet),
         Command::Debug(arguments) => commands::debug::main(*arguments, made, quiet),
         Command::CrashTest(arguments) => commands::crash_test::main(&arguments),
+        Command::Explore(arguments) => commands::explore::main(&arguments),
         Command::Sim(arguments) => stasis_simulation::main(&arguments, quiet),
         Command::Sweep(arguments) => commands::sweep::main(&arguments),
         Command::Compare(arguments) => commands::compare::main(&arguments, quiet),

@@ -11,7 +11,7 @@ use stasis_config::{guess, listed, Mistake, Step};
 use stasis_network::NetworkSpec;
 
 use crate::{
-    DriveSpec, Engine, Expectation, ExperimentError, FaultSpace, GuestSpec, Machines,
+    DriveSpec, Engine, Expectation, ExperimentError, ExploreSpec, FaultSpace, GuestSpec, Machines,
     ScheduledFault, ServeSpec, Source, WorkloadSpec,
 };
 
@@ -105,6 +105,8 @@ pub struct Experiment {
     pub faults: Vec<ScheduledFault>,
     /// Faults that can happen, of which the seed draws some.
     pub fault_space: Option<FaultSpace>,
+    /// What `stasis explore` looks for.
+    pub explore: ExploreSpec,
     /// True if the commands of several machines write a history: operations of clients, a JSON
     /// object a line of output, as Jepsen and Maelstrom have them.
     pub history: bool,

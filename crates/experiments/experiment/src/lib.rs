@@ -11,6 +11,7 @@ mod engine;
 mod error;
 mod expectation;
 mod experiment;
+mod explore;
 mod faults;
 mod file;
 mod guest;
@@ -24,6 +25,7 @@ mod mistakes;
 mod names;
 mod namespace;
 mod networks;
+mod scenario;
 mod serve;
 mod source;
 mod speed;
@@ -37,6 +39,7 @@ pub use engine::Engine;
 pub use error::ExperimentError;
 pub use expectation::Expectation;
 pub use experiment::Experiment;
+pub use explore::ExploreSpec;
 pub use faults::{FaultSpace, MachineFailure, MachineFailureKind, MachinePause, ScheduledFault};
 pub use guest::GuestSpec;
 pub use machine::{MachineSpec, Schedule};
@@ -44,6 +47,7 @@ pub use machines::Machines;
 pub use names::distinct_serials;
 pub use namespace::{endurance_groups, places, NamespaceSpec};
 pub use networks::host_name;
+pub use scenario::Scenario;
 pub use serve::{Polling, ServeSpec};
 pub use source::Source;
 pub use speed::CpuSpeed;
@@ -67,6 +71,7 @@ mod tests {
         same! {
             Experiment MachineSpec GuestSpec ServeSpec DriveSpec DiskSpec WorkloadSpec Expectation
             Zones Zrwa Ocssd NetworkSpec LinkSpec OutsideSpec ScheduledFault FaultSpace
+            ExploreSpec Scenario
         }
     }
 }

@@ -31,6 +31,15 @@ impl Machines {
         &mut self.many
     }
 
+    /// Every machine, to be changed.
+    pub(crate) fn each_mut(&mut self) -> &mut [MachineSpec] {
+        if self.many.is_empty() {
+            std::slice::from_mut(&mut self.one)
+        } else {
+            &mut self.many
+        }
+    }
+
     /// Puts as many machines in place of one as its `count` says. Their names are numbered. Returns
     /// the former place of each.
     pub(crate) fn multiply(&mut self) -> Result<Vec<usize>, Mistake> {

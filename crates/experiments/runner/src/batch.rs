@@ -65,6 +65,11 @@ impl<'a> Batch<'a> {
         Self { jobs: jobs.unwrap_or_else(cores).max(1), stop }
     }
 
+    /// Limit on the points that run at the same time.
+    pub fn jobs(&self) -> usize {
+        self.jobs
+    }
+
     /// Returns the indices of the points that run at the same time as others.
     pub fn beside<P: Point>(&self, points: &[P]) -> Vec<usize> {
         let beside: Vec<_> =

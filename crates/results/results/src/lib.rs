@@ -117,13 +117,19 @@ pub const TRACE_FILE: &str = "run.record";
 pub const CRASH_TEST_FILE: &str = "crash-test.json";
 /// Name of the page of a crash test.
 pub const CRASH_TEST_PAGE: &str = "crash-test.html";
+/// Name of the file with the findings of an exploration.
+pub const EXPLORATION_FILE: &str = "explore.json";
+/// Name of the page of an exploration.
+pub const EXPLORATION_PAGE: &str = "explore.html";
+/// Name of the file with the runs of an exploration, a JSON object a line.
+pub const EXPLORATION_RUNS: &str = "explore.jsonl";
 /// Name of the file with the differences of a comparison.
 pub const COMPARISON_FILE: &str = "comparison.json";
 /// Name of the page of a comparison.
 pub const COMPARISON_PAGE: &str = "comparison.html";
 
 /// Files that runs leave, with their contents: the one place in which their names stand.
-pub const FILES: [(&str, &str); 21] = [
+pub const FILES: [(&str, &str); 24] = [
     (SUMMARY_FILE, "the run in figures"),
     (REPORT_FILE, "the page"),
     (PARQUET_IOS_FILE, "one row for each I/O"),
@@ -143,6 +149,9 @@ pub const FILES: [(&str, &str); 21] = [
     (TRACE_FILE, "the trace of a crash test"),
     (CRASH_TEST_FILE, "the findings of a crash test"),
     (CRASH_TEST_PAGE, "the page of a crash test"),
+    (EXPLORATION_FILE, "the findings of an exploration"),
+    (EXPLORATION_PAGE, "the page of an exploration"),
+    (EXPLORATION_RUNS, "the runs of an exploration"),
     (COMPARISON_FILE, "the differences of a comparison"),
     (COMPARISON_PAGE, "the page of a comparison"),
 ];

@@ -7,6 +7,7 @@ pub mod compare;
 pub mod crash_test;
 pub mod debug;
 pub mod doctor;
+pub mod explore;
 pub mod export;
 pub mod guest;
 pub mod guest_shell;

@@ -103,11 +103,7 @@ impl Experiment {
     /// Returns the invalid value and its allowed values.
     pub(crate) fn draw_faults(&mut self) -> Result<(), Mistake> {
         let Some(space) = self.fault_space.take() else { return Ok(()) };
-        let parts = Parts {
-            machines: self.machine.all().iter().map(|machine| machine.name.clone()).collect(),
-            drives: self.faulty_drives().map(str::to_owned).collect(),
-        };
-        let seed = self.seed;
+        let (parts, seed) = (self.parts(), self.seed);
         let mut take = |fault: ScheduledFault, keep| {
             if keep == Keep::No {
                 return self.check_fault(&fault, self.faults.len());
@@ -122,6 +118,26 @@ impl Experiment {
         let drawn = space.draw(seed, &parts, &mut take);
         drawn.map_err(|mistake| mistake.said_of("fault-space").inside("fault-space"))?;
         self.check_count().map_err(|message| Mistake::at("draws", message).inside("fault-space"))
+    }
+
+    /// The faults of a space, each once for each machine or drive of this finished experiment that it
+    /// can befall, without their times.
+    ///
+    /// # Errors
+    /// Returns the invalid value and its allowed values.
+    pub fn candidates(&self, space: &FaultSpace) -> Result<Vec<ScheduledFault>, Mistake> {
+        let mut take = |fault: ScheduledFault, _| self.check_fault(&fault, self.faults.len());
+        let within = space.within.unwrap_or(0);
+        let all = space.candidates(&self.parts(), within, &mut take);
+        let all = all.map_err(|mistake| mistake.said_of("fault-space").inside("fault-space"))?;
+        Ok(all.into_iter().flatten().collect())
+    }
+
+    fn parts(&self) -> Parts {
+        Parts {
+            machines: self.machine.all().iter().map(|machine| machine.name.clone()).collect(),
+            drives: self.faulty_drives().map(str::to_owned).collect(),
+        }
     }
 
     fn check_count(&self) -> Result<(), String> {

@@ -77,6 +77,24 @@ impl FaultSpace {
         let within = self
             .within
             .ok_or_else(|| Mistake::at("within", "say when faults happen: give it `within`"))?;
+        let candidates = self.candidates(parts, within, take)?;
+        let mut random = Random::new(splitmix::nth(seed ^ SPACE, 1));
+        for _ in 0..draws {
+            self.draw_one(&candidates, within, &mut random, take)?;
+        }
+        Ok(())
+    }
+
+    /// The faults of the space, each once for each machine or drive that it can befall.
+    ///
+    /// # Errors
+    /// Returns the invalid value and its allowed values.
+    pub(super) fn candidates(
+        &self,
+        parts: &Parts,
+        within: Nanos,
+        take: &mut dyn FnMut(ScheduledFault, Keep) -> Result<(), Mistake>,
+    ) -> Result<Vec<Vec<ScheduledFault>>, Mistake> {
         let machines = parts.machines.iter().flatten().map(String::as_str);
         check_names(("machines", "machine"), &self.machines, machines)?;
         check_names(("drives", "drive"), &self.drives, parts.drives.iter().map(String::as_str))?;
@@ -92,11 +110,7 @@ impl FaultSpace {
             let inside = |mistake| with_number(mistake).inside(number).inside("fault");
             candidates.push(targets.map_err(inside)?);
         }
-        let mut random = Random::new(splitmix::nth(seed ^ SPACE, 1));
-        for _ in 0..draws {
-            self.draw_one(&candidates, within, &mut random, take)?;
-        }
-        Ok(())
+        Ok(candidates)
     }
 
     /// Checks the lengths of the space for a fault; what is wrong with the fault itself comes later.
@@ -261,6 +275,34 @@ impl ScheduledFault {
                 _ => fault.machine = Some(name),
             }
         }
+        fault
+    }
+
+    /// Returns whether the fault has a length: until its end, or until its machine is back.
+    pub fn lasts(&self) -> bool {
+        self.kind().is_some_and(|kind| kind.takes("end") || kind.takes("restart"))
+    }
+
+    /// Returns whether the machine that it befalls fails, and may be back later.
+    pub fn restarts(&self) -> bool {
+        self.kind().is_some_and(|kind| kind.takes("restart"))
+    }
+
+    /// The fault from a time on, counted from the commands' start, or of a fault with a trigger from
+    /// that; as long as `lasts`, where it has a length (ns).
+    #[must_use]
+    pub fn at(&self, at: Nanos, lasts: Nanos) -> Self {
+        self.kind().map_or_else(|| self.clone(), |kind| self.during(kind, at, lasts))
+    }
+
+    /// The fault from when a drive is given its command of this number, as long as `lasts`, where it has
+    /// a length (ns).
+    #[must_use]
+    pub fn at_command(&self, drive: &str, order: u64, lasts: Nanos) -> Self {
+        let mut fault = self.at(0, lasts);
+        // Times count from the trigger.
+        (fault.at, fault.begin) = (None, None);
+        fault.at_io = Some(format!("{drive}:{order}"));
         fault
     }
 

@@ -122,7 +122,7 @@ pub struct ScheduledFault {
 
 impl ScheduledFault {
     /// Returns the fault's kind, if it is known.
-    fn kind(&self) -> Option<FaultKind> {
+    pub(super) fn kind(&self) -> Option<FaultKind> {
         FaultKind::all().find(|kind| kind.name() == self.kind)
     }
 

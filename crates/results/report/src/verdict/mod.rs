@@ -7,6 +7,7 @@
 mod cluster;
 mod compared;
 mod crash;
+mod explored;
 mod published;
 mod run;
 mod scenarios;
@@ -17,6 +18,7 @@ mod thresholds;
 pub use cluster::{Cluster, Fault, Operations};
 pub use compared::{is_close, Alike, Compared, Doer, Latencies, Runs, Several, Sure, Times, Work};
 pub use crash::{Broken, CrashTest, Found};
+pub use explored::Explored;
 pub use published::Published;
 pub use run::{Busiest, End, Precision, Run};
 pub use scenarios::{Range, Scenarios};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, Result};
 use stasis_block::units;
-use stasis_experiment::{Expectation, Experiment, ExperimentError};
+use stasis_experiment::{Expectation, Experiment, ExperimentError, Scenario};
 use stasis_program::here::{self, Here};
 
 use crate::arguments::{MachineArguments, RunArguments};
@@ -12,7 +12,15 @@ use crate::arguments::{MachineArguments, RunArguments};
 /// The experiment of `stasis run`: the words and the file, joined.
 pub fn joined(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
     let RunArguments {
-        cpu_speed, rewind, expect, virtual_limit, wall_limit, check, command, ..
+        cpu_speed,
+        rewind,
+        expect,
+        virtual_limit,
+        wall_limit,
+        check,
+        command,
+        scenario,
+        ..
     } = arguments;
     let duration = |word: &Option<String>, option: &str| {
         let read = word.as_deref().map(units::parse_duration).transpose();
@@ -20,6 +28,7 @@ pub fn joined(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
     };
     let virtual_limit = duration(&virtual_limit, "--virtual-limit")?;
     let wall_limit = duration(&wall_limit, "--wall-limit")?;
+    let scenario = scenario.as_deref().map(Scenario::read).transpose()?;
     let (file, results) = (arguments.experiment.as_deref(), arguments.results);
     experiment(file, arguments.machine, results, |experiment| {
         experiment.machine.cpu_speed = cpu_speed.or(experiment.machine.cpu_speed);
@@ -32,6 +41,9 @@ pub fn joined(arguments: RunArguments) -> Result<(Experiment, PathBuf)> {
         }
         if !command.is_empty() {
             experiment.command = command;
+        }
+        if let Some(scenario) = scenario {
+            scenario.apply(experiment);
         }
     })
 }

@@ -1,0 +1,131 @@
+//! `stasis explore`: many runs with faults, and what breaks the experiment.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::Result;
+use stasis_experiment::{Engine, Experiment};
+use stasis_explore::Exploration;
+use stasis_terminal::{answer, stop_on_signals, Terminal, STOPPED};
+
+/// The exit status where something was found.
+const FOUND: u8 = 1;
+
+/// Limit on the time where neither time nor runs have one.
+const USUAL: Duration = Duration::from_secs(600);
+
+/// Arguments of `stasis explore`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "First the experiment runs without faults, where it has to succeed; that run says at which moments
+drives are flushed and operations acknowledged. Then it runs again and again, each time with other
+faults: each fault alone in each phase, then several at random, mostly at such moments.
+
+Faults are those of the experiment's [fault-space], with up to `draws` a run; without one, power cuts,
+resets, pauses, slow and standing drives and parted networks, of machines with wait = false where there
+are any. [[fault]] of the experiment is left out.
+
+A run fails if a kernel complains, a line matches one of [explore] `never`, a guest hangs or panics,
+the command's status is not 0, no line or a second one matches one of [explore] `once`, or the run
+comes to no end within its virtual time. A run in which no fault happened, or in which clients with
+`history = true` have nothing acknowledged, counts apart.
+
+Of the first run of each failure everything is left out that is not needed for it. What is left is a
+scenario: finding-1.toml in the results folder, which `stasis run EXPERIMENT --scenario` repeats.
+An exploration that was stopped goes on where it was, with the same words.
+
+Examples:
+  stasis explore examples/redis.toml
+  stasis explore examples/redis.toml --for 1h --results found
+  stasis explore examples/redis.toml --runs 200 --corpus scenarios --junit explore.xml
+  stasis run examples/redis.toml --scenario found/finding-1.toml
+
+Exit status: 0 if nothing was found, 1 if something was, 125 if the exploration failed, 130 if it was
+stopped."
+)]
+pub struct Arguments {
+    /// The experiment
+    #[arg(value_name = "EXPERIMENT.toml")]
+    pub(super) experiment: PathBuf,
+    /// Explore for so long, such as 30m; a run that has begun ends [default: 10min, without --runs]
+    #[arg(long = "for", value_name = "TIME", value_parser = stasis_block::units::parse_duration)]
+    time: Option<u64>,
+    /// Explore with so many runs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=stasis_explore::MAX_RUNS))]
+    runs: Option<u64>,
+    /// Seed of the scenarios
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = stasis_block::units::parse_seed)]
+    seed: u64,
+    /// Folder for the results [default: the experiment's, or results]
+    #[arg(long, value_name = "DIR")]
+    pub(super) results: Option<PathBuf>,
+    /// Folder of scenarios that are tried first; findings are added to it
+    #[arg(long, value_name = "DIR")]
+    corpus: Option<PathBuf>,
+    /// How many runs at the same time [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    jobs: Option<std::num::NonZeroUsize>,
+    /// Where the machines run: auto, kvm, softkvm or exact
+    #[arg(long, value_name = "ENGINE")]
+    engine: Option<Engine>,
+    /// Write the findings as tests in JUnit's XML to this file, for continuous integration
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `stasis explore`.
+pub fn main(arguments: &Arguments) -> Result<ExitCode> {
+    let mut experiment = Experiment::read(&arguments.experiment)?;
+    let parent = arguments.experiment.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let base = parent.unwrap_or(Path::new(".")).to_owned();
+    let results = match (&arguments.results, experiment.results.take()) {
+        (Some(folder), _) => folder.clone(),
+        (None, Some(folder)) => base.join(folder),
+        (None, None) => PathBuf::from("results"),
+    };
+    experiment.engine = arguments.engine.unwrap_or(experiment.engine);
+    let space = experiment.fault_space.take();
+    experiment.faults.clear();
+    experiment.finish()?;
+    let time = match (arguments.time, arguments.runs) {
+        (None, None) => Some(USUAL),
+        (time, _) => time.map(Duration::from_nanos),
+    };
+    let exploration = Exploration {
+        experiment: &experiment,
+        space: space.as_ref(),
+        path: &arguments.experiment,
+        base: &base,
+        results: &results,
+        time,
+        runs: arguments.runs,
+        seed: arguments.seed,
+        jobs: arguments.jobs.map(usize::from),
+        corpus: arguments.corpus.as_deref(),
+        junit: arguments.junit.as_deref(),
+    };
+    let stop = stop_on_signals()?;
+    let explored = match exploration.run(&stop, &mut Terminal::new(false)) {
+        Ok(explored) => explored,
+        // Whatever the signal ended, it is no failure of the exploration.
+        Err(error) if stop.load(Ordering::Relaxed) => {
+            stasis_terminal::say!("stasis: stopped: {}", stasis_runner::failure::told(&error));
+            return Ok(ExitCode::from(STOPPED));
+        }
+        Err(error) => return Err(error),
+    };
+    match arguments.json {
+        true => answer::document(&(explored.json + "\n"))?,
+        false => answer::text(&explored.report.text(&explored.page))?,
+    }
+    Ok(ExitCode::from(match explored.report.stopped {
+        true => STOPPED,
+        false if !explored.report.findings.is_empty() => FOUND,
+        false => 0,
+    }))
+}

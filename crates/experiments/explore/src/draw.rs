@@ -1,0 +1,248 @@
+//! The scenario of each run, by its number: first each fault alone in each phase, then several at
+//! random.
+
+use stasis_block::clock::Nanos;
+use stasis_block::{splitmix, Random};
+use stasis_experiment::{Experiment, MachineSpec, Scenario, ScheduledFault};
+
+use crate::moments::{Moments, Phase};
+use crate::space::Space;
+
+/// Runs draw other numbers than all else.
+const RUNS: u64 = 0x6578_706c;
+
+/// Number of times that a scenario is drawn again whose faults cannot be together, before it is one
+/// fault.
+const TRIES: u64 = 64;
+
+/// Limit on how long after a moment a fault begins that does not begin at it (ns): a mistake's window is
+/// mostly shorter.
+const NEAR: Nanos = 10_000_000;
+
+/// A restart's shortest delay (ns).
+const SHORTEST_RESTART: Nanos = 10_000_000;
+
+/// Draws scenarios.
+#[derive(Debug)]
+pub struct Drawer<'a> {
+    /// The experiment, finished, without faults.
+    pub experiment: &'a Experiment,
+    /// What can befall it.
+    pub space: &'a Space,
+    /// Moments of its run without faults.
+    pub moments: &'a Moments,
+    /// Seed of the exploration.
+    pub seed: u64,
+    /// What every scenario has beside seed and faults.
+    pub common: &'a Scenario,
+}
+
+/// The beginning of a fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Moment {
+    /// Time after the commands' start (ns), in the run without faults.
+    at: Nanos,
+    /// The drive and the number of the command that it begins with, if one.
+    command: Option<(String, u64)>,
+}
+
+impl Drawer<'_> {
+    /// Number of the runs with one fault each: every fault of the space, and the loss of all power at
+    /// once, in each phase.
+    pub fn singles(&self) -> u64 {
+        (self.phases().count() * self.kinds()) as u64
+    }
+
+    fn phases(&self) -> impl Iterator<Item = Phase> + '_ {
+        Phase::ALL.into_iter().filter(|phase| self.span(*phase).is_some())
+    }
+
+    /// Faults that can be drawn, with the loss of all power.
+    fn kinds(&self) -> usize {
+        self.space.candidates.len() + usize::from(!self.space.together.is_empty())
+    }
+
+    /// The scenario of a run.
+    pub fn scenario(&self, number: u64) -> Scenario {
+        let seed = splitmix::nth(self.seed ^ RUNS, number);
+        // The first fault of a run with the experiment's own seed meets what the run without faults
+        // has met up to there.
+        let own = number < self.singles() || number.is_multiple_of(2);
+        // 52 bits: TOML and JSON keep such a number everywhere.
+        let run_seed = if own { self.experiment.seed } else { splitmix::nth(seed, 1) >> 12 };
+        for attempt in 0..TRIES {
+            let mut random = Random::new(splitmix::nth(seed, 2 + attempt));
+            let single = number < self.singles() || attempt + 1 == TRIES;
+            let faults = match single {
+                true => self.single(number % self.singles().max(1), &mut random),
+                false => self.several(&mut random),
+            };
+            let scenario = Scenario { seed: run_seed, faults, ..self.common.clone() };
+            if scenario.of(self.experiment).is_ok() {
+                return scenario;
+            }
+        }
+        Scenario { seed: run_seed, faults: Vec::new(), ..self.common.clone() }
+    }
+
+    fn single(&self, number: u64, random: &mut Random) -> Vec<ScheduledFault> {
+        let kinds = self.kinds();
+        let (phase, kind) = ((number as usize) / kinds.max(1), (number as usize) % kinds.max(1));
+        let Some(phase) = self.phases().nth(phase) else { return Vec::new() };
+        let (faults, _) = self.fault(kind, phase, None, random);
+        faults
+    }
+
+    /// Some faults of a random part of the kinds (swarm testing: Groce et al., ISSTA 2012).
+    fn several(&self, random: &mut Random) -> Vec<ScheduledFault> {
+        let mut kinds: Vec<usize> = (0..self.kinds()).filter(|_| random.below(2) == 0).collect();
+        if kinds.is_empty() {
+            kinds.push(random.below(self.kinds().max(1) as u64) as usize);
+        }
+        let phases: Vec<Phase> = self.phases().collect();
+        let most = self.space.most.max(1) as u64;
+        let (mut faults, mut back) = (Vec::new(), None);
+        for _ in 0..=random.below(most) {
+            if phases.is_empty() || faults.len() >= self.space.most {
+                break;
+            }
+            let kind = kinds[random.below(kinds.len() as u64) as usize];
+            let phase = phases[random.below(phases.len() as u64) as usize];
+            // What has come back recovers, which is the time at which most has never been tried.
+            let recovery = back.filter(|_| random.below(2) == 0);
+            let (drawn, returns) = self.fault(kind, phase, recovery, random);
+            back = returns.or(back);
+            faults.extend(drawn);
+        }
+        faults
+    }
+
+    /// A fault of a kind in a phase, or in the time after `recovery`; with it the time at which what it
+    /// befell is back, of one that comes back.
+    fn fault(
+        &self,
+        kind: usize,
+        phase: Phase,
+        recovery: Option<Nanos>,
+        random: &mut Random,
+    ) -> (Vec<ScheduledFault>, Option<Nanos>) {
+        let all = self.space.candidates.get(kind).map(std::slice::from_ref);
+        let faults = all.unwrap_or(&self.space.together);
+        let Some(first) = faults.first() else { return (Vec::new(), None) };
+        let moment = match recovery {
+            Some(back) => Moment { at: back + random.up_to(self.recovery()), command: None },
+            None => self.moment(faults, phase, random),
+        };
+        let lasts = self.length(random);
+        let restarts = first.restarts();
+        let lasts = if restarts { lasts.max(SHORTEST_RESTART) } else { lasts };
+        let sides = self.sides(first, random);
+        let begin = |fault: &ScheduledFault| match &moment.command {
+            Some((drive, order)) => fault.at_command(drive, *order, lasts),
+            None => fault.at(moment.at, lasts),
+        };
+        let mut begun: Vec<ScheduledFault> = faults.iter().map(begin).collect();
+        if let (Some(sides), [fault]) = (sides, &mut begun[..]) {
+            fault.machines = sides;
+        }
+        (begun, restarts.then(|| moment.at.saturating_add(lasts)))
+    }
+
+    /// One side of a network: some of the machines that a fault of this kind can befall alone, not all
+    /// of them.
+    fn sides(&self, fault: &ScheduledFault, random: &mut Random) -> Option<Vec<String>> {
+        if fault.machines.is_empty() {
+            return None;
+        }
+        let same = self.space.candidates.iter().filter(|other| {
+            other.kind == fault.kind && other.network == fault.network && other.machines.len() == 1
+        });
+        let mut names: Vec<&String> = same.flat_map(|other| &other.machines).collect();
+        names.retain(|name| !fault.machines.contains(name));
+        let mut side = fault.machines.clone();
+        // Mostly one machine is cut off.
+        if names.len() > 1 && random.below(4) == 0 {
+            side.push(names[random.below(names.len() as u64) as usize].clone());
+            side.sort();
+        }
+        Some(side)
+    }
+
+    /// A length, each order of magnitude as likely.
+    fn length(&self, random: &mut Random) -> Nanos {
+        let (shortest, longest) = self.space.lengths;
+        let [low, high] = [shortest.max(1), longest.max(1)].map(|length| (length as f64).ln());
+        ((low + random.unit() * (high - low)).exp() as Nanos).clamp(shortest, longest)
+    }
+
+    /// How long a machine that is back is likely to recover (ns): as long as it took at first.
+    fn recovery(&self) -> Nanos {
+        self.moments.span(Phase::Start).map_or(self.moments.end, |(_, end)| end).max(NEAR)
+    }
+
+    /// Beginning and end of the part of a phase in which faults may begin (ns).
+    fn span(&self, phase: Phase) -> Option<(Nanos, Nanos)> {
+        let (from, to) = self.moments.span(phase)?;
+        let begin = self.space.begin;
+        let end = self.space.within.map_or(Nanos::MAX, |within| begin.saturating_add(within));
+        let (from, to) = (from.max(begin), to.min(end));
+        (from < to).then_some((from, to))
+    }
+
+    fn moment(&self, faults: &[ScheduledFault], phase: Phase, random: &mut Random) -> Moment {
+        let Some((from, to)) = self.span(phase) else { return Moment { at: 0, command: None } };
+        let within = |at: &Nanos| (from..=to).contains(at);
+        let own = self.drives_of(faults);
+        let flushes: Vec<_> = self
+            .moments
+            .flushes
+            .iter()
+            .filter(|flush| within(&flush.begin) && own.contains(&flush.drive.as_str()))
+            .collect();
+        let acknowledged: Vec<Nanos> =
+            self.moments.acknowledged.iter().copied().filter(within).collect();
+        // Just before, at, just after, and a while after.
+        let near = match random.below(3) {
+            0 => 0,
+            1 => random.up_to(NEAR / 100),
+            _ => random.up_to(NEAR),
+        };
+        let place = |count: usize, random: &mut Random| random.below(count as u64) as usize;
+        match random.below(8) {
+            0..=2 if !flushes.is_empty() => {
+                let flush = flushes[place(flushes.len(), random)];
+                Moment { at: flush.begin, command: Some((flush.drive.clone(), flush.order)) }
+            }
+            3 | 4 if !flushes.is_empty() => {
+                let flush = flushes[place(flushes.len(), random)];
+                Moment { at: flush.end.saturating_add(1 + near), command: None }
+            }
+            5 | 6 if !acknowledged.is_empty() => {
+                let at = acknowledged[place(acknowledged.len(), random)];
+                Moment { at: at.saturating_add(1 + near), command: None }
+            }
+            _ => Moment { at: from + random.up_to(to - from), command: None },
+        }
+    }
+
+    /// Drives whose commands a fault can begin with: its own, and those of the machines that it befalls.
+    fn drives_of<'f>(&'f self, faults: &'f [ScheduledFault]) -> Vec<&'f str> {
+        let several = self.experiment.machine.several();
+        let mut own: Vec<&str> = faults.iter().filter_map(|fault| fault.drive.as_deref()).collect();
+        let is_befallen = |machine: &&MachineSpec| {
+            let name = machine.name.as_ref();
+            name.is_some_and(|name| {
+                let is_its = |fault: &ScheduledFault| {
+                    fault.machine.as_ref() == Some(name) || fault.machines.contains(name)
+                };
+                faults.iter().any(is_its)
+            })
+        };
+        let befallen = several.iter().filter(is_befallen).flat_map(|machine| &machine.drives);
+        own.extend(befallen.filter_map(|drive| drive.name.as_deref()));
+        if several.is_empty() {
+            own.extend(self.experiment.drives.iter().filter_map(|drive| drive.name.as_deref()));
+        }
+        own
+    }
+}

@@ -1,0 +1,66 @@
+//! A finding: the first run of a failure, and what of its scenario is enough.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use stasis_experiment::Scenario;
+
+use crate::verdict::Failure;
+use crate::words;
+
+/// A failure, shortened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Its number, from 1 on.
+    pub number: u64,
+    /// Its signature, by which its runs are known.
+    pub signature: String,
+    /// The failure of the shortened scenario.
+    pub failure: Failure,
+    /// Number of the run that was shortened.
+    pub run: u64,
+    /// Number of faults of that run.
+    pub faults_before: usize,
+    /// Number of runs that shortening took.
+    pub tries: u64,
+    /// What is enough.
+    #[serde(with = "as_file")]
+    pub scenario: Scenario,
+    /// Its file.
+    pub file: PathBuf,
+    /// Folder with the results of a run with it.
+    pub results: PathBuf,
+    /// True if that run failed in the same way.
+    pub repeats: bool,
+    /// The command line that repeats it.
+    pub repeat: String,
+}
+
+impl Finding {
+    /// The faults in a line.
+    pub fn faults(&self) -> String {
+        words::faults(&self.scenario.faults)
+    }
+
+    /// The failure in a line.
+    pub fn title(&self) -> String {
+        match self.failure.line.is_empty() {
+            true => self.failure.oracle.name().to_owned(),
+            false => format!("{}: {}", self.failure.oracle.name(), self.failure.line),
+        }
+    }
+}
+
+/// A scenario as its file has it.
+mod as_file {
+    use super::{Deserialize, Deserializer, Scenario, Serializer};
+
+    pub fn serialize<S: Serializer>(scenario: &Scenario, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&scenario.to_toml(""))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Scenario, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Scenario::of_text(&text).map_err(serde::de::Error::custom)
+    }
+}

@@ -1,0 +1,161 @@
+//! One run of the experiment with a scenario, and what was observed of it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use stasis_block::clock::Nanos;
+use stasis_experiment::{Experiment, Scenario};
+use stasis_results::{Ios, HISTORY_FILE};
+use stasis_runner::{Event, Results, Runner};
+
+use crate::verdict::{Observation, Watch};
+
+/// Limit on the bytes of a line that are looked at.
+const MAX_LINE: usize = 64 << 10;
+
+/// What the runs of an exploration have in common.
+#[derive(Debug)]
+pub struct Trials<'a> {
+    /// The experiment, finished, without faults.
+    pub experiment: &'a Experiment,
+    /// The experiment's file.
+    pub path: &'a Path,
+    /// Folder at which the experiment's relative paths start.
+    pub base: &'a Path,
+    /// Ends runs once it is raised.
+    pub stop: &'a Arc<AtomicBool>,
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+pub struct Trial {
+    /// What was observed.
+    pub seen: Observation,
+    /// Times at which operations were acknowledged, since the machines' start (ns), rising.
+    pub acknowledged: Vec<Nanos>,
+    /// Of each fault the time at which it happened first, since the commands' start (ns), if it did.
+    pub happened: Vec<Option<Nanos>>,
+    /// Length of the boot and of the commands (ns).
+    pub span: (Nanos, Nanos),
+    /// Words for the user, where the run ended early.
+    pub message: Option<String>,
+}
+
+/// An operation's line, as `history.jsonl` has it.
+#[derive(Deserialize)]
+struct Line {
+    #[serde(rename = "type")]
+    kind: String,
+    time: Nanos,
+}
+
+impl Trials<'_> {
+    /// Runs a scenario; its results are in `folder`. `words`: the command line that repeats it.
+    ///
+    /// # Errors
+    /// If the run cannot be made.
+    pub fn run(
+        &self,
+        scenario: &Scenario,
+        folder: &Path,
+        ios: Ios,
+        words: Vec<String>,
+    ) -> Result<Trial> {
+        let mut experiment = scenario.of(self.experiment).map_err(|error| {
+            anyhow::Error::from(self.experiment.error(error)).context("a drawn fault cannot be")
+        })?;
+        experiment.results = Some(folder.to_owned());
+        let mut watch = Watch::new(&experiment.explore, scenario)?;
+        let mut streams = [const { Lines::new() }; 3];
+        let mut observer = |event: Event<'_>| {
+            let [output, errors, console] = &mut streams;
+            match event {
+                Event::Output(bytes) => output.take(bytes, &mut |line| watch.output(line)),
+                Event::ErrorOutput(bytes) => errors.take(bytes, &mut |line| watch.output(line)),
+                Event::Console(bytes) => console.take(bytes, &mut |line| watch.console(line)),
+                _ => (),
+            }
+            Ok(())
+        };
+        let runner = Runner::new(&experiment).base(self.base).stop(self.stop).ios(ios);
+        let runner = runner.reading(vec![self.path.to_owned()]).repeated_by(words);
+        let results = runner.run(&mut observer)?;
+        let [output, errors, console] = &mut streams;
+        output.end(&mut |line| watch.output(line));
+        errors.end(&mut |line| watch.output(line));
+        console.end(&mut |line| watch.console(line));
+        let acknowledged =
+            if experiment.history { acknowledged(&folder.join(HISTORY_FILE))? } else { Vec::new() };
+        let counted = experiment.history.then_some(acknowledged.len() as u64);
+        Ok(trial(results, Observation { acknowledged: counted, ..watch.seen }, acknowledged))
+    }
+}
+
+fn trial(results: Results, seen: Observation, acknowledged: Vec<Nanos>) -> Trial {
+    let Results { summary, message, .. } = results;
+    let ns = |seconds: f64| (seconds * 1e9).round() as Nanos;
+    let span = (ns(summary.boot_virtual_seconds), ns(summary.virtual_seconds));
+    let faults = summary.faults();
+    let first = faults.iter().map(|fault| fault.first_ns);
+    let happened = first.map(|at| Some(at?.saturating_sub(span.0))).collect();
+    let seen = Observation {
+        status: summary.status(),
+        happened: faults.iter().map(|fault| fault.happened).sum(),
+        ending: summary.ending,
+        ..seen
+    };
+    Trial { seen, acknowledged, happened, span, message }
+}
+
+/// Times of the operations that were done; none where no operation was written.
+fn acknowledged(path: &Path) -> Result<Vec<Nanos>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).with_context(|| path.display().to_string()),
+    };
+    let mut times = Vec::new();
+    for line in BufReader::new(file).lines() {
+        let line = line.with_context(|| path.display().to_string())?;
+        // The file is ours: each line was an operation.
+        if let Ok(Line { kind, time }) = serde_json::from_str(&line) {
+            if kind == "ok" {
+                times.push(time);
+            }
+        }
+    }
+    Ok(times)
+}
+
+/// Bytes as lines.
+#[derive(Debug)]
+struct Lines(Vec<u8>);
+
+impl Lines {
+    const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Takes bytes, and gives each complete line on.
+    fn take(&mut self, bytes: &[u8], line: &mut dyn FnMut(&str)) {
+        for &byte in bytes {
+            match byte {
+                b'\n' => self.end(line),
+                _ if self.0.len() < MAX_LINE => self.0.push(byte),
+                _ => (),
+            }
+        }
+    }
+
+    fn end(&mut self, line: &mut dyn FnMut(&str)) {
+        if !self.0.is_empty() {
+            line(&String::from_utf8_lossy(&self.0));
+            self.0.clear();
+        }
+    }
+}
