@@ -507,6 +507,7 @@ class Fault(Table):
     when: Optional[str] = None
     within: Optional[str] = None
     restart: Optional[str] = None
+    leaves: Optional[str] = None
     begin: Optional[str] = None
     end: Optional[str] = None
     rate: Optional[float] = None

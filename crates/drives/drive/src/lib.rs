@@ -34,6 +34,6 @@ pub use flush_barriers::FlushBarriers;
 pub use io_tap::{IoTap, TraceSink};
 pub use join::{InFlight, Join};
 pub use layer::{put_before, Decorator, Layer, Properties};
-pub use power_cut::{PowerCuts, Sampling, Survival, VolatileCache, WritePointers};
+pub use power_cut::{CutChoice, PowerCuts, Sampling, Survival, VolatileCache, WritePointers};
 pub use scheduled::{Scheduled, Tenant, TenantGroup};
 pub use shared::{LoadSpec, Region, Schedule, SharedDrive, TenantHandle, VirtualDisk};

@@ -35,6 +35,7 @@ fn sampling(which: u8, seed: u64) -> Sampling {
     match which {
         0 => Sampling::Least,
         1 => Sampling::Most,
+        2 => Sampling::AllButOne(seed),
         _ => Sampling::Random(seed),
     }
 }
@@ -44,7 +45,7 @@ proptest! {
     fn a_cut_leaves_what_the_history_says_it_leaves(
         steps in prop::collection::vec(any::<(u8, u64, u64, bool, u16)>(), 1..40),
         seed: u64,
-        which in 0u8..3,
+        which in 0u8..4,
     ) {
         let sampling = sampling(which, seed);
         let (medium, contents) = Moody::new(seed, CAPACITY);
@@ -189,7 +190,7 @@ proptest! {
         steps in prop::collection::vec((0..3usize, 0..7u64, any::<u16>()), 1..40),
         before in prop::collection::vec(0..=ZONE, 3),
         seed: u64,
-        which in 0u8..3,
+        which in 0u8..4,
     ) {
         let sampling = sampling(which, seed);
         let sector = common::SECTOR as u64;

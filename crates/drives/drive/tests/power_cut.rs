@@ -120,6 +120,13 @@ fn play(pair: &mut Pair, commands: &[(Command, u8)], mut after: impl FnMut(&Pair
     }
 }
 
+/// Returns each sampling, those that are drawn with each of `seeds`.
+fn samplings(seeds: &[u64]) -> Vec<Sampling> {
+    let drawn = |seed: &u64| [Sampling::AllButOne(*seed), Sampling::Random(*seed)];
+    let fixed = [Sampling::Least, Sampling::Most, Sampling::Newest, Sampling::Oldest];
+    fixed.into_iter().chain(seeds.iter().flat_map(drawn)).collect()
+}
+
 /// Returns all combinations of surviving sectors of the changes.
 fn every(pair: &Pair) -> Vec<Vec<(usize, Survival)>> {
     let mut all = vec![Vec::new()];
@@ -148,8 +155,8 @@ proptest! {
     fn no_state_is_impossible(power_loss in kinds(), commands in commands(), seed: u64) {
         let mut pair = Pair::new(power_loss);
         play(&mut pair, &commands, |pair| {
-            let random = (0..30).map(|draw| Sampling::Random(seed.wrapping_add(draw)));
-            for sampling in [Sampling::Least, Sampling::Most, Sampling::Newest, Sampling::Oldest].into_iter().chain(random) {
+            let seeds: Vec<u64> = (0..30).map(|draw| seed.wrapping_add(draw)).collect();
+            for sampling in samplings(&seeds) {
                 let survivals = pair.cache.sample(sampling);
                 let medium = pair.medium(&survivals);
                 assert!(pair.reference.media().contains(&medium), "{sampling:?} {medium:?}");
@@ -234,6 +241,38 @@ fn no_more_is_lost_than_the_cache_holds() {
     assert_eq!(most, holds as usize);
     assert!(lost_early, "a cache need not write the oldest first");
     assert_eq!(acknowledged(CacheKind::Unbounded, count).sample(Sampling::Least), []);
+}
+
+#[test]
+fn all_but_one_loses_one_change_of_the_newest_that_can_be_lost() {
+    let places = |drive: &VolatileCache, seed| -> Vec<usize> {
+        let survivals = drive.sample(Sampling::AllButOne(seed));
+        assert!(survivals.iter().all(|(_, survival)| *survival == Survival::Whole));
+        survivals.into_iter().map(|(place, _)| place).collect()
+    };
+    let mut drive = acknowledged(CacheKind::Unbounded, 4);
+    drive.submitted(4, &Command::barrier());
+    for place in 5..8 {
+        drive.submitted(place, &Command::new(Operation::Write, place as u64 * 4096, 4096));
+    }
+    let states: HashSet<_> = (0..100).map(|seed| places(&drive, seed)).collect();
+    let expected = [vec![0, 1, 2, 3, 6, 7], vec![0, 1, 2, 3, 5, 7], vec![0, 1, 2, 3, 5, 6]];
+    assert_eq!(states, expected.into());
+    // Of the newest epoch nothing can be lost any more: the one before has the choice.
+    let mut drive = acknowledged(CacheKind::Unbounded, 2);
+    drive.submitted(2, &Command::barrier());
+    let states: HashSet<_> = (0..100).map(|seed| places(&drive, seed)).collect();
+    assert_eq!(states, [vec![0], vec![1]].into());
+    assert!(places(&VolatileCache::new(PowerLoss::default(), true), 1).is_empty());
+    // A change that is larger than the cache is lost as far as the cache holds it.
+    let mut drive = acknowledged(CacheKind::Volatile(4096), 0);
+    drive.submitted(0, &Command::new(Operation::Write, 0, 4 * 4096));
+    drive.ended(0, Operation::Write, true, |_| {});
+    for seed in 0..20 {
+        let survivals = drive.sample(Sampling::AllButOne(seed));
+        let [(0, survival)] = &survivals[..] else { panic!("{survivals:?}") };
+        assert_eq!((0..32).filter(|sector| !survival.has(*sector)).count(), 8, "{survival:?}");
+    }
 }
 
 /// It may be there or not; after a flush it is taken for written.
@@ -342,8 +381,7 @@ proptest! {
                 });
             }
         }
-        let samplings = seeds.iter().map(|seed| Sampling::Random(*seed));
-        for sampling in samplings.chain([Sampling::Least, Sampling::Most, Sampling::Newest, Sampling::Oldest]) {
+        for sampling in samplings(&seeds) {
             let mut survivals = cache.sample(sampling);
             let durable: Vec<usize> =
                 cache.unsettled().filter(|(_, durable)| *durable).map(|(place, _)| place).collect();

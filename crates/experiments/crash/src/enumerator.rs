@@ -203,6 +203,7 @@ impl<'a> Enumerator<'a> {
     fn survivals(&self, index: usize, sampling: Sampling) -> Vec<(usize, Survival)> {
         let sampling = match sampling {
             Sampling::Random(seed) => Sampling::Random(hash(seed, index as u64)),
+            Sampling::AllButOne(seed) => Sampling::AllButOne(hash(seed, index as u64)),
             other => other,
         };
         let cache = &self.drives[index].cache;

@@ -161,8 +161,8 @@ proptest! {
             }
             let permitted = disks(&trace, &reference);
             let at = trace.time(point);
-            let random = draws.iter().map(|&draw| Sampling::Random(draw));
-            for sampling in [Sampling::Least, Sampling::Most, Sampling::Newest, Sampling::Oldest].into_iter().chain(random) {
+            let drawn = draws.iter().flat_map(|&draw| [Sampling::AllButOne(draw), Sampling::Random(draw)]);
+            for sampling in [Sampling::Least, Sampling::Most, Sampling::Newest, Sampling::Oldest].into_iter().chain(drawn) {
                 let disk = disk(&enumerator, sampling);
                 let place = |sector: u64| disk[sector as usize];
                 prop_assert_eq!(oracle.check(point, at, |_, sector| place(sector)), Ok(()));

@@ -151,14 +151,14 @@ fn pause(&MachinePause { number, begin, end, triggered }: &MachinePause) -> Paus
 }
 
 fn failure(failure: &MachineFailure) -> Failure {
-    let &MachineFailure { number, kind, at, within, restart, seed, triggered } = failure;
+    let &MachineFailure { number, kind, at, within, restart, leaves, seed, triggered } = failure;
     let kind = match kind {
         MachineFailureKind::PowerCut => FailureKind::PowerCut,
         MachineFailureKind::Reset => FailureKind::Reset,
         MachineFailureKind::Hang => FailureKind::Hang,
         MachineFailureKind::Panic => FailureKind::Panic,
     };
-    Failure { number, kind, at, within, restart, seed, triggered }
+    Failure { number, kind, at, within, restart, leaves, seed, triggered }
 }
 
 /// A trigger with the places of the machine and drive that it names.

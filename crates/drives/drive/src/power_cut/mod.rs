@@ -25,6 +25,7 @@
 //! [`VolatileCache::permits`] tests whether a given state is one of them.
 
 mod change;
+mod choice;
 mod cuts;
 mod survival;
 mod survivors;
@@ -32,6 +33,7 @@ mod volatile_cache;
 mod write_pointers;
 mod zone_holes;
 
+pub use choice::CutChoice;
 pub use cuts::{PowerCuts, MAX_UNSETTLED};
 pub use survival::Survival;
 pub use survivors::Sampling;

@@ -27,9 +27,15 @@ pub enum Sampling {
     /// in the order of offsets, so that what an application wrote last, such as a header, can be
     /// the oldest.
     Oldest,
+    /// Everything is left but one change that can be lost, drawn with this seed: one of the newest,
+    /// between two barriers, that have a choice.
+    AllButOne(u64),
     /// A random state, drawn with this seed.
     Random(u64),
 }
+
+/// The sort of a cut that loses one change alone: see [`choose`].
+const ALL_BUT_ONE: u64 = 0;
 
 /// Sectors of a page of 4 KiB.
 const PAGE: u64 = 8;
@@ -44,6 +50,7 @@ impl VolatileCache {
             Sampling::Least => self.least(),
             Sampling::Newest => self.alone(|writes| writes.last()),
             Sampling::Oldest => self.alone(|writes| writes.next()),
+            Sampling::AllButOne(seed) => self.all_but_one(Xoshiro256PlusPlus::seed_from_u64(seed)),
             Sampling::Random(seed) => self.random(Xoshiro256PlusPlus::seed_from_u64(seed)),
         };
         let mut survivals: Vec<_> = survivals.into_iter().collect();
@@ -102,17 +109,28 @@ impl VolatileCache {
 
     fn random(&self, mut random: Xoshiro256PlusPlus) -> Left {
         let least = self.least_epoch().unwrap_or(0);
-        // Picks an epoch, preferably one with a choice; keeps all before, none after, a random
-        // subset of it.
+        // Picks an epoch, preferably one with a choice.
         let epochs = self.can_be_lost().map(|(_, change)| change.epoch);
         let candidates: Vec<u32> = epochs.filter(|epoch| *epoch >= least).collect();
         let epoch = match candidates.len() as u64 {
             0 => self.newest_epoch(),
             count => candidates[(random.next_u64() % count) as usize],
         };
+        self.part_of(epoch, None, random)
+    }
+
+    /// All changes but one of the newest epoch with a choice.
+    fn all_but_one(&self, random: Xoshiro256PlusPlus) -> Left {
+        let newest = self.can_be_lost().last().map(|(_, change)| change.epoch);
+        newest.map_or_else(Left::new, |epoch| self.part_of(epoch, Some(ALL_BUT_ONE), random))
+    }
+
+    /// All before an epoch, nothing after it, and a random part of it; a cut is of the sort
+    /// `always`, if that is given.
+    fn part_of(&self, epoch: u32, always: Option<u64>, mut random: Xoshiro256PlusPlus) -> Left {
         let mut survivals = self.all_of(|change| change.epoch < epoch);
         let own: Vec<_> = self.can_be_lost().filter(|(_, change)| change.epoch == epoch).collect();
-        choose(&own, self.units(), &mut random, &mut survivals);
+        choose(&own, self.units(), always, &mut random, &mut survivals);
         self.mend(&mut survivals, Holes::Cut);
         if self.unit_limit().is_some() {
             self.destage(epoch, &mut survivals, Some(&mut random));
@@ -179,10 +197,12 @@ impl VolatileCache {
     }
 }
 
-/// Chooses the survival of changes that can be lost each by itself, torn between `units`.
+/// Chooses the survival of changes that can be lost each by itself, torn between `units`; a cut is of
+/// the sort `always`, if that is given.
 fn choose(
     own: &[(usize, &Change)],
     units: &AtomicUnits,
+    always: Option<u64>,
     random: &mut Xoshiro256PlusPlus,
     survivals: &mut Left,
 ) {
@@ -190,14 +210,15 @@ fn choose(
     let one = own.get((random.next_u64() % count) as usize).map(|(_, change)| change.place);
     // Each sort of cut finds other mistakes.
     let sort = random.next_u64() % 8;
+    let sort = always.unwrap_or(sort);
     let density = random.next_u64() % 9;
     for (index, change) in own {
         let seed = random.next_u64();
         let place = change.place;
         let survival = match sort {
             // All but one; one alone; all, and one torn.
-            0 if Some(place) == one => Survival::Lost,
-            0 => Survival::Whole,
+            ALL_BUT_ONE if Some(place) == one => Survival::Lost,
+            ALL_BUT_ONE => Survival::Whole,
             1 if Some(place) == one => Survival::Whole,
             1 => Survival::Lost,
             2 if Some(place) == one => torn(change, seed, units),

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_block::{splitmix, Random};
+use stasis_drive::CutChoice;
 
 use super::kinds::MachineFailureKind;
 use super::spec::ScheduledFault;
@@ -24,7 +25,10 @@ pub struct MachineFailure {
     pub within: Nanos,
     /// After what time it boots again (ns), if it does.
     pub restart: Option<Nanos>,
-    /// Chooses what a power cut leaves of its drives, and when the next one of its trigger happens.
+    /// What a power cut leaves of its drives.
+    #[serde(default)]
+    pub leaves: CutChoice,
+    /// Seed of what a power cut leaves, and of when the next one of its trigger happens.
     pub seed: u64,
     /// True if something else than time brings it about.
     #[serde(default)]
@@ -69,6 +73,7 @@ impl ScheduledFault {
             at: self.at.unwrap_or(0).saturating_add(later),
             within: self.within.unwrap_or(0),
             restart: self.restart.or(at_once),
+            leaves: self.leaves.unwrap_or_default(),
             seed: splitmix::nth(seed, 1),
             triggered: self.is_triggered(),
         }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_block::{units, Operation};
 use stasis_config::{guess, listed, Mistake};
-use stasis_drive::{DriveFault, DriveFaultKind};
+use stasis_drive::{CutChoice, DriveFault, DriveFaultKind};
 use stasis_nvme::MAX_NAMESPACES;
 
 use super::kinds::{kinds, refusal, FaultKind};
@@ -62,6 +62,8 @@ pub struct ScheduledFault {
     /// machine that is reset does at once, and any other never.
     #[serde(with = "units::duration_option")]
     pub restart: Option<Nanos>,
+    /// What a `power-cut` leaves of its machine's drives; by default the seed draws it.
+    pub leaves: Option<CutChoice>,
     /// Time at which it begins, in virtual time after the commands' start or its trigger; by
     /// default at once.
     #[serde(with = "units::duration_option")]
@@ -188,6 +190,7 @@ impl ScheduledFault {
             ("at", self.at.is_some()),
             ("within", self.within.is_some()),
             ("restart", self.restart.is_some()),
+            ("leaves", self.leaves.is_some()),
             ("begin", self.begin.is_some()),
             ("end", self.end.is_some()),
             ("rate", self.rate.is_some()),

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use stasis_block::clock::Nanos;
 use stasis_block::{splitmix, Random};
+use stasis_drive::CutChoice;
 
 /// A machine's failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +33,9 @@ pub struct Failure {
     pub within: Nanos,
     /// After what time it boots again (ns), if it does.
     pub restart: Option<Nanos>,
-    /// Chooses what a power cut leaves of its drives.
+    /// What a power cut leaves of its drives.
+    pub leaves: CutChoice,
+    /// Seed of what a power cut leaves.
     pub seed: u64,
     /// True if something else than time brings it about.
     pub triggered: bool,
@@ -184,7 +187,8 @@ mod tests {
     use super::*;
 
     fn failure(number: u16, kind: FailureKind, at: Nanos, restart: Option<Nanos>) -> Failure {
-        Failure { number, kind, at, within: 0, restart, seed: 0, triggered: false }
+        let leaves = CutChoice::Drawn;
+        Failure { number, kind, at, within: 0, restart, leaves, seed: 0, triggered: false }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use stasis_block::clock::Nanos;
 use stasis_block::splitmix;
-use stasis_drive::{Control, Sampling};
+use stasis_drive::Control;
 
 use super::common::Common;
 use super::failures::FailureKind;
@@ -12,16 +12,6 @@ use super::run::KernelFiles;
 use super::vm::Machine;
 use crate::error::Error;
 use crate::vcpu::{Processor, ProcessorState};
-
-/// The draw of what a power cut leaves: everything that can be lost is lost now and then, as a
-/// [crash test](stasis_drive::power_cut) does, because that is what promises are measured by.
-fn sampling(seed: u64) -> Sampling {
-    match splitmix::nth(seed, 1) % 8 {
-        0..=2 => Sampling::Least,
-        3 => Sampling::Most,
-        _ => Sampling::Random(splitmix::nth(seed, 2)),
-    }
-}
 
 impl Machine {
     /// Fails and comes back as is due.
@@ -45,7 +35,8 @@ impl Machine {
                 FailureKind::PowerCut => {
                     self.stop_processors();
                     let cut = |(index, drive): (u64, &mut dyn Control)| {
-                        drive.cut_power(now, sampling(splitmix::nth(failure.seed, index)))
+                        let seed = splitmix::nth(failure.seed, index);
+                        drive.cut_power(now, failure.leaves.sampling(seed))
                     };
                     let ends: Vec<_> = (0..).zip(self.drives.controls()).map(cut).collect();
                     self.reset_devices(&ends)?;

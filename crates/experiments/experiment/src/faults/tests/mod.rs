@@ -6,7 +6,7 @@ mod space;
 mod triggered;
 
 use crate::networks::tests::finish;
-use stasis_drive::DriveFaultKind;
+use stasis_drive::{CutChoice, DriveFaultKind};
 
 const GOOD: &str = "command = ['true']\n[[drive]]\nname = 'disk'\nmodel = 'null'\nmedium = 'ram:1MiB'\n[[drive]]\nname = 'log'\nmodel = 'null'\nmedium = 'ram:1MiB'\n\
      [[fault]]\nkind = 'lost-write'\ndrive = 'log'\nrate = 0.5\nbegin = '1s'\nend = '2s'\n";
@@ -42,6 +42,26 @@ fn the_time_of_a_failure_is_drawn_by_the_seed() {
 }
 
 #[test]
+fn a_power_cut_leaves_what_its_fault_says() {
+    let leaves = |key: &str| {
+        let text = format!(
+            "command = ['true']\n[[fault]]\nkind = 'power-cut'\nat = '1s'\nrestart = '2s'\n{key}"
+        );
+        let experiment = finish(&text)?;
+        let failures = experiment.failures_of(&experiment.machine.all()[0]).unwrap();
+        let [failure] = &failures[..] else { panic!("one failure") };
+        Ok::<_, String>(failure.leaves)
+    };
+    assert_eq!(leaves(""), Ok(CutChoice::Drawn));
+    for choice in CutChoice::ALL {
+        let word = serde_json::to_value(choice).unwrap();
+        assert_eq!(leaves(&format!("leaves = {word}")), Ok(choice), "{word}");
+    }
+    let message = leaves("leaves = 'lest'").unwrap_err();
+    assert!(message.contains("`least`") && message.contains("`all-but-one`"), "{message}");
+}
+
+#[test]
 fn wrong_faults_are_refused_by_name() {
     for (from, to, expected) in [
         ("'lost-write'", "'lost-writes'", "did you mean `lost-write`?"),
@@ -60,6 +80,11 @@ fn wrong_faults_are_refused_by_name() {
             "operations means nothing for the kind `lost-write`",
         ),
         ("rate = 0.5", "rats = 0.5", "did you mean `rate`?"),
+        (
+            "rate = 0.5",
+            "leaves = 'least'",
+            "leaves is for the kind `power-cut`, and not for `lost-write`",
+        ),
         ("rate = 0.5", "space = '1MiB'", "space is for the kind `full`, and not for `lost-write`"),
         ("'lost-write'", "'full'", "rate means nothing for the kind `full`"),
         ("'lost-write'", "'gone'", "rate means nothing for the kind `gone`"),
@@ -191,6 +216,11 @@ fn wrong_faults_are_refused_by_name() {
     }
     let reset = cut.replace("power-cut", "reset").replace("restart = '2s'\n", "");
     let with = |text: &str, keys: &str| text.replace("'ram:1MiB'\n", &format!("{keys}\n"));
+    let message = finish(&(reset.clone() + "leaves = 'least'\n")).unwrap_err();
+    assert!(
+        message.contains("leaves is for the kind `power-cut`, and not for `reset`"),
+        "{message}"
+    );
     let ram = "'ram:8MiB'\nzones = { size = '1MiB' }";
     for keys in ["'qcow2:x'", ram] {
         assert!(finish(&with(cut, keys)).is_ok() && finish(&with(&reset, keys)).is_ok(), "{keys}");

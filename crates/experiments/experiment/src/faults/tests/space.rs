@@ -2,6 +2,7 @@
 
 use super::super::*;
 use crate::networks::tests::finish;
+use stasis_drive::CutChoice;
 use std::collections::BTreeSet;
 
 const MACHINES: &str = "command = ['true']\n[[machine]]\nname = 'a'\n[[machine.drive]]\n\
@@ -72,7 +73,7 @@ fn each_kind_is_drawn_in_its_time_on_all_that_it_can_befall() {
 #[test]
 fn a_space_can_be_of_some_machines_and_drives_and_faults_keep_what_they_say() {
     let space = "draws = 30\nwithin = '1min'\nlongest = '1s'\nmachines = ['a', 'b']\n\
-         drives = ['second']\nfault = [{ kind = 'power-cut', restart = '7s' }, \
+         drives = ['second']\nfault = [{ kind = 'power-cut', leaves = 'most', restart = '7s' }, \
          { kind = 'read-error', rate = 0.5 }, { kind = 'bit-rot', drive = 'first', times = 3 }, \
          { kind = 'partition', machines = ['c'], one-way = true }]";
     let mut kinds = BTreeSet::new();
@@ -81,6 +82,7 @@ fn a_space_can_be_of_some_machines_and_drives_and_faults_keep_what_they_say() {
             "power-cut" => {
                 assert!(["a", "b"].contains(&fault.target().as_str()));
                 assert_eq!(fault.restart, Some(7_000_000_000));
+                assert_eq!(fault.leaves, Some(CutChoice::Most));
             }
             "read-error" => assert_eq!((fault.target(), fault.rate), ("second".into(), Some(0.5))),
             "bit-rot" => assert_eq!((fault.target(), fault.times), ("first".into(), Some(3))),
