@@ -356,6 +356,10 @@ impl MachineSpec {
         if self.threads == Some(0) {
             return Err(Mistake::at("threads", "threads is 0, but must be 1 at least"));
         }
+        if let Some(level) = self.log_level.filter(|level| !(1..=8).contains(level)) {
+            let message = format!("log-level is {level}, but must be 1 to 8");
+            return Err(Mistake::at("log-level", message));
+        }
         if let Some(word) = &self.guest_scheduler {
             if !GUEST_SCHEDULERS.contains(&word.as_str()) {
                 let (guess, all) = (guess(word, GUEST_SCHEDULERS), GUEST_SCHEDULERS.join(", "));

@@ -50,6 +50,10 @@ pub struct MachineSpec {
     pub cpu_speed: Option<CpuSpeed>,
     /// Added to the kernel's command line.
     pub kernel_command_line: String,
+    /// Level below which the kernel's messages reach its console from the command's start on, 1 to 8, as
+    /// Linux numbers them; by default 1: only the most urgent.
+    #[schemars(range(min = 1, max = 8))]
+    pub log_level: Option<u8>,
     /// Limit on how far one busy processor may be ahead of another (ns of virtual time).
     #[serde(with = "units::duration", alias = "slice")]
     pub quantum: Nanos,
@@ -103,6 +107,7 @@ impl Default for MachineSpec {
             memory: 1 << 30,
             cpu_speed: None,
             kernel_command_line: String::new(),
+            log_level: None,
             quantum: 20_000,
             schedule: Schedule::InTurn,
             threads: None,

@@ -18,8 +18,9 @@ use crate::{Experiment, ExperimentError, ScheduledFault};
 pub struct Scenario {
     /// Seed of everything random.
     pub seed: u64,
-    /// Text appended to the command line of each machine's kernel, behind the machine's own.
-    pub kernel_command_line: Option<String>,
+    /// `log-level` of each machine that has none.
+    #[schemars(range(min = 1, max = 8))]
+    pub log_level: Option<u8>,
     /// Limit on the commands' virtual time, where the experiment has none.
     #[serde(with = "units::duration_option")]
     pub virtual_limit: Option<Nanos>,
@@ -53,7 +54,9 @@ impl Scenario {
         experiment.fault_space = None;
         experiment.faults.clone_from(&self.faults);
         experiment.virtual_limit = experiment.virtual_limit.or(self.virtual_limit);
-        self.extend_command_lines(experiment);
+        for machine in experiment.machine.each_mut() {
+            machine.log_level = machine.log_level.or(self.log_level);
+        }
     }
 
     /// Returns a finished experiment's run with this scenario.
@@ -68,17 +71,6 @@ impl Scenario {
         Ok(changed)
     }
 
-    fn extend_command_lines(&self, experiment: &mut Experiment) {
-        let Some(text) = &self.kernel_command_line else { return };
-        for machine in experiment.machine.each_mut() {
-            let line = &mut machine.kernel_command_line;
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(text);
-        }
-    }
-
     /// The text of the scenario's file, each line of `heading` as a comment.
     pub fn to_toml(&self, heading: &str) -> String {
         let mut text = String::new();
@@ -89,8 +81,8 @@ impl Scenario {
         }
         // Nothing is written to a string in vain.
         let _ = writeln!(text, "seed = {}", self.seed);
-        if let Some(line) = &self.kernel_command_line {
-            let _ = writeln!(text, "kernel-command-line = {}", value(&line.as_str().into()));
+        if let Some(level) = self.log_level {
+            let _ = writeln!(text, "log-level = {level}");
         }
         if let Some(limit) = self.virtual_limit {
             let limit = units::format_duration(limit);
@@ -151,7 +143,7 @@ mod tests {
         };
         let scenario = Scenario {
             seed: 7,
-            kernel_command_line: Some("loglevel=5".into()),
+            log_level: Some(5),
             virtual_limit: Some(1_500_000_001),
             faults: vec![fault, cut],
         };
@@ -168,7 +160,7 @@ mod tests {
         experiment.finish().unwrap();
         let on = |machine: &str| Scenario {
             seed: 3,
-            kernel_command_line: Some("loglevel=5".into()),
+            log_level: Some(5),
             virtual_limit: None,
             faults: vec![ScheduledFault {
                 kind: "pause".into(),
@@ -180,7 +172,7 @@ mod tests {
         let changed = on("b").of(&experiment).unwrap();
         assert_eq!((changed.seed, changed.faults.len()), (3, 1));
         assert_eq!(changed.faults[0].machine.as_deref(), Some("b"));
-        assert!(changed.machine.all().iter().all(|one| one.kernel_command_line == "loglevel=5"));
+        assert!(changed.machine.all().iter().all(|one| one.log_level == Some(5)));
         assert!(on("c").of(&experiment).is_err());
     }
 }

@@ -3,10 +3,11 @@
 
 use stasis_block::clock::Nanos;
 use stasis_block::{splitmix, Random};
+use stasis_drive::CutChoice;
 use stasis_experiment::{Experiment, MachineSpec, Scenario, ScheduledFault};
 
 use crate::moments::{Moments, Phase};
-use crate::space::Space;
+use crate::space::{Space, POWER_CUT};
 
 /// Runs draw other numbers than all else.
 const RUNS: u64 = 0x6578_706c;
@@ -142,10 +143,26 @@ impl Drawer<'_> {
             None => fault.at(moment.at, lasts),
         };
         let mut begun: Vec<ScheduledFault> = faults.iter().map(begin).collect();
+        // Machines that lose their power at once leave the same sort of state.
+        let leaves = self.leaves(random);
+        for cut in begun.iter_mut().filter(|fault| fault.kind == POWER_CUT) {
+            cut.leaves = cut.leaves.or(Some(leaves));
+        }
         if let (Some(sides), [fault]) = (sides, &mut begun[..]) {
             fault.machines = sides;
         }
         (begun, restarts.then(|| moment.at.saturating_add(lasts)))
+    }
+
+    /// What a power cut leaves: mostly only what was promised, where most mistakes show.
+    fn leaves(&self, random: &mut Random) -> CutChoice {
+        match random.below(16) {
+            0..=8 => CutChoice::Least,
+            9 | 10 => CutChoice::AllButOne,
+            11 | 12 => CutChoice::Newest,
+            13 => CutChoice::Oldest,
+            _ => CutChoice::Some,
+        }
     }
 
     /// One side of a network: some of the machines that a fault of this kind can befall alone, not all

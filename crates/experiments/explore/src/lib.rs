@@ -59,7 +59,7 @@ const ROUND: usize = 4;
 /// Scenarios drawn in a row that were there before, after which the space counts as exhausted.
 const MAX_REPEATED: u64 = 1000;
 /// Level of the kernel's messages that reach its console: warnings, and what is worse.
-const LOG_LEVEL: &str = "loglevel=5";
+const LOG_LEVEL: u8 = 5;
 /// Virtual time of a run where the experiment has no limit: so many times that of the run without
 /// faults, and so much more (ns).
 const LIMIT: (u64, Nanos) = (10, 60_000_000_000);
@@ -217,12 +217,9 @@ impl Exploration<'_> {
     /// Runs the experiment without faults; returns what all scenarios have in common, and the run's
     /// moments.
     fn baseline(&self, trials: &Trials<'_>) -> Result<(Scenario, Moments)> {
-        let has_level = |line: &str| line.split(' ').any(|word| word.starts_with("loglevel="));
-        let machines = self.experiment.machine.all();
-        let own = machines.iter().any(|machine| has_level(&machine.kernel_command_line));
         let mut common = Scenario {
             seed: self.experiment.seed,
-            kernel_command_line: (!own).then(|| LOG_LEVEL.to_owned()),
+            log_level: Some(LOG_LEVEL),
             ..Scenario::default()
         };
         let folder = self.results.join("baseline");

@@ -2,6 +2,7 @@
 //! where the same failure comes.
 
 use stasis_block::clock::Nanos;
+use stasis_drive::CutChoice;
 use stasis_experiment::{Scenario, ScheduledFault};
 
 use crate::moments::Moments;
@@ -53,6 +54,9 @@ fn simpler_fault(fault: &ScheduledFault, moments: &Moments) -> Vec<ScheduledFaul
     }
     if fault.restart.is_some_and(|restart| restart != PLAIN_RESTART) {
         all.push(ScheduledFault { restart: Some(PLAIN_RESTART), ..fault.clone() });
+    }
+    if fault.leaves.is_some_and(|leaves| leaves != CutChoice::Least) {
+        all.push(ScheduledFault { leaves: Some(CutChoice::Least), ..fault.clone() });
     }
     let begin = fault.begin.unwrap_or(0);
     if let Some(end) = fault.end {

@@ -4,6 +4,9 @@ use stasis_block::clock::Nanos;
 use stasis_config::Mistake;
 use stasis_experiment::{Experiment, FaultSpace, ScheduledFault};
 
+/// The kind of a fault that takes a machine's power, and that of its drives.
+pub const POWER_CUT: &str = "power-cut";
+
 /// Limit on the faults of a run where the experiment has no `[fault-space]` with its `draws`.
 pub const USUAL_FAULTS: usize = 4;
 /// Lengths of faults where the experiment has no `[fault-space]` with its own (ns): from a pause that a
@@ -56,7 +59,7 @@ impl Space {
                 .flatten()
                 .collect(),
         };
-        let cuts = candidates.iter().filter(|fault| fault.kind == "power-cut");
+        let cuts = candidates.iter().filter(|fault| fault.kind == POWER_CUT);
         let together: Vec<_> = cuts.cloned().collect();
         Ok(Self {
             together: if together.len() > 1 { together } else { Vec::new() },
@@ -75,7 +78,7 @@ fn usual(experiment: &Experiment) -> FaultSpace {
     let servers: Vec<_> =
         experiment.machine.several().iter().filter(|machine| !machine.wait).collect();
     let fault = |kind: &str| ScheduledFault { kind: kind.to_owned(), ..ScheduledFault::default() };
-    let mut faults: Vec<_> = ["power-cut", "reset", "pause", "stall"].map(fault).to_vec();
+    let mut faults: Vec<_> = [POWER_CUT, "reset", "pause", "stall"].map(fault).to_vec();
     faults.push(ScheduledFault { factor: Some(SLOW), ..fault("slow") });
     if !experiment.networks.is_empty() {
         faults.push(fault("partition"));

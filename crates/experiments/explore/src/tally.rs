@@ -8,6 +8,7 @@ use stasis_experiment::ScheduledFault;
 
 use crate::log::Entry;
 use crate::moments::{Moments, Phase};
+use crate::space::POWER_CUT;
 use crate::verdict::{Vacuity, Verdict};
 
 /// Limit on the numbers of runs that a finding lists.
@@ -141,7 +142,7 @@ pub fn cuts_after_acknowledgement(
     happened: &[Option<Nanos>],
     acknowledged: &[Nanos],
 ) -> bool {
-    let cuts = faults.iter().zip(happened).filter(|(fault, _)| fault.kind == "power-cut");
+    let cuts = faults.iter().zip(happened).filter(|(fault, _)| fault.kind == POWER_CUT);
     cuts.filter_map(|(_, at)| *at).any(|at| {
         let before = acknowledged.partition_point(|time| *time <= at);
         before.checked_sub(1).is_some_and(|last| at - acknowledged[last] <= JUST_AFTER)
@@ -164,7 +165,7 @@ mod tests {
     fn a_cut_counts_if_it_is_just_after_an_acknowledgement() {
         let cut = ScheduledFault { kind: "power-cut".into(), ..ScheduledFault::default() };
         let told = [1_000_000, 20_000_000];
-        let counts = |at| cuts_after_acknowledgement(&[cut.clone()], &[at], &told);
+        let counts = |at| cuts_after_acknowledgement(std::slice::from_ref(&cut), &[at], &told);
         assert!(counts(Some(1_000_000)) && counts(Some(30_000_000)));
         assert!(!counts(Some(999_999)) && !counts(Some(11_000_001)) && !counts(None));
     }

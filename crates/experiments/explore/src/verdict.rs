@@ -140,13 +140,15 @@ impl Watch {
     /// # Errors
     /// Returns the invalid expression.
     pub fn new(spec: &ExploreSpec, scenario: &Scenario) -> Result<Self, regex_lite::Error> {
-        let all = |patterns: &[String]| patterns.iter().map(|one| Regex::new(one)).collect();
-        let once: Vec<Regex> = Result::<_, _>::from(all(&spec.once))?;
+        let all = |patterns: &[String]| -> Result<Vec<Regex>, regex_lite::Error> {
+            patterns.iter().map(|one| Regex::new(one)).collect()
+        };
+        let once: Vec<Regex> = all(&spec.once)?;
         let seen = Observation { once: vec![0; once.len()], ..Observation::default() };
         Ok(Self {
             kernel: Regex::new(KERNEL)?,
             panics: scenario.faults.iter().any(|fault| fault.kind == "panic"),
-            never: Result::<_, _>::from(all(&spec.never))?,
+            never: all(&spec.never)?,
             once,
             seen,
         })

@@ -1,6 +1,7 @@
 //! Faults in words.
 
 use stasis_block::units::format_duration;
+use stasis_drive::CutChoice;
 use stasis_experiment::ScheduledFault;
 
 /// A fault in a line: `power-cut of redis1 at its command 1234, back after 200ms`.
@@ -10,6 +11,16 @@ pub fn fault(fault: &ScheduledFault) -> String {
         (Some(command), _) => text.push_str(&format!(" at command {command}")),
         (None, Some(at)) => text.push_str(&format!(" at {}", format_duration(at))),
         (None, None) => (),
+    }
+    if let Some(leaves) = fault.leaves {
+        text.push_str(match leaves {
+            CutChoice::Least => " with what was promised left",
+            CutChoice::Most => " with everything left",
+            CutChoice::Newest => " with the newest write left",
+            CutChoice::Oldest => " with the oldest write left",
+            CutChoice::AllButOne => " with one change lost",
+            CutChoice::Some | CutChoice::Drawn => " with a drawn part left",
+        });
     }
     if let Some(restart) = fault.restart {
         text.push_str(&format!(", back after {}", format_duration(restart)));

@@ -342,6 +342,7 @@ impl<'a> RunSetup<'a> {
             experiment.drive_named(&disk.on).is_ok_and(seeks)
         });
         job.scheduler = spec.guest_scheduler.clone().unwrap_or_default();
+        job.log_level = spec.log_level.unwrap_or_default();
         if let (true, Some(name)) = (job.together, &spec.name) {
             job.hostname = host_name(name);
         }

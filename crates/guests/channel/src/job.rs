@@ -98,9 +98,17 @@ pub struct Job {
     /// ([`crate::Request::Callable`]).
     #[serde(default)]
     pub called: bool,
+    /// Level below which the kernel's messages reach its console from the command's start on
+    /// (`kernel.printk`); 0 leaves it as it is.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub log_level: u8,
     /// True if bfq is to idle while it has raised some, as on drives that seek.
     #[serde(default = "yes")]
     pub idles: bool,
+}
+
+fn is_zero(level: &u8) -> bool {
+    *level == 0
 }
 
 fn yes() -> bool {
@@ -183,6 +191,7 @@ impl Job {
             asks: false,
             ordered: false,
             called: false,
+            log_level: 0,
             idles: true,
         }
     }
@@ -199,6 +208,7 @@ impl Job {
             together: self.together,
             scheduler: self.scheduler.clone(),
             coordinate: self.coordinate,
+            log_level: self.log_level,
             idles: self.idles,
             interfaces: self.interfaces.clone(),
             hosts: self.hosts.clone(),

@@ -38,6 +38,9 @@ pub(crate) fn surroundings<T: Transport>(
             kernel::set_scheduler(name, &job.scheduler)?;
         }
     }
+    if job.log_level > 0 {
+        kernel::set_log_level(job.log_level)?;
+    }
     if job.coordinate {
         let tracer = BfqTracer::start()?;
         client.help_page(tracer.physical_address()?)?;

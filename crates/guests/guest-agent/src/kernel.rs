@@ -201,6 +201,13 @@ pub(crate) fn set_hostname(name: &str) -> Result<(), AgentError> {
     nix::unistd::sethostname(name).map_err(|e| AgentError::new("set the host name to", name, e))
 }
 
+/// Sets the level below which the kernel's messages reach its console
+/// (Documentation/admin-guide/sysctl/kernel.rst, `printk`).
+pub(crate) fn set_log_level(level: u8) -> Result<(), AgentError> {
+    const FILE: &str = "/proc/sys/kernel/printk";
+    fs::write(FILE, level.to_string()).map_err(|e| AgentError::new("write", FILE, e))
+}
+
 #[cfg(test)]
 mod tests {
     use super::{expand, parameters, places, Call};
