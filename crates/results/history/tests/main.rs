@@ -1,0 +1,5 @@
+//! Histories from their lines, and checkers on histories of simulated stores.
+
+mod common;
+mod edn;
+mod lines;
