@@ -2,6 +2,8 @@
 //!
 //! * A [`History`] has the operations of clients with beginning and end, from the lines that clients wrote: JSON as in
 //!   `history.jsonl`, or Jepsen's EDN. [`Line`] is one such line.
+//! * [`checkers`] are functions from a history to a [`Judgement`]: contradictions to what a set, a register, a bank,
+//!   lists of transactions or a queue promise, or to progress after faults.
 //!
 //! Promises:
 //! * A contradiction is one whatever the operations without a known outcome did.
@@ -9,6 +11,7 @@
 //! * Lines may hold anything: nothing panics, and each line, each history and each search has a limit.
 //! * A judgement is a function of the history.
 
+pub mod checkers;
 mod edn;
 mod history;
 mod judgement;

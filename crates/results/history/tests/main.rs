@@ -3,3 +3,4 @@
 mod common;
 mod edn;
 mod lines;
+mod set;

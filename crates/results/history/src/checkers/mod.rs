@@ -1,0 +1,8 @@
+//! Checkers: functions from a history to the contradictions that it holds.
+//!
+//! Operations that are not of a checker's kinds are left out, so that one history may be of several. One that failed
+//! has not happened; one without a known outcome has, or has not, or will.
+
+mod set;
+
+pub use set::{set, Staleness};
