@@ -3,4 +3,5 @@
 mod common;
 mod edn;
 mod lines;
+mod register;
 mod set;
