@@ -3,8 +3,10 @@
 //! Operations that are not of a checker's kinds are left out, so that one history may be of several. One that failed
 //! has not happened; one without a known outcome has, or has not, or will.
 
+mod bank;
 mod register;
 mod set;
 
+pub use bank::{bank, Overdraft};
 pub use register::register;
 pub use set::{set, Staleness};
