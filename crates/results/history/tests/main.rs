@@ -1,5 +1,6 @@
 //! Histories from their lines, and checkers on histories of simulated stores.
 
+mod append;
 mod bank;
 mod common;
 mod edn;

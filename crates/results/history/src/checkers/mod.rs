@@ -3,10 +3,12 @@
 //! Operations that are not of a checker's kinds are left out, so that one history may be of several. One that failed
 //! has not happened; one without a known outcome has, or has not, or will.
 
+mod append;
 mod bank;
 mod register;
 mod set;
 
+pub use append::{append, Isolation};
 pub use bank::{bank, Overdraft};
 pub use register::register;
 pub use set::{set, Staleness};
