@@ -5,5 +5,6 @@ mod bank;
 mod common;
 mod edn;
 mod lines;
+mod queue;
 mod register;
 mod set;

@@ -5,10 +5,12 @@
 
 mod append;
 mod bank;
+mod queue;
 mod register;
 mod set;
 
 pub use append::{append, Isolation};
 pub use bank::{bank, Overdraft};
+pub use queue::queue;
 pub use register::register;
 pub use set::{set, Staleness};
