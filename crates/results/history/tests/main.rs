@@ -5,6 +5,7 @@ mod bank;
 mod common;
 mod edn;
 mod lines;
+mod progress;
 mod queue;
 mod register;
 mod set;

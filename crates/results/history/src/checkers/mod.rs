@@ -5,12 +5,14 @@
 
 mod append;
 mod bank;
+mod progress;
 mod queue;
 mod register;
 mod set;
 
 pub use append::{append, Isolation};
 pub use bank::{bank, Overdraft};
+pub use progress::progress;
 pub use queue::queue;
 pub use register::register;
 pub use set::{set, Staleness};
