@@ -8,8 +8,10 @@ use super::access::{Access, Effect, Values, ABSENT};
 
 /// Limit on the operations of one key at once, without those whose outcome is unknown.
 pub(super) const MAX_AT_ONCE: u32 = 8;
-/// Limit on the steps of a key's search.
-const MAX_STEPS: usize = 4_000_000;
+/// Limit on the steps of a key's search, which take less than a second: comparisons of sets, and for each state as many
+/// as keep the states at 2 million, of some 100 bytes.
+const MAX_STEPS: usize = 500_000_000;
+const STEPS_OF_A_STATE: usize = 250;
 /// Limit on the values that a sentence names.
 const MAX_NAMED: usize = 5;
 
@@ -29,7 +31,7 @@ impl States {
     fn add(&mut self, (value, happened): (u32, u64), required: u64) -> bool {
         let others = happened & !required;
         let sets = self.sets.entry((value, happened & required)).or_default();
-        self.steps += 1 + sets.len();
+        self.steps += STEPS_OF_A_STATE + sets.len();
         if sets.iter().any(|set| set & !others == 0) {
             return false;
         }
@@ -191,8 +193,16 @@ impl<'a> Search<'a> {
             if !passed.add(state, self.required) {
                 continue;
             }
-            for (bit, effect) in &open {
-                let after = effect.after(state.0).filter(|_| state.1 >> bit & 1 == 0);
+            for (place, (bit, effect)) in open.iter().enumerate() {
+                // Of operations without a known outcome that are alike, the first one stands for all.
+                let is_optional = self.required >> bit & 1 == 0;
+                let is_waiting = |(other, alike): &(usize, Effect)| {
+                    let is_other = (self.required | state.1) >> other & 1 == 0;
+                    alike == effect && is_other
+                };
+                let happens = state.1 >> bit & 1 == 0
+                    && !(is_optional && open[..place].iter().any(is_waiting));
+                let after = effect.after(state.0).filter(|_| happens);
                 waiting.extend(after.map(|value| (value, state.1 | 1 << bit)));
             }
             if self.steps + passed.steps + next.steps > MAX_STEPS {
