@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use crate::HistoryError;
+use crate::error::HistoryError;
 
 /// Limit on collections within each other.
 const MAX_DEPTH: usize = 64;
@@ -19,6 +19,8 @@ pub(crate) struct Reader<'a> {
     at: usize,
     /// The line at a place before, from 1 on.
     line: (usize, usize),
+    /// True before the first operation.
+    is_first: bool,
     /// The bracket that ends the vector or list of all operations.
     wrapper: Option<u8>,
 }
@@ -27,7 +29,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// The text is no UTF-8.
     pub(crate) fn new(text: &'a [u8]) -> Result<Self, HistoryError> {
-        let reader = |text| Self { text, at: 0, line: (0, 1), wrapper: None };
+        let reader = |text| Self { text, at: 0, line: (0, 1), is_first: true, wrapper: None };
         std::str::from_utf8(text).map(reader).map_err(|error| {
             let before = &text[..error.valid_up_to()];
             let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
@@ -46,7 +48,8 @@ impl<'a> Reader<'a> {
 
     fn next_operation(&mut self, max: usize) -> Result<Option<Value>, String> {
         self.skip(0)?;
-        if let (0, Some(open @ (b'[' | b'('))) = (self.line.0, self.peek()) {
+        let is_first = std::mem::take(&mut self.is_first);
+        if let (true, Some(open @ (b'[' | b'('))) = (is_first, self.peek()) {
             self.wrapper = Some(closing(open));
             self.at += 1;
             self.skip(0)?;

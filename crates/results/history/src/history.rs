@@ -6,7 +6,9 @@ use std::fmt::Write;
 use serde_json::{json, Value};
 
 use crate::edn;
-use crate::{Kind, Line, Moment, Operation, Outcome};
+use crate::error::HistoryError;
+use crate::line::{Kind, Line};
+use crate::operation::{Moment, Operation, Outcome};
 
 /// Length of a line, or of an operation in EDN (bytes).
 pub const MAX_LINE: usize = 1 << 20;
@@ -14,16 +16,6 @@ pub const MAX_LINE: usize = 1 << 20;
 pub const MAX_OPERATIONS: usize = 1 << 20;
 /// The process whose lines are faults, as Jepsen has them, and no operations of clients.
 const NEMESIS: &str = "nemesis";
-
-/// A line that is no part of a history.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {reason}")]
-pub struct HistoryError {
-    /// Number of the line, from 1 on; in EDN the line where the operation begins.
-    pub line: usize,
-    /// The reason.
-    pub reason: String,
-}
 
 /// Operations of clients, in the order of their beginning.
 #[derive(Debug, Clone, Default, PartialEq)]

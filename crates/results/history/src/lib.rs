@@ -13,12 +13,14 @@
 
 pub mod checkers;
 mod edn;
+mod error;
 mod history;
 mod judgement;
 mod line;
 mod operation;
 
-pub use history::{History, HistoryError, MAX_LINE, MAX_OPERATIONS};
+pub use error::HistoryError;
+pub use history::{History, MAX_LINE, MAX_OPERATIONS};
 pub use judgement::{Contradiction, Judgement, MAX_CONTRADICTIONS};
 pub use line::{Kind, Line};
 pub use operation::{Moment, Operation, Outcome};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::Kind;
+use crate::line::Kind;
 
 /// Length of a value in a sentence (characters).
 const MAX_SHOWN: usize = 60;

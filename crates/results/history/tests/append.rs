@@ -133,8 +133,8 @@ fn mistakes_are_found() {
     }
 }
 
-/// Whether there is an order in which transactions have the results they had: tries all. `strict`: each is between its
-/// beginning and its end.
+/// Returns whether there is an order in which transactions have the results they had: tries all. `strict`: each is
+/// between its beginning and its end.
 fn has_order(all: &[&Operation], states: &[Vec<Value>], happened: u32, strict: bool) -> bool {
     let open = (0..all.len()).filter(|number| happened >> number & 1 == 0);
     let open: Vec<usize> = open.collect();
@@ -206,7 +206,7 @@ fn it_agrees_with_all_orders() {
             missed += usize::from(!expected && !is_wrong);
         }
     }
-    // Where nobody has read a value, its place in the list is unknown.
+    // The place of a value that nobody has read is unknown.
     assert!(right > 1000 && wrong > 1000 && missed < wrong / 100, "{right} {wrong} {missed}");
 }
 

@@ -43,6 +43,7 @@ fn errors_name_the_line_and_the_reason() {
         ("[{:type :invoke :process 0 :f :a}", "line 1: the vector of operations has no end"),
         ("[]{}", "line 1: text behind the history"),
         ("5", "line 1: no map"),
+        ("{:type :invoke :process 0 :f :a}[]", "line 1: no map"),
         ("{:a}", "line 1: a map has a key"),
         ("{:a 1/2 }", "line 1: 1/2 is no number"),
         ("{:a 99999999999999999999}", "line 1: 99999999999999999999 is no number"),

@@ -112,7 +112,7 @@ fn mistakes_are_found() {
     }
 }
 
-/// Whether there is an order of one register's operations: tries all.
+/// Returns whether there is an order of one register's operations: tries all.
 fn has_order(all: &[&Operation], state: &Value, happened: u32) -> bool {
     let open = (0..all.len()).filter(|number| happened >> number & 1 == 0);
     let open: Vec<usize> = open.collect();

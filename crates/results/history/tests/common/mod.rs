@@ -38,7 +38,7 @@ enum Client {
     Done(&'static str, Value, Option<Value>),
 }
 
-/// What a scheduler runs.
+/// A scheduler's limits.
 pub struct Plan {
     pub clients: usize,
     pub operations: usize,

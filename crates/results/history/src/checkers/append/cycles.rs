@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::Isolation;
+use super::isolation::Isolation;
 
 /// The reason for which a transaction is before another one. Elements are those of the edge's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,7 +224,7 @@ impl<'a> Search<'a> {
     ) -> Option<Vec<(usize, Edge)>> {
         self.searches += 1;
         let allows_adjacent = self.class.allows_adjacent;
-        // Where rw edges may be in a row, the last edge does not matter.
+        // The last edge does not matter where rw edges may be in a row.
         let side = |edge: &Edge| usize::from(edge.reason.is_rw() && !allows_adjacent);
         let mut waiting = VecDeque::from([(first.to, side(&first), 1)]);
         self.reached[first.to][side(&first)] = (self.searches, None);

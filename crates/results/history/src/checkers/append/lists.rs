@@ -6,26 +6,8 @@ use serde_json::Value;
 
 use crate::{History, Judgement, Operation, Outcome};
 
-use super::{steps, Isolation};
-
-/// A step of a transaction.
-pub(super) enum Step<'a> {
-    Append(&'a Value, &'a Value),
-    /// A read's key and values; null is the empty list.
-    Read(&'a Value, &'a [Value]),
-}
-
-impl<'a> Step<'a> {
-    pub(super) fn read(step: &'a Value) -> Option<Self> {
-        let [name, key, value] = step.as_array()?.as_slice() else { return None };
-        match (name.as_str()?, value) {
-            ("append", value) => Some(Self::Append(key, value)),
-            ("r", Value::Null) => Some(Self::Read(key, &[])),
-            ("r", Value::Array(values)) => Some(Self::Read(key, values)),
-            _ => None,
-        }
-    }
-}
+use super::isolation::Isolation;
+use super::step::{steps, Step};
 
 /// A value that was appended to a key.
 pub(super) struct Element {

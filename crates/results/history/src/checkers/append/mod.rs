@@ -1,35 +1,23 @@
 //! Lists that transactions append to: the isolation of transactions.
 
 mod cycles;
+mod isolation;
 mod lists;
+mod step;
 
 use std::collections::BTreeSet;
 
-use crate::operation::shown;
 use crate::{History, Judgement, Operation};
 
 use cycles::{Edge, Graph, Reason};
-use lists::{Lists, Step};
+use lists::Lists;
 
-/// What transactions are promised, from the least on. Each level has what those before promise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Isolation {
-    /// Writes are in one order (G0).
-    ReadUncommitted,
-    /// Reads are of what was committed, in its last state (G1a, G1b, G1c).
-    ReadCommitted,
-    /// Reads are of one moment (internal, G-single, G-nonadjacent).
-    Snapshot,
-    /// Transactions happen as if one after another (G2).
-    Serializable,
-    /// So they do, each between its beginning and its end (the cycles with `-realtime`).
-    StrictSerializable,
-}
+pub use isolation::Isolation;
 
 /// Checks operations `txn` of steps `["append", key, value]` and `["r", key, [values]]`, of which no value is appended
 /// to a key twice.
 ///
-/// Of lists:
+/// Contradictions of lists:
 /// * `lost`: an acknowledged value is in no read of its key that began after it, and there are some.
 /// * `phantom`: a read has a value that no transaction has tried to append.
 /// * `twice`: a read has a value several times.
@@ -38,8 +26,7 @@ pub enum Isolation {
 /// * `G1a`, aborted read: a read has a value of a transaction that failed.
 /// * `G1b`, intermediate read: a read ends with a value after which its transaction appended another one to the key.
 ///
-/// Of cycles of transactions each of which has to be before the next, the shortest of each group that depends on
-/// itself:
+/// Cycles of transactions each of which has to be before the next, the shortest of each group that depends on itself:
 /// * `G0`: by their writes (ww). `G1c`: by writes, and reads of them (wr).
 /// * `G-single`: with one read that lacks a later write (rw). `G-nonadjacent`: with several, no two of them in a row.
 /// * `G2`: with any number of those.
@@ -168,15 +155,4 @@ fn contradict(
     let text = format!("transactions that are each before the next: {}", steps.join("; "));
     let operations: Vec<_> = cycle.iter().map(|(place, _)| *place).collect();
     judgement.contradict(cycles::name(cycle), operations, text);
-}
-
-/// Returns the steps of a transaction, of one that was done with what it read.
-fn steps(one: &Operation) -> Result<Vec<Step<'_>>, String> {
-    let wrong =
-        || format!("{one}: no list of steps [\"append\", key, value] and [\"r\", key, [values]]");
-    let parts = one.value().as_array().ok_or_else(wrong)?;
-    parts
-        .iter()
-        .map(|part| Step::read(part).ok_or_else(|| format!("{one}: a step {}", shown(part))))
-        .collect()
 }

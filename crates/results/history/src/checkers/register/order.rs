@@ -48,7 +48,7 @@ impl States {
     }
 }
 
-/// What happens to the open operations, in the order of ranks.
+/// An event in the course of an operation, in the order of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Begin,
@@ -194,7 +194,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             for (place, (bit, effect)) in open.iter().enumerate() {
-                // Of operations without a known outcome that are alike, the first one stands for all.
+                // The first of operations without a known outcome that are alike stands for all.
                 let is_optional = self.required >> bit & 1 == 0;
                 let is_waiting = |(other, alike): &(usize, Effect)| {
                     let is_other = (self.required | state.1) >> other & 1 == 0;
