@@ -1,7 +1,10 @@
 //! Histories from lines of JSON.
 
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{json, Value};
+use stasis_history::checkers::{
+    append, bank, progress, queue, register, set, Isolation, Overdraft, Staleness,
+};
 use stasis_history::{History, Line, Outcome};
 
 use crate::common::history;
@@ -95,7 +98,59 @@ fn lines_are_written_as_they_were_read() {
     assert_eq!(History::from_lines(lines.lines()).unwrap(), text);
 }
 
+/// Values as checkers expect them, in any place.
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        (-1i64..3).prop_map(|one| json!(one)),
+        "append|r|k|k 1|".prop_map(|one| json!(one)),
+    ];
+    leaf.prop_recursive(3, 12, 3, |inner| {
+        let map = proptest::collection::btree_map("a|b", inner.clone(), 0..3);
+        let list = proptest::collection::vec(inner, 0..4);
+        prop_oneof![list.prop_map(|all| json!(all)), map.prop_map(|all| json!(all))]
+    })
+}
+
+/// An operation: its kind, its client, its values, the line that ends it, and an answer.
+fn operation() -> impl Strategy<Value = (&'static str, u8, Value, Value, &'static str, bool)> {
+    let f = ["add", "read", "write", "cas", "get", "del", "enqueue", "dequeue", "drain", "txn"];
+    let kind = prop::sample::select(&["ok", "fail", "info"][..]);
+    (prop::sample::select(f.to_vec()), 0..3u8, value(), value(), kind, any::<bool>())
+}
+
 proptest! {
+    #[test]
+    fn no_history_panics(operations in proptest::collection::vec(operation(), 0..8)) {
+        let mut lines = Vec::new();
+        for (time, operation) in operations.iter().enumerate() {
+            let (f, process, argument, result, kind, has_answer) = operation;
+            let mut line = json!({"type": "invoke", "process": process, "f": f, "value": argument});
+            line["time"] = json!(time);
+            lines.push(line.to_string());
+            (line["type"], line["value"]) = (json!(kind), result.clone());
+            if *has_answer {
+                line["answer"] = json!("1");
+            }
+            lines.push(line.to_string());
+        }
+        let history = History::from_lines(&lines).unwrap();
+        for judgement in [
+            set(&history, Staleness::Forbidden),
+            register(&history),
+            bank(&history, None, Overdraft::Forbidden),
+            append(&history, Isolation::ReadCommitted),
+            append(&history, Isolation::StrictSerializable),
+            queue(&history),
+            progress(&history, 1, 2, 3),
+        ] {
+            let mut places = judgement.contradictions.iter().flat_map(|one| &one.operations);
+            prop_assert!(places.all(|place| *place < history.operations().len()));
+        }
+        let edn = History::from_edn(history.to_edn().as_bytes()).unwrap();
+        prop_assert_eq!(edn.operations().len(), history.operations().len());
+    }
+
     #[test]
     fn no_line_panics(line in proptest::collection::vec(any::<u8>(), 0..60)) {
         _ = Line::of_output(&line);
