@@ -1,5 +1,4 @@
-//! Histories: the operations of clients, which their commands write as Jepsen and Maelstrom have
-//! them, a JSON object a line.
+//! Histories of a run: the operations of clients, whose lines are those of `stasis-history`, kept in a file and counted.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,6 +8,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use stasis_block::clock::Nanos;
+pub use stasis_history::Outcome;
+use stasis_history::{Kind, Line};
 
 use crate::{units, ResultsError};
 
@@ -18,61 +19,9 @@ const MAX_OPERATIONS: usize = 1 << 17;
 const MAX_KINDS: usize = 32;
 const MAX_KIND: usize = 64;
 
-/// Kind of a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Kind {
-    Invoke,
-    Ok,
-    Fail,
-    Info,
-}
-
-/// A line as it is written.
-#[derive(Debug, Deserialize)]
-struct Line {
-    #[serde(rename = "type")]
-    kind: Kind,
-    process: Value,
-    f: String,
-}
-
-impl Line {
-    fn read(line: &[u8]) -> Option<Self> {
-        let line = line.trim_ascii();
-        // Most output is no JSON.
-        (line.first() == Some(&b'{')).then(|| serde_json::from_slice(line).ok()).flatten()
-    }
-}
-
 /// Returns whether a line of output is one of a history.
 pub fn is_of_history(line: &[u8]) -> bool {
-    Line::read(line).is_some()
-}
-
-/// End of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// The operation was done.
-    Ok,
-    /// The operation was not done.
-    Fail,
-    /// Nobody knows: its client says so, or has said nothing.
-    Unknown,
-}
-
-impl Outcome {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Ok, Self::Fail, Self::Unknown];
-
-    /// Returns the outcome's name in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Fail => "failed",
-            Self::Unknown => "unknown",
-        }
-    }
+    Line::of_output(line).is_some()
 }
 
 /// An operation.
@@ -186,7 +135,7 @@ impl History {
         at: Nanos,
         line: &[u8],
     ) -> Result<bool, ResultsError> {
-        let Some(read) = Line::read(line) else { return Ok(false) };
+        let Some(read) = Line::of_output(line) else { return Ok(false) };
         self.write(name, at, line)?;
         let process = (machine, read.process.to_string());
         if read.kind == Kind::Invoke {
@@ -202,11 +151,7 @@ impl History {
         let begun = self.open.remove(&process).and_then(|place| self.operations.get_mut(place));
         if let Some(operation) = begun {
             operation.ended = Some(at);
-            operation.outcome = match read.kind {
-                Kind::Ok => Outcome::Ok,
-                Kind::Fail => Outcome::Fail,
-                Kind::Invoke | Kind::Info => Outcome::Unknown,
-            };
+            operation.outcome = Outcome::of_end(read.kind);
         }
         Ok(true)
     }
