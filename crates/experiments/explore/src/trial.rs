@@ -82,7 +82,8 @@ impl Trials<'_> {
             }
             Ok(())
         };
-        let runner = Runner::new(&experiment).base(self.base).stop(self.stop).ios(ios);
+        let runner =
+            Runner::new(&experiment).base(self.base).stop(self.stop).ios(ios).one_of_many();
         let runner = runner.reading(vec![self.path.to_owned()]).repeated_by(words);
         let results = runner.run(&mut observer)?;
         let [output, errors, console] = &mut streams;

@@ -55,6 +55,7 @@ pub struct Runner<'a> {
     snapshots: Option<Snapshotted>,
     live: Option<Arc<LivePage>>,
     checked: bool,
+    is_one_of_many: bool,
     inputs: Vec<PathBuf>,
     given: Option<PathBuf>,
     repeated_by: Option<Vec<String>>,
@@ -100,6 +101,7 @@ impl<'a> Runner<'a> {
             snapshots: None,
             live: None,
             checked: true,
+            is_one_of_many: false,
             inputs: Vec::new(),
             given: None,
             repeated_by: None,
@@ -133,6 +135,12 @@ impl<'a> Runner<'a> {
     /// Skips KVM's check ([`crate::self_check`]), for a run that is itself part of that check.
     pub fn unchecked(self) -> Self {
         Self { checked: false, ..self }
+    }
+
+    /// The run is one of many whose machines differ from each other: where a first boot serves all of them,
+    /// no machine is kept for this one alone.
+    pub fn one_of_many(self) -> Self {
+        Self { is_one_of_many: true, ..self }
     }
 
     /// Sets the folder at which the experiment's relative paths start.
@@ -280,6 +288,7 @@ impl<'a> Runner<'a> {
             snapshots: self.snapshots.as_ref(),
             trace: self.trace,
             timeline: self.timeline,
+            is_one_of_many: self.is_one_of_many,
             observer: &observer,
         };
         let mut prepared = setup.prepare()?;

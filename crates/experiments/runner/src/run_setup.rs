@@ -43,6 +43,8 @@ pub struct RunSetup<'a> {
     pub trace: Option<&'a TraceOptions>,
     /// True if the run reports the timeline of the machine's inside.
     pub timeline: bool,
+    /// True if many runs differ from it in their machines.
+    pub is_one_of_many: bool,
     /// Receiver of warnings about the media.
     pub observer: &'a SharedObserver<'a>,
 }

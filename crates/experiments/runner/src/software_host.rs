@@ -258,7 +258,8 @@ pub fn run(
     let first = first_boot::job(&plan).map(|job| serde_json::to_vec(&job));
     let first = first.transpose().context("cannot write the job of a first boot")?;
     // A kept machine reads no bytes that may change.
-    let keeps = plan.media().all(PlannedDrive::is_inside);
+    let is_served = setup.is_one_of_many && first.is_some();
+    let keeps = plan.media().all(PlannedDrive::is_inside) && !is_served;
     let job = Job {
         keeps,
         first,

@@ -19,6 +19,7 @@ mod ends;
 mod endurance;
 mod examples;
 mod expected;
+mod explore;
 mod fabric;
 mod faults;
 mod files;

@@ -92,6 +92,7 @@ fn prepare_under<T>(
         snapshots: None,
         trace: None,
         timeline: false,
+        is_one_of_many: false,
         observer: &observer,
     };
     setup.prepare().map(then)

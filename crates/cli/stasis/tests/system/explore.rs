@@ -1,0 +1,75 @@
+//! Explorations: what breaks an experiment is found, shortened and repeated.
+
+use super::support::Bench;
+
+/// A Redis server that forgets the last second in a power cut, and a client that looks.
+const FORGETS: &str = r#"
+guest   = { packages = ["redis-server"] }
+command = ["sh", "-ec", '''
+if [ $(hostname) != client ]; then
+    [ $STASIS_BOOT != 1 ] || mkfs.ext4 -q /dev/nvme0n1; mount /dev/nvme0n1 /mnt
+    exec redis-server --dir /mnt --appendonly yes --appendfsync everysec --protected-mode no
+fi > /dev/null
+stasis-client redis redis --until PONG PING
+stasis-client redis redis --repeat 40 --every 10ms 'SET key{} {}' --check 'GET key{}' ''']
+virtual-limit = "30s"
+history = true
+network = [{}]
+fault   = [{ kind = "power-cut", machine = "client", at = "1ms", restart = "1ms" }]
+machine = [{ name = "client" }, { name = "redis", wait = false, drive = [
+    { name = "disk", model = "samsung-980-pro", medium = "ram:64MiB" }] }]
+"#;
+
+#[test]
+fn a_server_that_forgets_is_found_and_its_scenario_repeats() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("redis.toml"), FORGETS).unwrap();
+    let explore = |runs: &str| {
+        let words = ["explore", "redis.toml", "--runs", runs, "--results", "found"];
+        let words = [&words[..], &["--corpus", "corpus", "--junit", "found.xml"]].concat();
+        bench.finish(bench.command(&words))
+    };
+    let first = explore("2");
+    first.expect(1);
+    let report = bench.json("found/explore.json");
+    let finding = &report["findings"][0];
+    assert_eq!(finding["failure"]["oracle"], "status", "{report}");
+    assert_eq!(finding["repeats"], true, "{report}");
+    assert_eq!(finding["run"], 0, "the loss of power comes first: {report}");
+    let scenario = finding["scenario"].as_str().unwrap();
+    assert_eq!(scenario.matches("[[fault]]").count(), 1, "{scenario}");
+    assert!(scenario.contains("power-cut") && scenario.contains("least"), "{scenario}");
+    // The file repeats it, to the byte.
+    let words = ["redis.toml", "--scenario", "found/finding-1.toml", "--results", "again"];
+    bench.run(&words).expect(3);
+    let bytes = |folder: &str| std::fs::read(bench.path(folder).join("history.jsonl")).unwrap();
+    assert_eq!(bytes("again"), bytes("found/finding-1"));
+    assert_eq!(std::fs::read_dir(bench.path("corpus")).unwrap().count(), 1);
+    assert!(std::fs::read_to_string(bench.path("found.xml")).unwrap().contains("failures=\"1\""));
+
+    // The same words go on with the runs that are missing.
+    let log = || std::fs::read_to_string(bench.path("found/explore.jsonl")).unwrap();
+    let before = log();
+    explore("3").expect(1);
+    let after = log();
+    assert!(after.starts_with(&before) && after.len() > before.len(), "{after}");
+    assert_eq!(bench.json("found/explore.json")["runs"], 3);
+}
+
+#[test]
+fn what_cannot_be_explored_is_told_before_a_run_with_faults() {
+    let bench = Bench::new();
+    let one = "command = [\"false\"]\n[[drive]]\nname = \"d\"\nmedium = \"ram:16MiB\"\n";
+    std::fs::write(bench.path("fails.toml"), one).unwrap();
+    let fails = bench.finish(bench.command(&["explore", "fails.toml", "--runs", "1"]));
+    fails.expect(125);
+    assert!(fails.stderr.contains("fails without any fault"), "{}", fails.stderr);
+    assert!(!bench.path("results/explore.json").exists());
+    let space = format!(
+        "{one}[fault-space]\ndraws = 1\nwithin = \"1s\"\nfault = [{{ kind = \"partition\" }}]\n"
+    );
+    std::fs::write(bench.path("space.toml"), space).unwrap();
+    let space = bench.finish(bench.command(&["explore", "space.toml", "--runs", "1"]));
+    space.expect(125);
+    assert!(space.stderr.contains("no [[network]] joins any"), "{}", space.stderr);
+}
