@@ -2,7 +2,10 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stasis_block::clock::Nanos;
+use stasis_block::units;
 use stasis_config::Mistake;
+use stasis_history::checkers::{Checker, Isolation};
 
 use crate::triggers::check_pattern;
 
@@ -15,11 +18,27 @@ pub struct ExploreSpec {
     pub never: Vec<String>,
     /// Regular expressions that one line of the commands' output matches, and no second one.
     pub once: Vec<String>,
+    /// What operations of clients may not contradict, where `history = true`.
+    pub history: Vec<Checker>,
+    /// Isolation of the transactions of `append`.
+    pub isolation: Isolation,
+    /// Time after the last fault's end within which an operation has to be acknowledged, if clients ask
+    /// for one.
+    #[serde(with = "units::duration_option")]
+    pub progress: Option<Nanos>,
 }
 
 impl ExploreSpec {
     /// Refuses what is no regular expression.
-    pub(crate) fn check(&self) -> Result<(), Mistake> {
+    pub(crate) fn check(&self, has_history: bool) -> Result<(), Mistake> {
+        let needs = [("history", !self.history.is_empty()), ("progress", self.progress.is_some())];
+        if let Some((key, _)) = needs.iter().find(|(_, is_given)| *is_given && !has_history) {
+            let message = format!(
+                "{key} looks at operations of clients: give the experiment `history = true`, with commands \
+                 that write them"
+            );
+            return Err(Mistake::at(*key, message));
+        }
         for (key, patterns) in [("never", &self.never), ("once", &self.once)] {
             for (index, pattern) in patterns.iter().enumerate() {
                 check_pattern(pattern)

@@ -142,7 +142,7 @@ impl Experiment {
     }
 
     fn check(&self) -> Result<(), Mistake> {
-        self.explore.check().map_err(|mistake| mistake.inside("explore"))?;
+        self.explore.check(self.history).map_err(|mistake| mistake.inside("explore"))?;
         if self.command.is_empty() && self.machine.all().iter().any(|m| m.command.is_empty()) {
             return Err("no command: say what to run in the guest after `--`, for example \
                         `stasis run -- uname -a`"

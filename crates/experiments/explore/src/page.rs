@@ -35,6 +35,7 @@ impl Report {
             ("failed", counts.failed),
             ("had none of their faults", counts.no_fault),
             ("acknowledged nothing", counts.no_work),
+            ("have a history that a checker could not decide", counts.undecided),
             ("could not be made", counts.broken),
             (
                 "had a power cut at most 10 ms after an acknowledgement",

@@ -56,7 +56,7 @@ impl Report {
             .map_or(String::new(), |finding| format!("{} ({})", finding.title(), finding.faults()));
         Explored {
             runs: self.counts.runs,
-            vacuous: self.counts.no_fault + self.counts.no_work,
+            vacuous: self.counts.no_fault + self.counts.no_work + self.counts.undecided,
             failed: self.counts.failed,
             broken: self.counts.broken,
             findings: self.groups.len() as u64,

@@ -25,6 +25,8 @@ pub struct Counts {
     pub no_fault: u64,
     /// Runs in which no operation was acknowledged.
     pub no_work: u64,
+    /// Runs in which a checker of the history could not decide.
+    pub undecided: u64,
     /// Runs in which an oracle found something.
     pub failed: u64,
     /// Runs that could not be made.
@@ -92,6 +94,7 @@ impl Tally {
             Verdict::Passed => counts.passed += 1,
             Verdict::Vacuous(Vacuity::NoFault) => counts.no_fault += 1,
             Verdict::Vacuous(Vacuity::NoWork) => counts.no_work += 1,
+            Verdict::Vacuous(Vacuity::Undecided) => counts.undecided += 1,
             Verdict::Broken(why) => {
                 counts.broken += 1;
                 broken.get_or_insert_with(|| why.clone());

@@ -7,10 +7,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use serde::Deserialize;
 use stasis_block::clock::Nanos;
-use stasis_experiment::{Experiment, Scenario};
-use stasis_results::{Ios, HISTORY_FILE};
+use stasis_experiment::{Experiment, ExploreSpec, Scenario};
+use stasis_history::{checkers, History, Judgement};
+use stasis_results::{FaultInterval, Ios, HISTORY_FILE};
 use stasis_runner::{Event, Results, Runner};
 
 use crate::verdict::{Observation, Watch};
@@ -40,18 +40,12 @@ pub struct Trial {
     pub acknowledged: Vec<Nanos>,
     /// Of each fault the time at which it happened first, since the commands' start (ns), if it did.
     pub happened: Vec<Option<Nanos>>,
+    /// Time since the machines' start at which the last fault was over (ns).
+    pub healed: Nanos,
     /// Length of the boot and of the commands (ns).
     pub span: (Nanos, Nanos),
     /// Words for the user, where the run ended early.
     pub message: Option<String>,
-}
-
-/// An operation's line, as `history.jsonl` has it.
-#[derive(Deserialize)]
-struct Line {
-    #[serde(rename = "type")]
-    kind: String,
-    time: Nanos,
 }
 
 impl Trials<'_> {
@@ -90,47 +84,65 @@ impl Trials<'_> {
         output.end(&mut |line| watch.output(line));
         errors.end(&mut |line| watch.output(line));
         console.end(&mut |line| watch.console(line));
-        let acknowledged =
-            if experiment.history { acknowledged(&folder.join(HISTORY_FILE))? } else { Vec::new() };
-        let counted = experiment.history.then_some(acknowledged.len() as u64);
-        Ok(trial(results, Observation { acknowledged: counted, ..watch.seen }, acknowledged))
+        let mut trial = trial(results, watch.seen);
+        if experiment.history {
+            trial.witness(&folder.join(HISTORY_FILE), &experiment.explore)?;
+        }
+        Ok(trial)
     }
 }
 
-fn trial(results: Results, seen: Observation, acknowledged: Vec<Nanos>) -> Trial {
+fn trial(results: Results, seen: Observation) -> Trial {
     let Results { summary, message, .. } = results;
     let ns = |seconds: f64| (seconds * 1e9).round() as Nanos;
     let span = (ns(summary.boot_virtual_seconds), ns(summary.virtual_seconds));
     let faults = summary.faults();
     let first = faults.iter().map(|fault| fault.first_ns);
     let happened = first.map(|at| Some(at?.saturating_sub(span.0))).collect();
+    let ends = faults.iter().flat_map(|fault| &fault.intervals).map(FaultInterval::over_ns);
+    let healed = ends.max().unwrap_or(span.0);
     let seen = Observation {
         status: summary.status(),
         happened: faults.iter().map(|fault| fault.happened).sum(),
         ending: summary.ending,
         ..seen
     };
-    Trial { seen, acknowledged, happened, span, message }
+    Trial { seen, acknowledged: Vec::new(), happened, healed, span, message }
 }
 
-/// Times of the operations that were done; none where no operation was written.
-fn acknowledged(path: &Path) -> Result<Vec<Nanos>> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error).with_context(|| path.display().to_string()),
-    };
-    let mut times = Vec::new();
-    for line in BufReader::new(file).lines() {
-        let line = line.with_context(|| path.display().to_string())?;
-        // The file is ours: each line was an operation.
-        if let Ok(Line { kind, time }) = serde_json::from_str(&line) {
-            if kind == "ok" {
-                times.push(time);
-            }
+impl Trial {
+    /// Looks at the history that clients have written, none where no operation began.
+    fn witness(&mut self, path: &Path, spec: &ExploreSpec) -> Result<()> {
+        let named = || path.display().to_string();
+        let lines = match File::open(path) {
+            Ok(file) => BufReader::new(file).split(b'\n').collect::<Result<Vec<_>, _>>(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        };
+        let history = History::from_lines(lines.with_context(named)?).with_context(named)?;
+        let done = history.operations().iter().filter(|operation| operation.is_ok());
+        self.acknowledged = done.filter_map(|operation| operation.end?.time).collect();
+        self.acknowledged.sort_unstable();
+        self.seen.acknowledged = Some(self.acknowledged.len() as u64);
+        for checker in &spec.history {
+            self.judge(checker.check(&history, spec.isolation));
         }
+        if let Some(within) = spec.progress {
+            let end = self.span.0.saturating_add(self.span.1);
+            let judgement = checkers::progress(&history, self.healed, within, end);
+            let first = judgement.contradictions.into_iter().next();
+            self.seen.stuck = first.map(|found| found.message);
+        }
+        Ok(())
     }
-    Ok(times)
+
+    fn judge(&mut self, judgement: Judgement) {
+        let Judgement { contradictions, undecided, .. } = judgement;
+        let first = contradictions.into_iter().next();
+        let first = first.map(|found| format!("{}: {}", found.kind, found.message));
+        self.seen.contradiction = self.seen.contradiction.take().or(first);
+        self.seen.undecided = self.seen.undecided.take().or(undecided.into_iter().next());
+    }
 }
 
 /// Bytes as lines.

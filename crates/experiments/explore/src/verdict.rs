@@ -28,14 +28,23 @@ pub enum Oracle {
     Status,
     /// A line that must appear once.
     Once,
+    /// Operations of clients that contradict what they were promised.
+    History,
     /// The run came to no end within its virtual time.
     Stuck,
 }
 
 impl Oracle {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Kernel, Self::Never, Self::Guest, Self::Status, Self::Once, Self::Stuck];
+    pub const ALL: [Self; 7] = [
+        Self::Kernel,
+        Self::Never,
+        Self::Guest,
+        Self::Status,
+        Self::Once,
+        Self::History,
+        Self::Stuck,
+    ];
 
     /// Returns the oracle's finding in reports.
     pub fn name(self) -> &'static str {
@@ -45,6 +54,7 @@ impl Oracle {
             Self::Guest => "a guest did not end well",
             Self::Status => "the command failed",
             Self::Once => "a line did not appear once",
+            Self::History => "operations contradict each other",
             Self::Stuck => "no end within its virtual time",
         }
     }
@@ -86,6 +96,8 @@ pub enum Vacuity {
     NoFault,
     /// No operation was acknowledged, in an experiment whose commands write a history.
     NoWork,
+    /// A checker of the history could not decide.
+    Undecided,
 }
 
 /// What became of a run.
@@ -121,6 +133,12 @@ pub struct Observation {
     pub once: Vec<u64>,
     /// The last line of output.
     pub last: String,
+    /// What the operations of clients contradict, if they do.
+    pub contradiction: Option<String>,
+    /// Why a checker could not decide, if one could not.
+    pub undecided: Option<String>,
+    /// Why nothing was acknowledged after the faults, if nothing was.
+    pub stuck: Option<String>,
 }
 
 /// Looks at the lines of a run.
@@ -202,21 +220,27 @@ impl Observation {
         if let Some(line) = &self.never {
             return failed(Oracle::Never, line.clone());
         }
-        match self.ending.as_str() {
-            "exited" => (),
-            "virtual-limit" | "wall-limit" => return failed(Oracle::Stuck, self.last.clone()),
-            other => return failed(Oracle::Guest, format!("{other}: {}", self.last)),
+        let late = ["virtual-limit", "wall-limit"].contains(&self.ending.as_str());
+        if !late && self.ending != "exited" {
+            return failed(Oracle::Guest, format!("{}: {}", self.ending, self.last));
         }
-        if self.status != 0 {
+        if !late && self.status != 0 {
             return failed(Oracle::Status, format!("status {}: {}", self.status, self.last));
         }
         let wrong = self.once.iter().zip(once).find(|(count, _)| **count != 1);
-        if let Some((count, pattern)) = wrong {
+        if let Some((count, pattern)) = wrong.filter(|_| !late) {
             return failed(Oracle::Once, format!("`{pattern}` is in {count} lines"));
+        }
+        if let Some(line) = &self.contradiction {
+            return failed(Oracle::History, line.clone());
+        }
+        if let Some(line) = self.stuck.as_ref().or(late.then_some(&self.last)) {
+            return failed(Oracle::Stuck, line.clone());
         }
         match (self.happened, self.acknowledged) {
             (0, _) if faults > 0 => Verdict::Vacuous(Vacuity::NoFault),
             (_, Some(0)) => Verdict::Vacuous(Vacuity::NoWork),
+            _ if self.undecided.is_some() => Verdict::Vacuous(Vacuity::Undecided),
             _ => Verdict::Passed,
         }
     }
@@ -237,7 +261,11 @@ mod tests {
 
     #[test]
     fn each_oracle_finds_its_violation_and_the_first_one_counts() {
-        let spec = ExploreSpec { never: vec!["lost$".into()], once: vec!["^done".into()] };
+        let spec = ExploreSpec {
+            never: vec!["lost$".into()],
+            once: vec!["^done".into()],
+            ..ExploreSpec::default()
+        };
         let well = Observation { ending: "exited".into(), happened: 1, ..Observation::default() };
         let oracle = |lines: &[&str], log: &[&str], change: &dyn Fn(&mut Observation)| {
             let mut watch = watch(&spec, &["power-cut"]);
@@ -265,6 +293,12 @@ mod tests {
             oracle(&["done"], &[], &|seen| seen.ending = "virtual-limit".into()),
             Ok(Oracle::Stuck)
         );
+        let lost = |seen: &mut Observation| seen.contradiction = Some("lost: 7".into());
+        assert_eq!(oracle(&["done"], &[], &lost), Ok(Oracle::History));
+        let stuck = |seen: &mut Observation| seen.stuck = Some("nothing for 5 s".into());
+        assert_eq!(oracle(&["done"], &[], &stuck), Ok(Oracle::Stuck));
+        let unknown = |seen: &mut Observation| seen.undecided = Some("9 clients".into());
+        assert_eq!(oracle(&["done"], &[], &unknown), Err(Verdict::Vacuous(Vacuity::Undecided)));
         let none = |seen: &mut Observation| seen.happened = 0;
         assert_eq!(oracle(&["done"], &[], &none), Err(Verdict::Vacuous(Vacuity::NoFault)));
         let idle = |seen: &mut Observation| seen.acknowledged = Some(0);
