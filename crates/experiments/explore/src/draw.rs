@@ -34,7 +34,7 @@ pub struct Drawer<'a> {
     pub moments: &'a Moments,
     /// Seed of the exploration.
     pub seed: u64,
-    /// What every scenario has beside seed and faults.
+    /// What every scenario has: the faults that a guest asks for among it.
     pub common: &'a Scenario,
 }
 
@@ -78,12 +78,13 @@ impl Drawer<'_> {
                 true => self.single(number % self.singles().max(1), &mut random),
                 false => self.several(&mut random),
             };
+            let faults = [self.common.faults.clone(), faults].concat();
             let scenario = Scenario { seed: run_seed, faults, ..self.common.clone() };
             if scenario.of(self.experiment).is_ok() {
                 return scenario;
             }
         }
-        Scenario { seed: run_seed, faults: Vec::new(), ..self.common.clone() }
+        Scenario { seed: run_seed, ..self.common.clone() }
     }
 
     fn single(&self, number: u64, random: &mut Random) -> Vec<ScheduledFault> {

@@ -67,7 +67,7 @@ const LIMIT: (u64, Nanos) = (10, 60_000_000_000);
 /// An exploration that is to be made.
 #[derive(Debug)]
 pub struct Exploration<'a> {
-    /// The experiment, finished, without its faults.
+    /// The experiment, finished, with no fault but those that a guest asks for.
     pub experiment: &'a Experiment,
     /// Faults that can happen; by default the usual ones.
     pub space: Option<&'a FaultSpace>,
@@ -220,6 +220,7 @@ impl Exploration<'_> {
         let mut common = Scenario {
             seed: self.experiment.seed,
             log_level: Some(LOG_LEVEL),
+            faults: self.experiment.faults.clone(),
             ..Scenario::default()
         };
         let folder = self.results.join("baseline");
@@ -328,7 +329,8 @@ impl Session<'_> {
             let run = *next;
             *next += 1;
             let scenario = self.drawer().scenario(run);
-            if scenario.faults.is_empty() || !self.known.insert(of_scenario(&scenario)) {
+            let is_bare = scenario.faults.len() == self.common.faults.len();
+            if is_bare || !self.known.insert(of_scenario(&scenario)) {
                 repeated += 1;
                 continue;
             }
@@ -397,7 +399,8 @@ impl Session<'_> {
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let number = self.findings.len() as u64 + 1;
-        let faults_before = scenario.faults.len();
+        let own = self.common.faults.len();
+        let faults_before = scenario.faults.len().saturating_sub(own);
         let (mut best, mut tries) = (scenario, 0);
         let fraction = self.fraction();
         let name = format!("finding {number}: what is enough for it");

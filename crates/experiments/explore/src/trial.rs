@@ -21,7 +21,7 @@ const MAX_LINE: usize = 64 << 10;
 /// What the runs of an exploration have in common.
 #[derive(Debug)]
 pub struct Trials<'a> {
-    /// The experiment, finished, without faults.
+    /// The experiment, finished, with no fault but those that a guest asks for.
     pub experiment: &'a Experiment,
     /// The experiment's file.
     pub path: &'a Path,
@@ -84,7 +84,7 @@ impl Trials<'_> {
         output.end(&mut |line| watch.output(line));
         errors.end(&mut |line| watch.output(line));
         console.end(&mut |line| watch.console(line));
-        let mut trial = trial(results, watch.seen);
+        let mut trial = trial(results, watch.seen, self.experiment.faults.len());
         if experiment.history {
             trial.witness(&folder.join(HISTORY_FILE), &experiment.explore)?;
         }
@@ -92,7 +92,8 @@ impl Trials<'_> {
     }
 }
 
-fn trial(results: Results, seen: Observation) -> Trial {
+/// `own`: number of the faults that are the experiment's own.
+fn trial(results: Results, seen: Observation, own: usize) -> Trial {
     let Results { summary, message, .. } = results;
     let ns = |seconds: f64| (seconds * 1e9).round() as Nanos;
     let span = (ns(summary.boot_virtual_seconds), ns(summary.virtual_seconds));
@@ -103,7 +104,7 @@ fn trial(results: Results, seen: Observation) -> Trial {
     let healed = ends.max().unwrap_or(span.0);
     let seen = Observation {
         status: summary.status(),
-        happened: faults.iter().map(|fault| fault.happened).sum(),
+        happened: faults.iter().skip(own).map(|fault| fault.happened).sum(),
         ending: summary.ending,
         ..seen
     };

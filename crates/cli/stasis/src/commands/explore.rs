@@ -25,7 +25,7 @@ faults: each fault alone in each phase, then several at random, mostly at such m
 
 Faults are those of the experiment's [fault-space], with up to `draws` a run; without one, power cuts,
 resets, pauses, slow and standing drives and parted networks, of machines with wait = false where there
-are any. [[fault]] of the experiment is left out.
+are any. [[fault]] of the experiment is left out, but for those that a guest asks for.
 
 A run fails if a kernel complains, a line matches one of [explore] `never`, a guest hangs or panics,
 the command's status is not 0, no line or a second one matches one of [explore] `once`, or the run
@@ -90,7 +90,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     };
     experiment.engine = arguments.engine.unwrap_or(experiment.engine);
     let space = experiment.fault_space.take();
-    experiment.faults.clear();
+    // Those that a command asks for are part of what it does.
+    experiment.faults.retain(|fault| fault.when.is_some());
     experiment.finish()?;
     let time = match (arguments.time, arguments.runs) {
         (None, None) => Some(USUAL),
