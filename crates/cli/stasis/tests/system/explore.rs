@@ -59,7 +59,7 @@ fn a_server_that_forgets_is_found_and_its_scenario_repeats() {
 #[test]
 fn what_cannot_be_explored_is_told_before_a_run_with_faults() {
     let bench = Bench::new();
-    let one = "command = [\"false\"]\n[[drive]]\nname = \"d\"\nmedium = \"ram:16MiB\"\n";
+    let one = "command = [\"false\"]\n[[drive]]\nname = \"d\"\nmodel = \"fixed:100us\"\nmedium = \"ram:16MiB\"\n";
     std::fs::write(bench.path("fails.toml"), one).unwrap();
     let fails = bench.finish(bench.command(&["explore", "fails.toml", "--runs", "1"]));
     fails.expect(125);

@@ -27,21 +27,22 @@ impl Explored {
     pub fn verdict(&self) -> Verdict {
         let runs = counted(self.runs, "run", "runs");
         let said = self.runs.saturating_sub(self.vacuous + self.broken);
-        let end = match (self.vacuous, self.is_stopped) {
-            (0, false) => String::new(),
-            (0, true) => " It was stopped before its end.".to_owned(),
-            (vacuous, stopped) => {
+        let mut end = match self.vacuous {
+            0 => String::new(),
+            vacuous => {
+                let more = counted(vacuous, "run", "runs");
                 let verb = if vacuous == 1 { "says" } else { "say" };
-                let stopped = if stopped { " It was stopped before its end." } else { "" };
-                format!(
-                    " {} of them {verb} nothing: no fault happened, or nothing was done.{stopped}",
-                    stasis_results::units::count(vacuous)
-                )
+                format!(" Another {more} {verb} nothing: no fault happened, or nothing was done.")
             }
         };
+        if self.is_stopped {
+            end.push_str(" It was stopped before its end.");
+        }
         if self.findings > 0 {
             let failed = counted(self.failed, "run", "runs");
-            let sentence = format!("Of {runs} with faults {failed} failed: {}.{end}", self.example);
+            let of_those = counted(said, "run", "runs");
+            let sentence =
+                format!("Of {of_those} with faults {failed} failed: {}.{end}", self.example);
             return Verdict::new(
                 counted(self.findings, "finding", "findings"),
                 Tone::Bad,
