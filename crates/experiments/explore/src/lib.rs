@@ -81,6 +81,8 @@ pub struct Exploration<'a> {
     pub time: Option<Duration>,
     /// Limit on the runs.
     pub runs: Option<u64>,
+    /// True if it ends with the first finding.
+    pub until_found: bool,
     /// Seed of the scenarios.
     pub seed: u64,
     /// Runs at a time; by default one for each processor.
@@ -297,6 +299,7 @@ impl Session<'_> {
         self.trials.stop.load(Ordering::Relaxed)
             || self.fraction().is_some_and(|share| share >= 1.0)
             || self.exhausted
+            || self.exploration.until_found && !self.findings.is_empty()
     }
 
     fn explore(&mut self, results: &mut ResultsFolder, observer: &mut dyn Observer) -> Result<()> {

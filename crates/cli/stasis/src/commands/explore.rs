@@ -55,6 +55,9 @@ pub struct Arguments {
     /// Explore with so many runs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=stasis_explore::MAX_RUNS))]
     runs: Option<u64>,
+    /// End with the first finding
+    #[arg(long)]
+    until_found: bool,
     /// Seed of the scenarios
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = stasis_block::units::parse_seed)]
     seed: u64,
@@ -105,6 +108,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         results: &results,
         time,
         runs: arguments.runs,
+        until_found: arguments.until_found,
         seed: arguments.seed,
         jobs: arguments.jobs.map(usize::from),
         corpus: arguments.corpus.as_deref(),
