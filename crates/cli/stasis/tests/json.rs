@@ -16,6 +16,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("run", "boots a guest: system/commands.rs"),
     ("on", "boots guests"),
     ("crash-test", "boots a guest: its form is that of crash-test.json"),
+    ("explore", "boots guests: its form is that of explore.json"),
     ("archive", "takes files as the run left them: tests/archive.rs"),
     ("repeat", "repeats an archive"),
     ("serve", "goes on until it is stopped"),

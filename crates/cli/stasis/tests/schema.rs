@@ -405,6 +405,7 @@ fn the_reference_has_the_keys_of_the_schema() {
     let tables = [
         "drive",
         "expect",
+        "explore",
         "fault",
         "fault-space",
         "guest",
@@ -426,6 +427,7 @@ fn the_reference_has_the_keys_of_the_schema() {
         ("/$defs/RedSpec", &["`red`: random early detection"]),
         ("/$defs/OutsideSpec", &["`[[network.outside]]`: ports that lead outside"]),
         ("/$defs/FaultSpace", &["`[fault-space]`: faults that the seed draws"]),
+        ("/$defs/ExploreSpec", &["`[explore]`: what an exploration looks for"]),
         ("/$defs/Expectation", &["`[[expect]]`: thresholds"]),
         ("/$defs/LinkSpec", &["`[[network.link]]`: links"]),
         ("/$defs/GuestSpec", &["`[guest]`"]),

@@ -105,7 +105,7 @@ pub struct Experiment {
     pub faults: Vec<ScheduledFault>,
     /// Faults that can happen, of which the seed draws some.
     pub fault_space: Option<FaultSpace>,
-    /// What `stasis explore` looks for.
+    /// Failures that `stasis explore` looks for.
     pub explore: ExploreSpec,
     /// True if the commands of several machines write a history: operations of clients, a JSON
     /// object a line of output, as Jepsen and Maelstrom have them.

@@ -1,4 +1,4 @@
-//! What an exploration looks for beside the commands' statuses.
+//! Failures that an exploration looks for beside the commands' statuses.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,8 +9,8 @@ use stasis_history::checkers::{Checker, Isolation};
 
 use crate::triggers::check_pattern;
 
-/// What `stasis explore` takes for a failure beside a command's status, a kernel's own complaints and
-/// a run that comes to no end.
+/// Failures that `stasis explore` looks for beside a command's status, a kernel's own complaints and a run
+/// that comes to no end.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ExploreSpec {
@@ -18,7 +18,7 @@ pub struct ExploreSpec {
     pub never: Vec<String>,
     /// Regular expressions that one line of the commands' output matches, and no second one.
     pub once: Vec<String>,
-    /// What operations of clients may not contradict, where `history = true`.
+    /// Checkers of the operations of clients, where `history = true`.
     pub history: Vec<Checker>,
     /// Isolation of the transactions of `append`.
     pub isolation: Isolation,

@@ -12,7 +12,7 @@ use stasis_config::{Mistake, TextError};
 
 use crate::{Experiment, ExperimentError, ScheduledFault};
 
-/// What one run of an experiment has in place of the experiment's own.
+/// The seed and the faults of one run of an experiment, in place of the experiment's own.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Scenario {

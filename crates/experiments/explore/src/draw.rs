@@ -21,20 +21,20 @@ const TRIES: u64 = 64;
 const NEAR: Nanos = 10_000_000;
 
 /// A restart's shortest delay (ns).
-const SHORTEST_RESTART: Nanos = 10_000_000;
+const MIN_RESTART: Nanos = 10_000_000;
 
 /// Draws scenarios.
 #[derive(Debug)]
 pub struct Drawer<'a> {
     /// The experiment, finished, without faults.
     pub experiment: &'a Experiment,
-    /// What can befall it.
+    /// The faults that can befall it.
     pub space: &'a Space,
     /// Moments of its run without faults.
     pub moments: &'a Moments,
     /// Seed of the exploration.
     pub seed: u64,
-    /// What every scenario has: the faults that a guest asks for among it.
+    /// The part that every scenario has: the faults that a guest asks for, among others.
     pub common: &'a Scenario,
 }
 
@@ -137,7 +137,7 @@ impl Drawer<'_> {
         };
         let lasts = self.length(random);
         let restarts = first.restarts();
-        let lasts = if restarts { lasts.max(SHORTEST_RESTART) } else { lasts };
+        let lasts = if restarts { lasts.max(MIN_RESTART) } else { lasts };
         let sides = self.sides(first, random);
         let begin = |fault: &ScheduledFault| match &moment.command {
             Some((drive, order)) => fault.at_command(drive, *order, lasts),
@@ -155,7 +155,7 @@ impl Drawer<'_> {
         (begun, restarts.then(|| moment.at.saturating_add(lasts)))
     }
 
-    /// What a power cut leaves: mostly only what was promised, where most mistakes show.
+    /// Draws the state that a power cut leaves: mostly only what was promised, where most mistakes show.
     fn leaves(&self, random: &mut Random) -> CutChoice {
         match random.below(16) {
             0..=8 => CutChoice::Least,
@@ -193,7 +193,7 @@ impl Drawer<'_> {
         ((low + random.unit() * (high - low)).exp() as Nanos).clamp(shortest, longest)
     }
 
-    /// How long a machine that is back is likely to recover (ns): as long as it took at first.
+    /// The time that a machine is likely to recover when it is back (ns): as long as its start took at first.
     fn recovery(&self) -> Nanos {
         self.moments.span(Phase::Start).map_or(self.moments.end, |(_, end)| end).max(NEAR)
     }

@@ -23,7 +23,7 @@ pub struct Finding {
     pub faults_before: usize,
     /// Number of runs that shortening took.
     pub tries: u64,
-    /// What is enough.
+    /// The scenario that is enough.
     #[serde(with = "as_file")]
     pub scenario: Scenario,
     /// Its file.

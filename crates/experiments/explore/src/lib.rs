@@ -40,6 +40,7 @@ use stasis_runner::{failure, input, Event, Observer};
 
 use draw::Drawer;
 pub use findings::Finding;
+pub use log::MAX_RUNS;
 use log::{Entry, Heading, Log};
 use moments::Moments;
 pub use report::Report;
@@ -48,8 +49,6 @@ use tally::{cuts_after_acknowledgement, Tally};
 use trial::{Trial, Trials};
 pub use verdict::{Failure, Oracle, Vacuity, Verdict};
 
-/// Limit on the runs of an exploration.
-pub const MAX_RUNS: u64 = 1 << 20;
 /// Limit on the findings that are shortened; others are counted.
 const MAX_FINDINGS: usize = 16;
 /// Limit on the runs that one finding is shortened with.
@@ -62,7 +61,7 @@ const MAX_REPEATED: u64 = 1000;
 const LOG_LEVEL: u8 = 5;
 /// Virtual time of a run where the experiment has no limit: so many times that of the run without
 /// faults, and so much more (ns).
-const LIMIT: (u64, Nanos) = (10, 60_000_000_000);
+const MAX_TIME: (u64, Nanos) = (10, 60_000_000_000);
 
 /// An exploration that is to be made.
 #[derive(Debug)]
@@ -228,13 +227,13 @@ impl Exploration<'_> {
         let folder = self.results.join("baseline");
         let words = vec!["stasis".to_owned(), "run".to_owned(), self.path.display().to_string()];
         let trial = trials.run(&common, &folder, Ios::Parquet, words)?;
-        let Trial { seen, acknowledged, span, message, .. } = trial;
+        let Trial { observation, acknowledged, span, message, .. } = trial;
         let shown = folder.display();
         let name = self.path.display();
-        match seen.verdict(&self.experiment.explore.once, 0) {
+        match observation.verdict(&self.experiment.explore.once, 0) {
             Verdict::Passed => (),
             // Stopped by the user, which is no failure of the experiment's.
-            _ if seen.ending == "cancelled" => (),
+            _ if observation.ending == "cancelled" => (),
             Verdict::Failed(Failure { oracle, line }) => bail!(
                 "{name} fails without any fault, so no run with faults would say anything: {}: {line}\n{}\
                  Its results are in {shown}",
@@ -248,7 +247,7 @@ impl Exploration<'_> {
             Verdict::Broken(why) => bail!("{name}: {why}"),
         }
         if self.experiment.virtual_limit.is_none() {
-            let (times, more) = LIMIT;
+            let (times, more) = MAX_TIME;
             common.virtual_limit = Some(span.1.saturating_mul(times).saturating_add(more));
         }
         let moments = Moments::read(&mut KeptIos::open(&folder)?, &acknowledged, span)?;
@@ -498,7 +497,7 @@ impl Session<'_> {
         write(None)?;
         let trial = self.trials.run(&scenario, &folder, Ios::Parquet, words)?;
         let once = &self.exploration.experiment.explore.once;
-        let (failure, repeats) = match trial.seen.verdict(once, scenario.faults.len()) {
+        let (failure, repeats) = match trial.observation.verdict(once, scenario.faults.len()) {
             Verdict::Failed(failure) => {
                 let repeats = failure.signature() == signature;
                 (failure, repeats)
@@ -594,14 +593,14 @@ fn entry(drawn: &Drawn, trial: Result<Trial>, once: &[String]) -> Option<Entry> 
         faults,
     };
     match trial {
-        Ok(Trial { seen, .. }) if seen.ending == "cancelled" => return None,
-        Ok(Trial { seen, happened, acknowledged, span, .. }) => {
+        Ok(Trial { observation, .. }) if observation.ending == "cancelled" => return None,
+        Ok(Trial { observation, happened, acknowledged, span, .. }) => {
             let since: Vec<Nanos> =
                 acknowledged.iter().map(|at| at.saturating_sub(span.0)).collect();
             entry.cut_after_acknowledgement =
                 cuts_after_acknowledgement(&entry.faults, &happened, &since);
             entry.happened_ns = happened;
-            entry.verdict = seen.verdict(once, entry.faults.len());
+            entry.verdict = observation.verdict(once, entry.faults.len());
         }
         Err(error) => entry.verdict = Verdict::Broken(failure::told(&error)),
     }

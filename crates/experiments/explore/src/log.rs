@@ -12,7 +12,9 @@ use stasis_experiment::{Scenario, ScheduledFault};
 
 use crate::findings::Finding;
 use crate::verdict::Verdict;
-use crate::MAX_RUNS;
+
+/// Limit on the runs of an exploration; those of a corpus have numbers from there on.
+pub const MAX_RUNS: u64 = 1 << 20;
 
 /// A run that has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,11 +25,11 @@ pub struct Entry {
     pub seed: u64,
     /// Its faults.
     pub faults: Vec<ScheduledFault>,
-    /// Of each fault the time at which it happened first, after the commands' start (ns), if it did.
+    /// The time at which each fault happened first, after the commands' start (ns), if it did.
     pub happened_ns: Vec<Option<Nanos>>,
     /// True if the power was cut just after an acknowledgement.
     pub cut_after_acknowledgement: bool,
-    /// What became of it.
+    /// Its verdict.
     pub verdict: Verdict,
 }
 

@@ -1,4 +1,4 @@
-//! What of a scenario is enough for its failure: one change after another that makes it simpler, kept
+//! The part of a scenario that is enough for its failure: one change after another that makes it simpler, kept
 //! where the same failure comes.
 
 use stasis_block::clock::Nanos;

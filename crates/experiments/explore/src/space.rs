@@ -1,4 +1,4 @@
-//! What can befall an experiment, and how long it lasts.
+//! The faults that can befall an experiment, and their lengths.
 
 use stasis_block::clock::Nanos;
 use stasis_config::Mistake;
@@ -16,7 +16,7 @@ const USUAL_LENGTHS: (Nanos, Nanos) = (1_000_000, 3_000_000_000);
 /// FAST 2018, table 3: fail-slow drives are slower by factors of 10 to 100).
 const SLOW: f64 = 50.0;
 
-/// What can befall an experiment.
+/// The faults that can befall an experiment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Space {
     /// Faults without their times, each on one machine, drive or side of a network.

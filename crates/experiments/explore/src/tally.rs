@@ -40,7 +40,7 @@ pub struct Counts {
 pub struct Landed {
     /// The fault's kind.
     pub kind: String,
-    /// What it befell.
+    /// The drive, the machine or the machines that it befell.
     pub target: String,
     /// The phase in which it happened first.
     pub phase: Phase,
@@ -167,8 +167,9 @@ mod tests {
     #[test]
     fn a_cut_counts_if_it_is_just_after_an_acknowledgement() {
         let cut = ScheduledFault { kind: "power-cut".into(), ..ScheduledFault::default() };
-        let told = [1_000_000, 20_000_000];
-        let counts = |at| cuts_after_acknowledgement(std::slice::from_ref(&cut), &[at], &told);
+        let acknowledged = [1_000_000, 20_000_000];
+        let counts =
+            |at| cuts_after_acknowledgement(std::slice::from_ref(&cut), &[at], &acknowledged);
         assert!(counts(Some(1_000_000)) && counts(Some(30_000_000)));
         assert!(!counts(Some(999_999)) && !counts(Some(11_000_001)) && !counts(None));
     }

@@ -18,7 +18,7 @@ use crate::verdict::{Observation, Watch};
 /// Limit on the bytes of a line that are looked at.
 const MAX_LINE: usize = 64 << 10;
 
-/// What the runs of an exploration have in common.
+/// The part that all runs of an exploration have in common.
 #[derive(Debug)]
 pub struct Trials<'a> {
     /// The experiment, finished, with no fault but those that a guest asks for.
@@ -34,11 +34,11 @@ pub struct Trials<'a> {
 /// A run that has ended.
 #[derive(Debug)]
 pub struct Trial {
-    /// What was observed.
-    pub seen: Observation,
+    /// Its observation.
+    pub observation: Observation,
     /// Times at which operations were acknowledged, since the machines' start (ns), rising.
     pub acknowledged: Vec<Nanos>,
-    /// Of each fault the time at which it happened first, since the commands' start (ns), if it did.
+    /// The time at which each fault happened first, since the commands' start (ns), if it did.
     pub happened: Vec<Option<Nanos>>,
     /// Time since the machines' start at which the last fault was over (ns).
     pub healed: Nanos,
@@ -84,7 +84,7 @@ impl Trials<'_> {
         output.end(&mut |line| watch.output(line));
         errors.end(&mut |line| watch.output(line));
         console.end(&mut |line| watch.console(line));
-        let mut trial = trial(results, watch.seen, self.experiment.faults.len());
+        let mut trial = trial(results, watch.observation, self.experiment.faults.len());
         if experiment.history {
             trial.witness(&folder.join(HISTORY_FILE), &experiment.explore)?;
         }
@@ -93,7 +93,7 @@ impl Trials<'_> {
 }
 
 /// `own`: number of the faults that are the experiment's own.
-fn trial(results: Results, seen: Observation, own: usize) -> Trial {
+fn trial(results: Results, observation: Observation, own: usize) -> Trial {
     let Results { summary, message, .. } = results;
     let ns = |seconds: f64| (seconds * 1e9).round() as Nanos;
     let span = (ns(summary.boot_virtual_seconds), ns(summary.virtual_seconds));
@@ -102,13 +102,13 @@ fn trial(results: Results, seen: Observation, own: usize) -> Trial {
     let happened = first.map(|at| Some(at?.saturating_sub(span.0))).collect();
     let ends = faults.iter().flat_map(|fault| &fault.intervals).map(FaultInterval::over_ns);
     let healed = ends.max().unwrap_or(span.0);
-    let seen = Observation {
+    let observation = Observation {
         status: summary.status(),
         happened: faults.iter().skip(own).map(|fault| fault.happened).sum(),
         ending: summary.ending,
-        ..seen
+        ..observation
     };
-    Trial { seen, acknowledged: Vec::new(), happened, healed, span, message }
+    Trial { observation, acknowledged: Vec::new(), happened, healed, span, message }
 }
 
 impl Trial {
@@ -124,7 +124,7 @@ impl Trial {
         let done = history.operations().iter().filter(|operation| operation.is_ok());
         self.acknowledged = done.filter_map(|operation| operation.end?.time).collect();
         self.acknowledged.sort_unstable();
-        self.seen.acknowledged = Some(self.acknowledged.len() as u64);
+        self.observation.acknowledged = Some(self.acknowledged.len() as u64);
         for checker in &spec.history {
             self.judge(checker.check(&history, spec.isolation));
         }
@@ -132,7 +132,7 @@ impl Trial {
             let end = self.span.0.saturating_add(self.span.1);
             let judgement = checkers::progress(&history, self.healed, within, end);
             let first = judgement.contradictions.into_iter().next();
-            self.seen.stuck = first.map(|found| found.message);
+            self.observation.stuck = first.map(|found| found.message);
         }
         Ok(())
     }
@@ -141,8 +141,9 @@ impl Trial {
         let Judgement { contradictions, undecided, .. } = judgement;
         let first = contradictions.into_iter().next();
         let first = first.map(|found| format!("{}: {}", found.kind, found.message));
-        self.seen.contradiction = self.seen.contradiction.take().or(first);
-        self.seen.undecided = self.seen.undecided.take().or(undecided.into_iter().next());
+        self.observation.contradiction = self.observation.contradiction.take().or(first);
+        self.observation.undecided =
+            self.observation.undecided.take().or(undecided.into_iter().next());
     }
 }
 

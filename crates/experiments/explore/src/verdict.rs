@@ -1,4 +1,4 @@
-//! What became of a run: passed, without a meaning, or failed, and by which oracle.
+//! The verdict on a run: passed, without a meaning, or failed, and by which oracle.
 
 use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
@@ -100,7 +100,7 @@ pub enum Vacuity {
     Undecided,
 }
 
-/// What became of a run.
+/// The verdict on a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -114,7 +114,7 @@ pub enum Verdict {
     Broken(String),
 }
 
-/// What was observed of a run.
+/// Everything about a run that its verdict rests on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observation {
     /// Ending of the run in the words of its summary.
@@ -129,11 +129,11 @@ pub struct Observation {
     pub complaint: Option<String>,
     /// The first line that must never appear.
     pub never: Option<String>,
-    /// Of each expression that one line must match how many did.
+    /// The numbers of lines that matched each expression which one line must match.
     pub once: Vec<u64>,
     /// The last line of output.
     pub last: String,
-    /// What the operations of clients contradict, if they do.
+    /// A contradiction among the operations of clients.
     pub contradiction: Option<String>,
     /// Why a checker could not decide, if one could not.
     pub undecided: Option<String>,
@@ -148,8 +148,8 @@ pub struct Watch {
     panics: bool,
     never: Vec<Regex>,
     once: Vec<Regex>,
-    /// What was seen.
-    pub seen: Observation,
+    /// The observation so far.
+    pub observation: Observation,
 }
 
 impl Watch {
@@ -162,13 +162,13 @@ impl Watch {
             patterns.iter().map(|one| Regex::new(one)).collect()
         };
         let once: Vec<Regex> = all(&spec.once)?;
-        let seen = Observation { once: vec![0; once.len()], ..Observation::default() };
+        let observation = Observation { once: vec![0; once.len()], ..Observation::default() };
         Ok(Self {
             kernel: Regex::new(KERNEL)?,
             panics: scenario.faults.iter().any(|fault| fault.kind == "panic"),
             never: all(&spec.never)?,
             once,
-            seen,
+            observation,
         })
     }
 
@@ -178,25 +178,27 @@ impl Watch {
             return;
         }
         self.forbid(line);
-        for (count, pattern) in self.seen.once.iter_mut().zip(&self.once) {
+        for (count, pattern) in self.observation.once.iter_mut().zip(&self.once) {
             *count += u64::from(pattern.is_match(line));
         }
-        self.seen.last.clear();
-        self.seen.last.push_str(line.trim());
+        self.observation.last.clear();
+        self.observation.last.push_str(line.trim());
     }
 
     /// A line of a kernel's log.
     pub fn console(&mut self, line: &str) {
         self.forbid(line);
         let complains = self.kernel.is_match(line) && !(self.panics && line.contains(PANIC));
-        if complains && self.seen.complaint.is_none() {
-            self.seen.complaint = Some(without_time(line).to_owned());
+        if complains && self.observation.complaint.is_none() {
+            self.observation.complaint = Some(without_time(line).to_owned());
         }
     }
 
     fn forbid(&mut self, line: &str) {
-        if self.seen.never.is_none() && self.never.iter().any(|pattern| pattern.is_match(line)) {
-            self.seen.never = Some(line.trim().to_owned());
+        if self.observation.never.is_none()
+            && self.never.iter().any(|pattern| pattern.is_match(line))
+        {
+            self.observation.never = Some(line.trim().to_owned());
         }
     }
 }
@@ -271,9 +273,10 @@ mod tests {
             let mut watch = watch(&spec, &["power-cut"]);
             lines.iter().for_each(|line| watch.output(line));
             log.iter().for_each(|line| watch.console(line));
-            let mut seen = Observation { ending: well.ending.clone(), happened: 1, ..watch.seen };
-            change(&mut seen);
-            match seen.verdict(&spec.once, 1) {
+            let mut observation =
+                Observation { ending: well.ending.clone(), happened: 1, ..watch.observation };
+            change(&mut observation);
+            match observation.verdict(&spec.once, 1) {
                 Verdict::Failed(failure) => Ok(failure.oracle),
                 other => Err(other),
             }
@@ -285,23 +288,29 @@ mod tests {
         );
         assert_eq!(oracle(&["done", "x lost"], &["[    1.5] BUG: x"], &same), Ok(Oracle::Kernel));
         assert_eq!(oracle(&["done", "x lost"], &[], &same), Ok(Oracle::Never));
-        assert_eq!(oracle(&["done"], &[], &|seen| seen.ending = "hung".into()), Ok(Oracle::Guest));
-        assert_eq!(oracle(&[], &[], &|seen| seen.status = 3), Ok(Oracle::Status));
+        assert_eq!(
+            oracle(&["done"], &[], &|observation| observation.ending = "hung".into()),
+            Ok(Oracle::Guest)
+        );
+        assert_eq!(oracle(&[], &[], &|observation| observation.status = 3), Ok(Oracle::Status));
         assert_eq!(oracle(&[], &[], &same), Ok(Oracle::Once));
         assert_eq!(oracle(&["done", "done"], &[], &same), Ok(Oracle::Once));
         assert_eq!(
-            oracle(&["done"], &[], &|seen| seen.ending = "virtual-limit".into()),
+            oracle(&["done"], &[], &|observation| observation.ending = "virtual-limit".into()),
             Ok(Oracle::Stuck)
         );
-        let lost = |seen: &mut Observation| seen.contradiction = Some("lost: 7".into());
+        let lost =
+            |observation: &mut Observation| observation.contradiction = Some("lost: 7".into());
         assert_eq!(oracle(&["done"], &[], &lost), Ok(Oracle::History));
-        let stuck = |seen: &mut Observation| seen.stuck = Some("nothing for 5 s".into());
+        let stuck =
+            |observation: &mut Observation| observation.stuck = Some("nothing for 5 s".into());
         assert_eq!(oracle(&["done"], &[], &stuck), Ok(Oracle::Stuck));
-        let unknown = |seen: &mut Observation| seen.undecided = Some("9 clients".into());
+        let unknown =
+            |observation: &mut Observation| observation.undecided = Some("9 clients".into());
         assert_eq!(oracle(&["done"], &[], &unknown), Err(Verdict::Vacuous(Vacuity::Undecided)));
-        let none = |seen: &mut Observation| seen.happened = 0;
+        let none = |observation: &mut Observation| observation.happened = 0;
         assert_eq!(oracle(&["done"], &[], &none), Err(Verdict::Vacuous(Vacuity::NoFault)));
-        let idle = |seen: &mut Observation| seen.acknowledged = Some(0);
+        let idle = |observation: &mut Observation| observation.acknowledged = Some(0);
         assert_eq!(oracle(&["done"], &[], &idle), Err(Verdict::Vacuous(Vacuity::NoWork)));
     }
 
@@ -311,7 +320,7 @@ mod tests {
         for (kinds, complains) in [(&["panic"][..], false), (&["power-cut"], true)] {
             let mut watch = watch(&spec, kinds);
             watch.console("[    2.1] Kernel panic - not syncing: NMI");
-            assert_eq!(watch.seen.complaint.is_some(), complains);
+            assert_eq!(watch.observation.complaint.is_some(), complains);
         }
     }
 

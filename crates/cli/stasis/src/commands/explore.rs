@@ -50,7 +50,7 @@ pub struct Arguments {
     #[arg(value_name = "EXPERIMENT.toml")]
     pub(super) experiment: PathBuf,
     /// Explore for so long, such as 30m; a run that has begun ends [default: 10min, without --runs]
-    #[arg(long = "for", value_name = "TIME", value_parser = stasis_block::units::parse_duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
     time: Option<u64>,
     /// Explore with so many runs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=stasis_explore::MAX_RUNS))]
@@ -67,10 +67,10 @@ pub struct Arguments {
     /// Folder of scenarios that are tried first; findings are added to it
     #[arg(long, value_name = "DIR")]
     corpus: Option<PathBuf>,
-    /// How many runs at the same time [default: one for each processor]
+    /// Limit on the runs at the same time [default: one for each processor]
     #[arg(long, value_name = "N")]
     jobs: Option<std::num::NonZeroUsize>,
-    /// Where the machines run: auto, kvm, softkvm or exact
+    /// The engine: auto, kvm, softkvm or exact
     #[arg(long, value_name = "ENGINE")]
     engine: Option<Engine>,
     /// Write the findings as tests in JUnit's XML to this file, for continuous integration
@@ -79,6 +79,14 @@ pub struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A duration, in which `m` is a minute as for timeout(1).
+fn time(word: &str) -> Result<u64, String> {
+    let minutes =
+        word.strip_suffix('m').filter(|count| count.ends_with(|c: char| c.is_ascii_digit()));
+    let word = minutes.map_or(word.to_owned(), |count| format!("{count}min"));
+    stasis_block::units::parse_duration(&word).map_err(|error| error.to_string())
 }
 
 /// `stasis explore`.

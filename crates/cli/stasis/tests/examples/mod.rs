@@ -46,6 +46,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ),
     ("stasis repeat ", "repeats an archive: guides/archive in tests/system/readme.rs"),
     ("stasis crash-test ", "boots a guest: tests/system/crash.rs"),
+    ("stasis explore ", "boots guests: tests/system/explore.rs"),
     ("stasis doctor", "boots a guest: tests/cli.rs, tests/system/measure.rs"),
     ("stasis serve ", "goes on until it is stopped: tests/serve.rs"),
     ("stasis function ", "a program of its own: crates/cli/function/tests"),

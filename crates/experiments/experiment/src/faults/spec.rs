@@ -62,7 +62,7 @@ pub struct ScheduledFault {
     /// machine that is reset does at once, and any other never.
     #[serde(with = "units::duration_option")]
     pub restart: Option<Nanos>,
-    /// What a `power-cut` leaves of its machine's drives; by default the seed draws it.
+    /// The state in which a `power-cut` leaves its machine's drives; by default the seed draws it.
     pub leaves: Option<CutChoice>,
     /// Time at which it begins, in virtual time after the commands' start or its trigger; by
     /// default at once.

@@ -26,7 +26,7 @@ impl Explored {
     /// The answer.
     pub fn verdict(&self) -> Verdict {
         let runs = counted(self.runs, "run", "runs");
-        let said = self.runs.saturating_sub(self.vacuous + self.broken);
+        let telling = self.runs.saturating_sub(self.vacuous + self.broken);
         let mut end = match self.vacuous {
             0 => String::new(),
             vacuous => {
@@ -40,7 +40,7 @@ impl Explored {
         }
         if self.findings > 0 {
             let failed = counted(self.failed, "run", "runs");
-            let of_those = counted(said, "run", "runs");
+            let of_those = counted(telling, "run", "runs");
             let sentence =
                 format!("Of {of_those} with faults {failed} failed: {}.{end}", self.example);
             return Verdict::new(
@@ -49,14 +49,14 @@ impl Explored {
                 sentence,
             );
         }
-        match said {
+        match telling {
             0 => Verdict::new(
                 "nothing tried",
                 Tone::Neutral,
                 format!("None of {runs} says anything: no fault happened, or nothing was done."),
             ),
-            said => {
-                let of_those = counted(said, "run", "runs");
+            telling => {
+                let of_those = counted(telling, "run", "runs");
                 Verdict::new(
                     "nothing found",
                     Tone::Good,
