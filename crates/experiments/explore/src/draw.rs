@@ -200,6 +200,9 @@ impl Drawer<'_> {
 
     /// Beginning and end of the part of a phase in which faults may begin (ns).
     fn span(&self, phase: Phase) -> Option<(Nanos, Nanos)> {
+        if phase == Phase::Start && !self.space.from_start {
+            return None;
+        }
         let (from, to) = self.moments.span(phase)?;
         let begin = self.space.begin;
         let end = self.space.within.map_or(Nanos::MAX, |within| begin.saturating_add(within));

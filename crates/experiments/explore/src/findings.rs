@@ -34,6 +34,8 @@ pub struct Finding {
     pub repeats: bool,
     /// The command line that repeats it.
     pub repeat: String,
+    /// The command line that stops it just before its first fault.
+    pub debug: String,
 }
 
 impl Finding {
@@ -48,6 +50,39 @@ impl Finding {
             true => self.failure.oracle.name().to_owned(),
             false => format!("{}: {}", self.failure.oracle.name(), self.failure.line),
         }
+    }
+}
+
+impl Finding {
+    /// The finding as a report of a bug, in Markdown; `experiment`: the text of the experiment's file,
+    /// `message`: words about the run's end.
+    pub fn to_markdown(&self, experiment: &str, message: &str) -> String {
+        let version = stasis_runner::provenance::version();
+        let repeats = match self.repeats {
+            true => "It repeats, to the byte",
+            false => "It did not repeat when it was run once more",
+        };
+        let faults: Vec<_> = self
+            .scenario
+            .faults
+            .iter()
+            .map(|fault| format!("- {}\n", words::fault(fault)))
+            .collect();
+        let message = match message.is_empty() {
+            true => String::new(),
+            false => format!("\n{message}\n"),
+        };
+        format!(
+            "# {}\n{message}\nFaults that are enough for it:\n\n{}\n{repeats}, with Stasis {version}:\n\n    {}\n\n\
+             Just before the first fault, with gdb:\n\n    {}\n\nThe scenario:\n\n```toml\n{}```\n\n\
+             The experiment:\n\n```toml\n{}\n```\n",
+            self.title(),
+            faults.concat(),
+            self.repeat,
+            self.debug,
+            self.scenario.to_toml(""),
+            experiment.trim_end()
+        )
     }
 }
 

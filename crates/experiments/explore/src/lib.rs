@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure, Context, Result};
 use stasis_block::clock::Nanos;
+use stasis_block::units;
 use stasis_experiment::{Experiment, FaultSpace, Scenario};
 use stasis_report::{shell_word, Repeat};
 use stasis_results::{
@@ -59,6 +60,10 @@ const ROUND: usize = 4;
 const MAX_REPEATED: u64 = 1000;
 /// Level of the kernel's messages that reach its console: warnings, and what is worse.
 const LOG_LEVEL: u8 = 5;
+/// Time before the first fault at which a finding is stopped by the debugger (ns).
+const BEFORE: Nanos = 1_000_000;
+/// Runs after which an exploration ends in which no fault has happened.
+const MIN_HAPPENED: u64 = 16;
 /// Virtual time of a run where the experiment has no limit: so many times that of the run without
 /// faults, and so much more (ns).
 const MAX_TIME: (u64, Nanos) = (10, 60_000_000_000);
@@ -314,6 +319,12 @@ impl Session<'_> {
             self.run_all(&points, observer)?;
             self.shorten_new(results, observer)?;
             let counts = self.tally.counts;
+            ensure!(
+                counts.runs < MIN_HAPPENED || counts.no_fault < counts.runs,
+                "in none of the first {} runs a fault happened: the command may have ended before, or no \
+                 trigger came; say in [fault-space] what can happen, and when",
+                counts.runs
+            );
             if let Some(why) = self.tally.broken.as_ref().filter(|_| counts.broken == counts.runs) {
                 bail!("none of the first {} runs could be made: {why}", counts.runs);
             }
@@ -482,20 +493,23 @@ impl Session<'_> {
     ) -> Result<()> {
         let name = format!("finding-{number}");
         let (file, folder) = (results.file(&format!("{name}.toml"))?, results.file(&name)?);
-        let words = ["stasis", "run"].map(str::to_owned).to_vec();
-        let mut words = words;
-        words.push(self.exploration.path.display().to_string());
-        words.extend(["--scenario".to_owned(), file.display().to_string()]);
-        let shown: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
-        let repeat = shown.join(" ");
-        let write = |failure: Option<&Failure>| {
-            let found = failure.map_or(signature, |failure| failure.line.as_str());
-            let heading = format!("{found}\n{repeat}");
-            std::fs::write(&file, scenario.to_toml(&heading))
-                .with_context(|| format!("cannot write {}", file.display()))
+        let text = results.file(&format!("{name}.md"))?;
+        let words = |command: &str| -> Vec<String> {
+            let (path, file) = (self.exploration.path.display(), file.display());
+            vec![
+                "stasis".to_owned(),
+                command.to_owned(),
+                path.to_string(),
+                "--scenario".to_owned(),
+                file.to_string(),
+            ]
         };
-        write(None)?;
-        let trial = self.trials.run(&scenario, &folder, Ios::Parquet, words)?;
+        let line = |words: Vec<String>| -> String {
+            let shown: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
+            shown.join(" ")
+        };
+        write(&file, &scenario.to_toml(signature))?;
+        let trial = self.trials.run(&scenario, &folder, Ios::Parquet, words("run"))?;
         let once = &self.exploration.experiment.explore.once;
         let (failure, repeats) = match trial.observation.verdict(once, scenario.faults.len()) {
             Verdict::Failed(failure) => {
@@ -504,13 +518,9 @@ impl Session<'_> {
             }
             _ => (Failure { oracle: Oracle::Status, line: signature.to_owned() }, false),
         };
-        write(Some(&failure))?;
-        if let Some(corpus) = self.exploration.corpus {
-            let digest = format!("{:016x}.toml", of_scenario(&scenario));
-            let kept = corpus.join(digest);
-            std::fs::copy(&file, &kept)
-                .with_context(|| format!("cannot write {}", kept.display()))?;
-        }
+        let first = trial.happened.iter().flatten().min();
+        let before = first.map_or(0, |first| first.saturating_sub(BEFORE));
+        let at = ["--at".to_owned(), units::format_duration(before)];
         let finding = Finding {
             number,
             signature: signature.to_owned(),
@@ -519,11 +529,20 @@ impl Session<'_> {
             faults_before,
             tries,
             scenario,
+            repeats,
+            repeat: line(words("run")),
+            debug: line([words("debug"), at.to_vec()].concat()),
             file,
             results: folder,
-            repeats,
-            repeat,
         };
+        let heading = format!("{}\n{}", finding.title(), finding.repeat);
+        write(&finding.file, &finding.scenario.to_toml(&heading))?;
+        let experiment = std::fs::read_to_string(self.exploration.path).unwrap_or_default();
+        write(&text, &finding.to_markdown(&experiment, &trial.message.unwrap_or_default()))?;
+        if let Some(corpus) = self.exploration.corpus {
+            let kept = corpus.join(format!("{:016x}.toml", of_scenario(&finding.scenario)));
+            write(&kept, &finding.scenario.to_toml(&heading))?;
+        }
         self.log.add_finding(&finding)?;
         self.findings.push(finding);
         Ok(())
@@ -605,6 +624,10 @@ fn entry(drawn: &Drawn, trial: Result<Trial>, once: &[String]) -> Option<Entry> 
         Err(error) => entry.verdict = Verdict::Broken(failure::told(&error)),
     }
     Some(entry)
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The work so far, in words.

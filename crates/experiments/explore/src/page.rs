@@ -84,6 +84,8 @@ impl Report {
             .with(Block::Terms(facts))
             .with(Block::Prose(repeats.to_owned()))
             .with(Block::Command(finding.repeat.clone()))
+            .with(Block::Prose("Just before its first fault, with gdb:".to_owned()))
+            .with(Block::Command(finding.debug.clone()))
             .with(Block::Details("The scenario".to_owned(), finding.scenario.to_toml("")))
     }
 

@@ -95,7 +95,7 @@ impl Report {
             if !finding.repeats {
                 let _ = writeln!(out, "  it did not repeat");
             }
-            let _ = writeln!(out, "  {}", finding.repeat);
+            let _ = writeln!(out, "  {}\n  {}", finding.repeat, finding.debug);
         }
         let _ = writeln!(out, "\npage: {}", page.display());
         out

@@ -27,6 +27,8 @@ pub struct Space {
     pub most: usize,
     /// The earliest time of a fault after the commands' start (ns).
     pub begin: Nanos,
+    /// True if faults may begin before the first acknowledgement, while servers are set up.
+    pub from_start: bool,
     /// Limit on how much later than that a fault begins (ns); by default as long as the run without
     /// faults.
     pub within: Option<Nanos>,
@@ -66,6 +68,8 @@ impl Space {
             candidates,
             most: declared.map_or(USUAL_FAULTS, |space| space.draws as usize),
             begin: space.begin.unwrap_or(0),
+            // A power cut while a disk is formatted is seldom meant.
+            from_start: declared.is_some(),
             within: space.within,
             lengths,
         })
