@@ -13,6 +13,7 @@ pub const SLOW: &[(&str, &str)] = &[
     ("guides/computational", "a guest for minutes"),
     ("guides/database", "crash tests"),
     ("guides/debug", "repeats runs many times"),
+    ("guides/explore", "explores for minutes"),
     ("guides/faults", "makes guests of several packages"),
     ("guides/file-system", "crash tests"),
     ("guides/mount-options", "crash tests"),
@@ -61,6 +62,12 @@ pub const LISTED: &[Listed] = &[
         "stasis debug experiment.toml --symbols ~/kernel-gdb",
         "takes the folder of the line before",
     ),
+    (
+        "guides/explore",
+        "stasis explore everysec.toml",
+        "is to find something: tests/system/explore.rs",
+    ),
+    ("guides/explore", "stasis explore examples/redis.toml --for", "takes ten minutes"),
     ("guides/extending", "   mod ", "a line of a list: the crates' own tests"),
     ("guides/extending", "   Registered::of", "a line of a list: the crates' own tests"),
     (
