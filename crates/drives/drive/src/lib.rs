@@ -34,6 +34,8 @@ pub use flush_barriers::FlushBarriers;
 pub use io_tap::{IoTap, TraceSink};
 pub use join::{InFlight, Join};
 pub use layer::{put_before, Decorator, Layer, Properties};
-pub use power_cut::{CutChoice, PowerCuts, Sampling, Survival, VolatileCache, WritePointers};
+pub use power_cut::{
+    CutChoice, CutState, PowerCuts, Sampling, Survival, VolatileCache, WritePointers, MAX_NAMED,
+};
 pub use scheduled::{Scheduled, Tenant, TenantGroup};
 pub use shared::{LoadSpec, Region, Schedule, SharedDrive, TenantHandle, VirtualDisk};

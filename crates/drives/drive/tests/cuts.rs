@@ -36,6 +36,7 @@ fn sampling(which: u8, seed: u64) -> Sampling {
         0 => Sampling::Least,
         1 => Sampling::Most,
         2 => Sampling::AllButOne(seed),
+        3 => Sampling::Losing(seed),
         _ => Sampling::Random(seed),
     }
 }

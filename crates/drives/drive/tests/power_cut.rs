@@ -122,7 +122,8 @@ fn play(pair: &mut Pair, commands: &[(Command, u8)], mut after: impl FnMut(&Pair
 
 /// Returns each sampling, those that are drawn with each of `seeds`.
 fn samplings(seeds: &[u64]) -> Vec<Sampling> {
-    let drawn = |seed: &u64| [Sampling::AllButOne(*seed), Sampling::Random(*seed)];
+    let drawn =
+        |seed: &u64| [Sampling::AllButOne(*seed), Sampling::Losing(*seed), Sampling::Random(*seed)];
     let fixed = [Sampling::Least, Sampling::Most, Sampling::Newest, Sampling::Oldest];
     fixed.into_iter().chain(seeds.iter().flat_map(drawn)).collect()
 }
@@ -273,6 +274,23 @@ fn all_but_one_loses_one_change_of_the_newest_that_can_be_lost() {
         let [(0, survival)] = &survivals[..] else { panic!("{survivals:?}") };
         assert_eq!((0..32).filter(|sector| !survival.has(*sector)).count(), 8, "{survival:?}");
     }
+}
+
+#[test]
+fn the_changes_that_a_mask_names_are_lost_and_those_that_need_them() {
+    let places = |drive: &VolatileCache, mask| -> Vec<usize> {
+        drive.sample(Sampling::Losing(mask)).into_iter().map(|(place, _)| place).collect()
+    };
+    let mut drive = acknowledged(CacheKind::Unbounded, 4);
+    assert_eq!(places(&drive, 0), [0, 1, 2, 3]);
+    assert_eq!(places(&drive, 0b0001), [0, 1, 2]);
+    assert_eq!(places(&drive, 0b1010), [1, 3]);
+    assert_eq!(places(&drive, u64::MAX), [0; 0]);
+    // What follows a barrier is not there without what was before it.
+    drive.submitted(4, &Command::barrier());
+    drive.submitted(5, &Command::new(Operation::Write, 1 << 20, 4096));
+    assert_eq!(places(&drive, 0b00001), [0, 1, 2, 3]);
+    assert_eq!(places(&drive, 0b00010), [0, 1, 2]);
 }
 
 /// It may be there or not; after a flush it is taken for written.

@@ -161,7 +161,7 @@ proptest! {
             }
             let permitted = disks(&trace, &reference);
             let at = trace.time(point);
-            let drawn = draws.iter().flat_map(|&draw| [Sampling::AllButOne(draw), Sampling::Random(draw)]);
+            let drawn = draws.iter().flat_map(|&draw| [Sampling::AllButOne(draw), Sampling::Losing(draw), Sampling::Random(draw)]);
             for sampling in [Sampling::Least, Sampling::Most, Sampling::Newest, Sampling::Oldest].into_iter().chain(drawn) {
                 let disk = disk(&enumerator, sampling);
                 let place = |sector: u64| disk[sector as usize];

@@ -147,7 +147,9 @@ impl Drawer<'_> {
         // Machines that lose their power at once leave the same sort of state.
         let leaves = self.leaves(random);
         for cut in begun.iter_mut().filter(|fault| fault.kind == POWER_CUT) {
-            cut.leaves = cut.leaves.or(Some(leaves));
+            if cut.loses.is_empty() {
+                cut.leaves = cut.leaves.or(Some(leaves));
+            }
         }
         if let (Some(sides), [fault]) = (sides, &mut begun[..]) {
             fault.machines = sides;

@@ -2,7 +2,7 @@
 //! where the same failure comes.
 
 use stasis_block::clock::Nanos;
-use stasis_drive::CutChoice;
+use stasis_drive::{CutChoice, MAX_NAMED};
 use stasis_experiment::{Scenario, ScheduledFault};
 
 use crate::moments::Moments;
@@ -58,6 +58,11 @@ fn simpler_fault(fault: &ScheduledFault, moments: &Moments) -> Vec<ScheduledFaul
     if fault.leaves.is_some_and(|leaves| leaves != CutChoice::Least) {
         all.push(ScheduledFault { leaves: Some(CutChoice::Least), ..fault.clone() });
     }
+    all.extend(fewer_lost(fault).into_iter().map(|loses| ScheduledFault {
+        leaves: None,
+        loses,
+        ..fault.clone()
+    }));
     let begin = fault.begin.unwrap_or(0);
     if let Some(end) = fault.end {
         let length = end.saturating_sub(begin);
@@ -68,6 +73,28 @@ fn simpler_fault(fault: &ScheduledFault, moments: &Moments) -> Vec<ScheduledFaul
     }
     all.extend(at_nearest_command(fault, moments));
     all
+}
+
+/// Shorter lists of the changes that a cut loses: at first all that can be named, then a half of them,
+/// all but a quarter, and all but one (delta debugging: Zeller and Hildebrandt, TSE 2002).
+fn fewer_lost(fault: &ScheduledFault) -> Vec<Vec<u8>> {
+    if fault.leaves == Some(CutChoice::Least) {
+        return vec![(0..MAX_NAMED).collect()];
+    }
+    let all = &fault.loses;
+    let count = all.len();
+    let without = |from: usize, to: usize| [&all[..from], &all[to..]].concat();
+    match count {
+        0 | 1 => Vec::new(),
+        2..=4 => (0..count).map(|place| without(place, place + 1)).collect(),
+        _ => {
+            let (half, quarter) = (count / 2, count.div_ceil(4));
+            let halves = [all[..half].to_vec(), all[half..].to_vec()];
+            let quarters = (0..count).step_by(quarter);
+            let others = quarters.map(|from| without(from, (from + quarter).min(count)));
+            halves.into_iter().chain(others).collect()
+        }
+    }
 }
 
 /// The fault from the flush on that is the nearest to its time.
@@ -137,6 +164,26 @@ mod tests {
         assert_eq!(short.faults[0].at_io.as_deref(), Some("d:7"));
         assert_eq!(short.faults[1].restart, Some(PLAIN_RESTART));
         assert!(runs < 60, "{runs} runs");
+    }
+
+    #[test]
+    fn the_lost_changes_that_decide_are_left() {
+        for deciding in [vec![0], vec![7], vec![3, 9], vec![0, 5, 11]] {
+            let least = ScheduledFault { leaves: Some(CutChoice::Least), ..cut("a", 1_200_000) };
+            let scenario = Scenario { faults: vec![least], ..Scenario::default() };
+            // Twelve changes can be lost.
+            let fails = |scenario: &Scenario| {
+                let Some(fault) = scenario.faults.first() else { return false };
+                let lost = |number: &u8| match fault.leaves {
+                    Some(_) => true,
+                    None => *number < 12 && fault.loses.contains(number),
+                };
+                deciding.iter().all(lost)
+            };
+            let (short, runs) = shortened(scenario, &fails);
+            assert_eq!(short.faults[0].loses, deciding, "{runs} runs");
+            assert!(runs < 40, "{runs} runs");
+        }
     }
 
     #[test]

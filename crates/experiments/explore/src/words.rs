@@ -22,6 +22,14 @@ pub fn fault(fault: &ScheduledFault) -> String {
             CutChoice::Some | CutChoice::Drawn => " with a drawn part left",
         });
     }
+    match &fault.loses[..] {
+        [] => (),
+        [number] => text.push_str(&format!(" with change {number} lost, from the newest")),
+        numbers => {
+            let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
+            text.push_str(&format!(" with changes {} lost, from the newest", numbers.join(", ")));
+        }
+    }
     if let Some(restart) = fault.restart {
         text.push_str(&format!(", back after {}", format_duration(restart)));
     }

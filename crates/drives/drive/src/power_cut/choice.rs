@@ -61,6 +61,28 @@ impl CutChoice {
     }
 }
 
+/// The state that a power cut leaves, as a fault has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct CutState {
+    /// The choice, where no changes are named.
+    pub choice: CutChoice,
+    /// The changes that are lost, a bit each as in [`Sampling::Losing`]; 0: none is named.
+    pub loses: u64,
+}
+
+/// Limit on the numbers of changes that can be named, which are counted from the newest on.
+pub const MAX_NAMED: u8 = 64;
+
+impl CutState {
+    /// Returns the sampling for the cut of one drive, with the `seed` of this drive and cut.
+    pub fn sampling(self, seed: u64) -> Sampling {
+        match self.loses {
+            0 => self.choice.sampling(seed),
+            mask => Sampling::Losing(mask),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

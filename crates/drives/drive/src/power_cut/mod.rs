@@ -33,7 +33,7 @@ mod volatile_cache;
 mod write_pointers;
 mod zone_holes;
 
-pub use choice::CutChoice;
+pub use choice::{CutChoice, CutState, MAX_NAMED};
 pub use cuts::{PowerCuts, MAX_UNSETTLED};
 pub use survival::Survival;
 pub use survivors::Sampling;

@@ -30,6 +30,9 @@ pub enum Sampling {
     /// Everything is left but one change that can be lost, drawn with this seed: one of the newest,
     /// between two barriers, that have a choice.
     AllButOne(u64),
+    /// Everything is left but the changes of which this has the bit: bit 0 is that of the newest that can
+    /// be lost. Changes behind a barrier after one of those are lost as well.
+    Losing(u64),
     /// A random state, drawn with this seed.
     Random(u64),
 }
@@ -50,6 +53,7 @@ impl VolatileCache {
             Sampling::Least => self.least(),
             Sampling::Newest => self.alone(|writes| writes.last()),
             Sampling::Oldest => self.alone(|writes| writes.next()),
+            Sampling::Losing(mask) => self.losing(mask),
             Sampling::AllButOne(seed) => self.all_but_one(Xoshiro256PlusPlus::seed_from_u64(seed)),
             Sampling::Random(seed) => self.random(Xoshiro256PlusPlus::seed_from_u64(seed)),
         };
@@ -117,6 +121,30 @@ impl VolatileCache {
             count => candidates[(random.next_u64() % count) as usize],
         };
         self.part_of(epoch, None, random)
+    }
+
+    /// All changes but those of which `mask` has the bit, counted from the newest on, and but those of
+    /// later epochs, which need them.
+    fn losing(&self, mask: u64) -> Left {
+        let mut ranked: Vec<_> = self.can_be_lost().collect();
+        ranked.reverse();
+        let is_named = |rank: usize| rank < 64 && mask >> rank & 1 == 1;
+        let named = ranked.iter().enumerate().filter(|(rank, _)| is_named(*rank));
+        let lost: HashSet<usize> = named.map(|(_, (index, _))| *index).collect();
+        let epochs = lost.iter().map(|index| self.changes()[*index].epoch);
+        let Some(epoch) = epochs.min() else { return self.all_of(|_| true) };
+        let epoch = epoch.max(self.least_epoch().unwrap_or(0));
+        let stays = |index: usize, change: &Change| {
+            change.epoch < epoch || change.epoch == epoch && !lost.contains(&index)
+        };
+        let these = ranked.into_iter().filter(|(index, change)| stays(*index, change));
+        let mut survivals: Left = these.map(|(index, _)| (index, Survival::Whole)).collect();
+        self.mend(&mut survivals, Holes::Cut);
+        if self.unit_limit().is_some() {
+            self.destage(epoch, &mut survivals, None);
+            self.mend(&mut survivals, Holes::Fill);
+        }
+        survivals
     }
 
     /// All changes but one of the newest epoch with a choice.

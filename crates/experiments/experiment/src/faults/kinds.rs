@@ -132,7 +132,7 @@ impl FaultKind {
         match (key, self) {
             ("machine", Self::Pause | Self::Failure(_) | Self::Guest(_)) => true,
             ("at" | "within" | "restart", Self::Failure(_)) => true,
-            ("leaves", _) => self == Self::Failure(MachineFailureKind::PowerCut),
+            ("leaves" | "loses", _) => self == Self::Failure(MachineFailureKind::PowerCut),
             ("begin" | "end", Self::Pause) => true,
             ("name" | "at-io" | "at-packet" | "at-output" | "output-of" | "when", _) => true,
             ("times", Self::Pause | Self::Failure(_) | Self::Guest(_) | Self::Network(_)) => true,

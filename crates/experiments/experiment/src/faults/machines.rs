@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_block::{splitmix, Random};
-use stasis_drive::CutChoice;
+use stasis_drive::CutState;
 
 use super::kinds::MachineFailureKind;
 use super::spec::ScheduledFault;
@@ -27,7 +27,7 @@ pub struct MachineFailure {
     pub restart: Option<Nanos>,
     /// What a power cut leaves of its drives.
     #[serde(default)]
-    pub leaves: CutChoice,
+    pub leaves: CutState,
     /// Seed of what a power cut leaves, and of when the next one of its trigger happens.
     pub seed: u64,
     /// True if something else than time brings it about.
@@ -73,7 +73,7 @@ impl ScheduledFault {
             at: self.at.unwrap_or(0).saturating_add(later),
             within: self.within.unwrap_or(0),
             restart: self.restart.or(at_once),
-            leaves: self.leaves.unwrap_or_default(),
+            leaves: CutState { choice: self.leaves.unwrap_or_default(), loses: self.lost() },
             seed: splitmix::nth(seed, 1),
             triggered: self.is_triggered(),
         }

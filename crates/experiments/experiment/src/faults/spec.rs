@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_block::{units, Operation};
 use stasis_config::{guess, listed, Mistake};
-use stasis_drive::{CutChoice, DriveFault, DriveFaultKind};
+use stasis_drive::{CutChoice, DriveFault, DriveFaultKind, MAX_NAMED};
 use stasis_nvme::MAX_NAMESPACES;
 
 use super::kinds::{kinds, refusal, FaultKind};
@@ -64,6 +64,9 @@ pub struct ScheduledFault {
     pub restart: Option<Nanos>,
     /// The state in which a `power-cut` leaves its machine's drives; by default the seed draws it.
     pub leaves: Option<CutChoice>,
+    /// The changes that a `power-cut` loses of each of its machine's drives, in place of `leaves`: numbers from
+    /// 0 to 63, 0 being the newest of those that can be lost.
+    pub loses: Vec<u8>,
     /// Time at which it begins, in virtual time after the commands' start or its trigger; by
     /// default at once.
     #[serde(with = "units::duration_option")]
@@ -171,9 +174,23 @@ impl ScheduledFault {
         if let Some(key) = self.given().find(|key| !kind.takes(key)) {
             return Err(Mistake::at(key, refusal(key, kind)));
         }
+        if let Some(number) = self.loses.iter().find(|number| **number >= MAX_NAMED) {
+            let message = format!("loses has {number}, but its numbers must be below {MAX_NAMED}");
+            return Err(Mistake::at("loses", message));
+        }
+        if let (Some(_), false) = (self.leaves, self.loses.is_empty()) {
+            let message = "leaves and loses are given, but one of them says what a cut leaves";
+            return Err(Mistake::at("loses", message));
+        }
         let span = units::check_span(self.begin, self.end);
         span.map_err(|message| Mistake::at("end", message))?;
         Ok(kind)
+    }
+
+    /// The changes that it loses, a bit each.
+    pub(super) fn lost(&self) -> u64 {
+        let bits = self.loses.iter().filter_map(|number| 1u64.checked_shl(u32::from(*number)));
+        bits.fold(0, |mask, bit| mask | bit)
     }
 
     /// Keys that are given, besides its kind.
@@ -191,6 +208,7 @@ impl ScheduledFault {
             ("within", self.within.is_some()),
             ("restart", self.restart.is_some()),
             ("leaves", self.leaves.is_some()),
+            ("loses", !self.loses.is_empty()),
             ("begin", self.begin.is_some()),
             ("end", self.end.is_some()),
             ("rate", self.rate.is_some()),

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use stasis_block::clock::Nanos;
 use stasis_block::{splitmix, Random};
-use stasis_drive::CutChoice;
+use stasis_drive::CutState;
 
 /// A machine's failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Failure {
     /// After what time it boots again (ns), if it does.
     pub restart: Option<Nanos>,
     /// What a power cut leaves of its drives.
-    pub leaves: CutChoice,
+    pub leaves: CutState,
     /// Seed of what a power cut leaves.
     pub seed: u64,
     /// True if something else than time brings it about.
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     fn failure(number: u16, kind: FailureKind, at: Nanos, restart: Option<Nanos>) -> Failure {
-        let leaves = CutChoice::Drawn;
+        let leaves = CutState::default();
         Failure { number, kind, at, within: 0, restart, leaves, seed: 0, triggered: false }
     }
 

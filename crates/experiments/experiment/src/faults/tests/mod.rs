@@ -50,7 +50,7 @@ fn a_power_cut_leaves_what_its_fault_says() {
         let experiment = finish(&text)?;
         let failures = experiment.failures_of(&experiment.machine.all()[0]).unwrap();
         let [failure] = &failures[..] else { panic!("one failure") };
-        Ok::<_, String>(failure.leaves)
+        Ok::<_, String>(failure.leaves.choice)
     };
     assert_eq!(leaves(""), Ok(CutChoice::Drawn));
     for choice in CutChoice::ALL {
