@@ -20,6 +20,9 @@ const TRIES: u64 = 64;
 /// mostly shorter.
 const NEAR: Nanos = 10_000_000;
 
+/// States that a power cut leaves which is alone in its run, those that show the most first.
+const SINGLE: [CutChoice; 3] = [CutChoice::Least, CutChoice::Newest, CutChoice::AllButOne];
+
 /// A restart's shortest delay (ns).
 const MIN_RESTART: Nanos = 10_000_000;
 
@@ -49,9 +52,9 @@ struct Moment {
 
 impl Drawer<'_> {
     /// Number of the runs with one fault each: every fault of the space, and the loss of all power at
-    /// once, in each phase.
+    /// once, in each phase; a power cut once for each of the states in [`SINGLE`].
     pub fn singles(&self) -> u64 {
-        (self.phases().count() * self.kinds()) as u64
+        (self.phases().count() * self.single_kinds().len()) as u64
     }
 
     fn phases(&self) -> impl Iterator<Item = Phase> + '_ {
@@ -61,6 +64,24 @@ impl Drawer<'_> {
     /// Faults that can be drawn, with the loss of all power.
     fn kinds(&self) -> usize {
         self.space.candidates.len() + usize::from(!self.space.together.is_empty())
+    }
+
+    /// The faults of a kind: one, or the loss of all power.
+    fn faults_of(&self, kind: usize) -> &[ScheduledFault] {
+        let one = self.space.candidates.get(kind).map(std::slice::from_ref);
+        one.unwrap_or(&self.space.together)
+    }
+
+    fn is_cut(&self, kind: usize) -> bool {
+        self.faults_of(kind).first().is_some_and(|fault| fault.kind == POWER_CUT)
+    }
+
+    /// Faults that are alone in a run: power cuts first, in the order of the states that they leave.
+    fn single_kinds(&self) -> Vec<(usize, Option<CutChoice>)> {
+        let cuts: Vec<usize> = (0..self.kinds()).filter(|kind| self.is_cut(*kind)).collect();
+        let each = |leaves: CutChoice| cuts.iter().map(move |kind| (*kind, Some(leaves)));
+        let others = (0..self.kinds()).filter(|kind| !self.is_cut(*kind)).map(|kind| (kind, None));
+        SINGLE.into_iter().flat_map(each).chain(others).collect()
     }
 
     /// The scenario of a run.
@@ -88,16 +109,23 @@ impl Drawer<'_> {
     }
 
     fn single(&self, number: u64, random: &mut Random) -> Vec<ScheduledFault> {
-        let kinds = self.kinds();
-        let (phase, kind) = ((number as usize) / kinds.max(1), (number as usize) % kinds.max(1));
-        let Some(phase) = self.phases().nth(phase) else { return Vec::new() };
-        let (faults, _) = self.fault(kind, phase, None, random);
+        let kinds = self.single_kinds();
+        let (phase, place) =
+            (number as usize / kinds.len().max(1), number as usize % kinds.len().max(1));
+        let (Some(phase), Some(&(kind, leaves))) = (self.phases().nth(phase), kinds.get(place))
+        else {
+            return Vec::new();
+        };
+        let (faults, _) = self.fault(kind, leaves, phase, None, random);
         faults
     }
 
     /// Some faults of a random part of the kinds (swarm testing: Groce et al., ISSTA 2012).
     fn several(&self, random: &mut Random) -> Vec<ScheduledFault> {
-        let mut kinds: Vec<usize> = (0..self.kinds()).filter(|_| random.below(2) == 0).collect();
+        // Storage loses most by power cuts.
+        let mut kinds: Vec<usize> = (0..self.kinds())
+            .filter(|kind| random.below(4) < if self.is_cut(*kind) { 3 } else { 2 })
+            .collect();
         if kinds.is_empty() {
             kinds.push(random.below(self.kinds().max(1) as u64) as usize);
         }
@@ -109,10 +137,14 @@ impl Drawer<'_> {
                 break;
             }
             let kind = kinds[random.below(kinds.len() as u64) as usize];
-            let phase = phases[random.below(phases.len() as u64) as usize];
+            // The first phase is the most telling one.
+            let phase = match random.below(2) {
+                0 => phases[0],
+                _ => phases[random.below(phases.len() as u64) as usize],
+            };
             // What has come back recovers, which is the time at which most has never been tried.
             let recovery = back.filter(|_| random.below(2) == 0);
-            let (drawn, returns) = self.fault(kind, phase, recovery, random);
+            let (drawn, returns) = self.fault(kind, None, phase, recovery, random);
             back = returns.or(back);
             faults.extend(drawn);
         }
@@ -124,16 +156,19 @@ impl Drawer<'_> {
     fn fault(
         &self,
         kind: usize,
+        leaves: Option<CutChoice>,
         phase: Phase,
         recovery: Option<Nanos>,
         random: &mut Random,
     ) -> (Vec<ScheduledFault>, Option<Nanos>) {
-        let all = self.space.candidates.get(kind).map(std::slice::from_ref);
-        let faults = all.unwrap_or(&self.space.together);
+        let faults = self.faults_of(kind);
         let Some(first) = faults.first() else { return (Vec::new(), None) };
+        let leaves = leaves.unwrap_or_else(|| self.leaves(random));
+        // Of what a flush has made durable no part can be missing.
+        let before_flush = self.is_cut(kind) && leaves != CutChoice::Least;
         let moment = match recovery {
             Some(back) => Moment { at: back + random.up_to(self.recovery()), command: None },
-            None => self.moment(faults, phase, random),
+            None => self.moment(faults, phase, before_flush, random),
         };
         let lasts = self.length(random);
         let restarts = first.restarts();
@@ -145,7 +180,6 @@ impl Drawer<'_> {
         };
         let mut begun: Vec<ScheduledFault> = faults.iter().map(begin).collect();
         // Machines that lose their power at once leave the same sort of state.
-        let leaves = self.leaves(random);
         for cut in begun.iter_mut().filter(|fault| fault.kind == POWER_CUT) {
             if cut.loses.is_empty() {
                 cut.leaves = cut.leaves.or(Some(leaves));
@@ -212,7 +246,14 @@ impl Drawer<'_> {
         (from < to).then_some((from, to))
     }
 
-    fn moment(&self, faults: &[ScheduledFault], phase: Phase, random: &mut Random) -> Moment {
+    /// A moment in a phase; with `before_flush` one at which a drive is given a flush, if there is one.
+    fn moment(
+        &self,
+        faults: &[ScheduledFault],
+        phase: Phase,
+        before_flush: bool,
+        random: &mut Random,
+    ) -> Moment {
         let Some((from, to)) = self.span(phase) else { return Moment { at: 0, command: None } };
         let within = |at: &Nanos| (from..=to).contains(at);
         let own = self.drives_of(faults);
@@ -231,7 +272,8 @@ impl Drawer<'_> {
             _ => random.up_to(NEAR),
         };
         let place = |count: usize, random: &mut Random| random.below(count as u64) as usize;
-        match random.below(8) {
+        let sort = if before_flush { 0 } else { random.below(8) };
+        match sort {
             0..=2 if !flushes.is_empty() => {
                 let flush = flushes[place(flushes.len(), random)];
                 Moment { at: flush.begin, command: Some((flush.drive.clone(), flush.order)) }
@@ -267,5 +309,101 @@ impl Drawer<'_> {
             own.extend(self.experiment.drives.iter().filter_map(|drive| drive.name.as_deref()));
         }
         own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::moments::Flush;
+    use std::collections::HashSet;
+
+    fn experiment() -> Experiment {
+        let text = "command = ['true']\nhistory = true\nnetwork = [{}]\n\
+            machine = [{ name = 'client' }, { name = 'a', wait = false, drive = [{ name = 'da', \
+            model = 'fixed:100us', medium = 'ram:16MiB' }] }, { name = 'b', wait = false, drive = [{ \
+            name = 'db', model = 'fixed:100us', medium = 'ram:16MiB' }] }]\n";
+        let mut experiment: Experiment = stasis_config::read_text(text).unwrap();
+        experiment.finish().unwrap();
+        experiment
+    }
+
+    fn moments() -> Moments {
+        let flush = |drive: &str, order: u64| Flush {
+            drive: drive.into(),
+            order,
+            begin: order * 1_000_000,
+            end: order * 1_000_000 + 500_000,
+        };
+        Moments {
+            flushes: (1..400).map(|order| flush(["da", "db"][order as usize % 2], order)).collect(),
+            acknowledged: (100..300).map(|number| number * 1_000_000).collect(),
+            end: 400_000_000,
+        }
+    }
+
+    #[test]
+    fn each_fault_comes_alone_in_each_phase_and_then_several() {
+        let (experiment, moments) = (experiment(), moments());
+        let space = Space::new(&experiment, None).unwrap();
+        let common = Scenario { seed: experiment.seed, ..Scenario::default() };
+        let drawer = Drawer {
+            experiment: &experiment,
+            space: &space,
+            moments: &moments,
+            seed: 7,
+            common: &common,
+        };
+        // Per machine a power cut with three states, a reset, a pause and a partition, two faults of its drive;
+        // and the loss of all power: in two phases.
+        assert_eq!(drawer.singles(), 2 * (3 * 3 + 2 * 5));
+        let scenario = |number| drawer.scenario(number);
+        let singles: Vec<Scenario> = (0..drawer.singles()).map(scenario).collect();
+        assert_eq!(singles[0].faults[0].kind, POWER_CUT);
+        assert_eq!(singles[0].faults[0].leaves, Some(CutChoice::Least));
+        // Both lose their power at once.
+        assert_eq!(singles[2].faults.len(), 2);
+        assert_eq!(singles[2].faults[0].at, singles[2].faults[1].at);
+        assert_eq!(singles[2].faults[0].at_io, singles[2].faults[1].at_io);
+        let distinct: HashSet<String> = singles.iter().map(|one| one.to_toml("")).collect();
+        assert_eq!(distinct.len(), singles.len());
+        let others: Vec<Scenario> =
+            (0..500).map(|number| scenario(drawer.singles() + number)).collect();
+        assert!(others.iter().all(|one| one.of(&experiment).is_ok()));
+        assert!(others.iter().any(|one| one.faults.len() >= 4));
+        let kinds: HashSet<&str> =
+            others.iter().flat_map(|one| &one.faults).map(|fault| fault.kind.as_str()).collect();
+        assert_eq!(kinds.len(), 6, "{kinds:?}");
+        // The client is spared, and so is the time before the first acknowledgement.
+        for fault in others.iter().chain(&singles).flat_map(|one| &one.faults) {
+            assert_ne!(fault.target(), "client");
+            assert!(
+                fault.at.or(fault.begin).is_none_or(|at| at >= 100_000_000 || at == 0),
+                "{fault:?}"
+            );
+        }
+        // A run's scenario depends on its number and the seed alone.
+        assert_eq!(scenario(777), scenario(777));
+    }
+
+    #[test]
+    fn a_cut_that_leaves_a_part_comes_at_a_flush() {
+        let (experiment, moments) = (experiment(), moments());
+        let space = Space::new(&experiment, None).unwrap();
+        let common = Scenario::default();
+        let drawer = Drawer {
+            experiment: &experiment,
+            space: &space,
+            moments: &moments,
+            seed: 1,
+            common: &common,
+        };
+        for number in 0..drawer.singles() {
+            let scenario = drawer.scenario(number);
+            let fault = &scenario.faults[0];
+            if fault.leaves.is_some_and(|leaves| leaves != CutChoice::Least) {
+                assert!(fault.at_io.is_some(), "{fault:?}");
+            }
+        }
     }
 }

@@ -86,9 +86,14 @@ fn fewer_lost(fault: &ScheduledFault) -> Vec<Vec<u8>> {
     let without = |from: usize, to: usize| [&all[..from], &all[to..]].concat();
     match count {
         0 | 1 => Vec::new(),
-        2..=4 => (0..count).map(|place| without(place, place + 1)).collect(),
+        // Of four quarters one is without the three changes that decide at most, of a few no quarter may be.
+        2..=8 => {
+            let halves = [all[..count / 2].to_vec(), all[count / 2..].to_vec()];
+            let others = (0..count).map(|place| without(place, place + 1));
+            halves.into_iter().chain(others).collect()
+        }
         _ => {
-            let (half, quarter) = (count / 2, count.div_ceil(4));
+            let (half, quarter) = (count / 2, count / 4);
             let halves = [all[..half].to_vec(), all[half..].to_vec()];
             let quarters = (0..count).step_by(quarter);
             let others = quarters.map(|from| without(from, (from + quarter).min(count)));

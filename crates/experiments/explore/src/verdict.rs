@@ -76,7 +76,8 @@ impl Failure {
         let mut text = format!("{:?}: ", self.oracle);
         let mut in_number = false;
         for letter in self.line.chars() {
-            let is_digit = letter.is_ascii_digit() || in_number && letter.is_ascii_hexdigit();
+            let goes_on = in_number && (letter.is_ascii_hexdigit() || letter == 'x');
+            let is_digit = letter.is_ascii_digit() || goes_on;
             match (is_digit, in_number) {
                 (true, false) => text.push('#'),
                 (true, true) => (),
