@@ -53,7 +53,7 @@ pub use verdict::{Failure, Oracle, Vacuity, Verdict};
 /// Limit on the findings that are shortened; others are counted.
 const MAX_FINDINGS: usize = 16;
 /// Limit on the runs that one finding is shortened with.
-const MAX_TRIES: u64 = 60;
+const MAX_TRIES: u64 = 80;
 /// Runs of a worker between two looks at what was found.
 const ROUND: usize = 4;
 /// Scenarios drawn in a row that were there before, after which the space counts as exhausted.
