@@ -164,8 +164,9 @@ impl Drawer<'_> {
         let faults = self.faults_of(kind);
         let Some(first) = faults.first() else { return (Vec::new(), None) };
         let leaves = leaves.unwrap_or_else(|| self.leaves(random));
-        // Of what a flush has made durable no part can be missing.
-        let before_flush = self.is_cut(kind) && leaves != CutChoice::Least;
+        // Of what a flush has made durable no part can be missing; and a drive's fault befalls commands.
+        let is_part = self.is_cut(kind) && leaves != CutChoice::Least;
+        let before_flush = is_part || first.drive.is_some();
         let moment = match recovery {
             Some(back) => Moment { at: back + random.up_to(self.recovery()), command: None },
             None => self.moment(faults, phase, before_flush, random),
