@@ -286,7 +286,7 @@ fn the_changes_that_a_mask_names_are_lost_and_those_that_need_them() {
     assert_eq!(places(&drive, 0b0001), [0, 1, 2]);
     assert_eq!(places(&drive, 0b1010), [1, 3]);
     assert_eq!(places(&drive, u64::MAX), [0; 0]);
-    // What follows a barrier is not there without what was before it.
+    // Nothing behind a barrier is there without everything before it.
     drive.submitted(4, &Command::barrier());
     drive.submitted(5, &Command::new(Operation::Write, 1 << 20, 4096));
     assert_eq!(places(&drive, 0b00001), [0, 1, 2, 3]);

@@ -142,7 +142,7 @@ impl Drawer<'_> {
                 0 => phases[0],
                 _ => phases[random.below(phases.len() as u64) as usize],
             };
-            // What has come back recovers, which is the time at which most has never been tried.
+            // A machine that is back recovers, which programs are seldom tested in.
             let recovery = back.filter(|_| random.below(2) == 0);
             let (drawn, returns) = self.fault(kind, None, phase, recovery, random);
             back = returns.or(back);
@@ -164,7 +164,7 @@ impl Drawer<'_> {
         let faults = self.faults_of(kind);
         let Some(first) = faults.first() else { return (Vec::new(), None) };
         let leaves = leaves.unwrap_or_else(|| self.leaves(random));
-        // Of what a flush has made durable no part can be missing; and a drive's fault befalls commands.
+        // No part of durable data can be missing; and a drive's fault befalls commands.
         let is_part = self.is_cut(kind) && leaves != CutChoice::Least;
         let before_flush = is_part || first.drive.is_some();
         let moment = match recovery {

@@ -308,7 +308,7 @@ impl Session<'_> {
 
     fn explore(&mut self, results: &mut ResultsFolder, observer: &mut dyn Observer) -> Result<()> {
         self.try_corpus(results, observer)?;
-        // Of the round that was interrupted some are there, which are known.
+        // Some runs of the round that was interrupted are there, and known.
         let mut next = self.log.next.saturating_sub((self.jobs() * ROUND) as u64);
         while !self.is_over() {
             let points = self.draw(&mut next);

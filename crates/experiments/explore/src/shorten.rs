@@ -86,7 +86,7 @@ fn fewer_lost(fault: &ScheduledFault) -> Vec<Vec<u8>> {
     let without = |from: usize, to: usize| [&all[..from], &all[to..]].concat();
     match count {
         0 | 1 => Vec::new(),
-        // Of four quarters one is without the three changes that decide at most, of a few no quarter may be.
+        // One of four quarters is without the three changes that decide at most; of a few none may be.
         2..=8 => {
             let halves = [all[..count / 2].to_vec(), all[count / 2..].to_vec()];
             let others = (0..count).map(|place| without(place, place + 1));

@@ -52,7 +52,7 @@ impl Space {
         };
         let candidates = match declared {
             Some(space) => experiment.candidates(space)?,
-            // Of the usual faults those that can be.
+            // Those of the usual faults that can be.
             None => usual
                 .faults
                 .iter()

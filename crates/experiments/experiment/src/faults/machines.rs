@@ -25,7 +25,7 @@ pub struct MachineFailure {
     pub within: Nanos,
     /// After what time it boots again (ns), if it does.
     pub restart: Option<Nanos>,
-    /// What a power cut leaves of its drives.
+    /// The state that a power cut leaves of its drives.
     #[serde(default)]
     pub leaves: CutState,
     /// Seed of what a power cut leaves, and of when the next one of its trigger happens.

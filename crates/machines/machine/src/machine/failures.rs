@@ -33,7 +33,7 @@ pub struct Failure {
     pub within: Nanos,
     /// After what time it boots again (ns), if it does.
     pub restart: Option<Nanos>,
-    /// What a power cut leaves of its drives.
+    /// The state that a power cut leaves of its drives.
     pub leaves: CutState,
     /// Seed of what a power cut leaves.
     pub seed: u64,
