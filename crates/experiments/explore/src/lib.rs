@@ -89,6 +89,8 @@ pub struct Exploration<'a> {
     pub until_found: bool,
     /// Seed of the scenarios.
     pub seed: u64,
+    /// True if the experiment's file has another engine, so that commands that repeat a finding name it.
+    pub names_engine: bool,
     /// Runs at a time; by default one for each processor.
     pub jobs: Option<usize>,
     /// Folder with scenarios that are tried first, and to which findings are added.
@@ -496,13 +498,18 @@ impl Session<'_> {
         let text = results.file(&format!("{name}.md"))?;
         let words = |command: &str| -> Vec<String> {
             let (path, file) = (self.exploration.path.display(), file.display());
-            vec![
+            let mut words = vec![
                 "stasis".to_owned(),
                 command.to_owned(),
                 path.to_string(),
                 "--scenario".to_owned(),
                 file.to_string(),
-            ]
+            ];
+            if self.exploration.names_engine && command == "run" {
+                let engine = self.exploration.experiment.engine.name();
+                words.extend(["--engine".to_owned(), engine.to_owned()]);
+            }
+            words
         };
         let line = |words: Vec<String>| -> String {
             let shown: Vec<String> = words.iter().map(|word| shell_word(word)).collect();

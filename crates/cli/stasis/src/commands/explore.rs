@@ -70,7 +70,7 @@ pub struct Arguments {
     /// Limit on the runs at the same time [default: one for each processor]
     #[arg(long, value_name = "N")]
     jobs: Option<std::num::NonZeroUsize>,
-    /// The engine: auto, kvm, softkvm or exact
+    /// The engine: exact, whose findings repeat, softkvm or kvm [default: the experiment's, or exact]
     #[arg(long, value_name = "ENGINE")]
     engine: Option<Engine>,
     /// Write the findings as tests in JUnit's XML to this file, for continuous integration
@@ -99,7 +99,11 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         (None, Some(folder)) => base.join(folder),
         (None, None) => PathBuf::from("results"),
     };
-    experiment.engine = arguments.engine.unwrap_or(experiment.engine);
+    let engine = arguments.engine.unwrap_or(experiment.engine);
+    // A finding is to repeat.
+    let engine = if engine == Engine::Auto { Engine::Exact } else { engine };
+    let is_said = experiment.engine == engine;
+    experiment.engine = engine;
     let space = experiment.fault_space.take();
     // Those that a command asks for are part of what it does.
     experiment.faults.retain(|fault| fault.when.is_some());
@@ -118,6 +122,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         runs: arguments.runs,
         until_found: arguments.until_found,
         seed: arguments.seed,
+        names_engine: !is_said,
         jobs: arguments.jobs.map(usize::from),
         corpus: arguments.corpus.as_deref(),
         junit: arguments.junit.as_deref(),

@@ -29,10 +29,10 @@ impl Explored {
         let telling = self.runs.saturating_sub(self.vacuous + self.broken);
         let mut end = match self.vacuous {
             0 => String::new(),
+            1 => " Another run says nothing: no fault happened, or nothing was done.".to_owned(),
             vacuous => {
                 let more = counted(vacuous, "run", "runs");
-                let verb = if vacuous == 1 { "says" } else { "say" };
-                format!(" Another {more} {verb} nothing: no fault happened, or nothing was done.")
+                format!(" Another {more} say nothing: no fault happened, or nothing was done.")
             }
         };
         if self.is_stopped {
