@@ -24,6 +24,7 @@ mod job;
 mod kernel;
 mod mounts;
 mod network;
+mod nodes;
 mod orders;
 mod port;
 mod programs;
@@ -129,7 +130,9 @@ fn prepare<T: Transport>(
     if !job.interfaces.is_empty() {
         programs::put(CLIENT_PROGRAM)?;
     }
-    surroundings(client, job, announcements, Udev::Starts)
+    surroundings(client, job, announcements, Udev::Starts)?;
+    // After udevd, which takes their groups away: it looks no names up.
+    nodes::make()
 }
 
 /// Writes a message to the kernel's console, for want of a channel. Priority 2 (critical,
