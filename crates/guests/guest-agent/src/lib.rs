@@ -124,7 +124,9 @@ fn prepare<T: Transport>(
     if !job.interfaces.is_empty() {
         kernel::load_list(modules(), "order-network")?;
     }
+    let asked = kernel::Asked::find()?;
     root::enter(announcements, job.root.as_ref())?;
+    asked.load()?;
     network::loopback_up()?;
     network::set_up(&job.interfaces, &job.hosts)?;
     if !job.interfaces.is_empty() {

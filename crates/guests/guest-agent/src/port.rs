@@ -30,7 +30,9 @@ pub(crate) fn serve() -> Result<(), AgentError> {
     let port = Port::find(&announcements)?;
     let root = root_device(&announcements)?;
     let root = root.as_ref();
+    let asked = kernel::Asked::find()?;
     root::enter(&announcements, root)?;
+    asked.load()?;
     nodes::make()?;
     network::loopback_up()?;
     let mut client = Client::new(port);

@@ -31,6 +31,9 @@ const NETWORK: &str = "virtio_net";
 /// The list of what a root's file system needs.
 pub(crate) const ROOT_LIST: &str = "order-root";
 
+/// The list of the modules that a user wants beside a root, which may have no program to load them.
+pub(crate) const ASKED_LIST: &str = "order-asked";
+
 /// The list of [`NETWORK`].
 const NETWORK_LIST: &str = "order-network";
 
@@ -163,11 +166,14 @@ pub(crate) fn lists(index: &Index) -> Result<Vec<(String, Vec<String>)>, BuildEr
     Ok(lists)
 }
 
-/// The modules that the file system of a root needs, as [`lists`] gives them; none where the kernel
-/// has it built in.
-pub(crate) fn of_file_system(index: &Index, name: &str) -> Result<Vec<String>, BuildError> {
+/// These modules and those that they need, as [`lists`] gives them; nothing of what the kernel has
+/// built in.
+pub(crate) fn of_names<'a>(
+    index: &Index,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Result<Vec<String>, BuildError> {
     let mut order = Vec::new();
-    index.collect(name, &mut order)?;
+    names.into_iter().try_for_each(|name| index.collect(&module_name(name), &mut order))?;
     Ok(order)
 }
 
@@ -240,6 +246,17 @@ kernel/drivers/char/virtio_console.ko.xz: kernel/drivers/virtio/virtio.ko.xz
         assert_eq!(lists[2].0, "order-1af4");
         assert_eq!(names[3], ["virtio_console", "crc32c_intel"]);
         assert_eq!(lists[3].0, "order-port");
+    }
+
+    #[test]
+    fn named_modules_come_with_what_they_need_once() {
+        let order = of_names(&index(""), ["ext4", "virtio-console", "virtio_blk"]).unwrap();
+        let names: Vec<_> = order.iter().map(|path| module_name(path)).collect();
+        assert_eq!(
+            names,
+            ["crc32c_generic", "jbd2", "ext4", "virtio", "virtio_console", "virtio_blk"]
+        );
+        assert!(of_names(&index(""), ["absent"]).unwrap_err().to_string().contains("absent"));
     }
 
     /// As Linux 6.14 and later ones.
