@@ -4,6 +4,13 @@
 set -eu
 root=$1
 work=$(mktemp -d)
+# A build that is ended leaves nothing; the new root itself is mmdebstrap's.
+clear_up() {
+  [ ! -d "$work/view" ] || umount --lazy "$work/view" 2>/dev/null || :
+  rm -rf "$work"
+}
+trap clear_up EXIT
+trap 'exit 1' HUP INT TERM
 PATH=$PATH:/usr/sbin:/sbin
 # The log must be readable for the program that follows it.
 export LC_ALL=C MKE2FS_CONFIG=/dev/null
@@ -167,7 +174,6 @@ echo "stasis: making the image" >&2
 # A view without what is mounted in the new root (/proc, /sys, /dev/pts).
 mkdir "$work/view"
 mount --bind "$root" "$work/view"
-trap 'umount "$work/view"' EXIT
 find "$work/view/tmp" "$work/view/run" -mindepth 1 -maxdepth 1 ! -name 'mmdebstrap.*' -exec rm -rf {} +
 # What the build itself has written gets the time of the newest file of a package, and the guest's date is the
 # day after: the same packages are the same image, and no file is of the future.
@@ -192,9 +198,8 @@ until E2FSPROGS_FAKE_TIME=$newest mke2fs -q -F -t ext4 -b 4096 -I 256 -N "$inode
   rm -f "$work/root.ext4"
 done
 umount "$work/view"
-trap - EXIT
+rmdir "$work/view"
 mkdir "$root/.stasis"
 mv "$work/kernel.tar" "$work/root.ext4" "$root/.stasis/"
 echo $(((newest / 86400 + 1) * 86400)) >"$root/.stasis/date"
-rm -rf "$work"
 echo "stasis: copying the image" >&2
