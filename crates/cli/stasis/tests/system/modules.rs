@@ -19,7 +19,7 @@ fn a_guest_has_the_nodes_and_modules_of_its_kernel() {
     let script = format!(
         "set -e; mount -t cgroup2 | cut -d ' ' -f 3
         stat -c '%n %a %U:%G' /dev/btrfs-control /dev/fuse /dev/loop-control /dev/mapper/control
-        mkfs.btrfs -q -d raid1 -m raid1 /dev/nvme0n1 /dev/nvme1n1
+        mkfs.btrfs -q -d raid1 -m raid1 /dev/nvme0n1 /dev/nvme1n1 >/dev/null
         mount /dev/nvme0n1 /mnt; umount /mnt; echo of two drives
         truncate -s 16M /tmp/file; mkfs.ext4 -q -F /tmp/file
         mount -o loop /tmp/file /mnt; umount /mnt; echo of a file
