@@ -292,7 +292,10 @@ fn each_module_loads() {
     assert!(loaded > 200, "{loaded}");
     let mut others: Vec<_> = run.output.lines().filter(|line| *line != "loaded").collect();
     assert_eq!(others.pop(), Some("0"), "the kernel is tainted");
-    others.retain(|line| !line.ends_with("No such device"));
+    let absent = ["No such device", "Operation not supported"];
+    others.retain(|line| !absent.iter().any(|end| line.ends_with(end)));
+    // It wants a clock that is less even than a virtual machine's may be.
+    others.retain(|line| !line.starts_with("jitterentropy_rng: "));
     assert!(others.is_empty(), "{others:#?}");
 }
 
