@@ -134,16 +134,12 @@ fn follow(
     let mut child = command.spawn().map_err(|e| failed(format!("cannot start it: {e}")))?;
     let lines = read_lines(child.stderr.take());
     let (mut cause, mut course) = (String::new(), Course::default());
-    let mut interrupted: Option<Instant> = None;
+    let mut end = End::default();
     loop {
-        // Again and again: a program that starts just now has not got the signal before.
-        let is_due = interrupted.is_none_or(|last| last.elapsed() >= AGAIN);
-        if stop.load(Ordering::Relaxed) && is_due {
-            // It then removes its files, once the programs that it waits for have ended. Who ignores an
-            // interrupt, as in the background of a shell, is asked in another way.
-            let signal = if interrupted.is_none() { Signal::INT } else { Signal::TERM };
-            interrupted = Some(Instant::now());
-            processes::signal_all(child.id(), signal);
+        if stop.load(Ordering::Relaxed) {
+            if let Some(signal) = end.due(Instant::now()) {
+                processes::signal_all(child.id(), signal);
+            }
         }
         let line = match lines.recv_timeout(TICK) {
             Ok(line) => line.map_err(BuildError::file("read the output for", log))?,
@@ -154,6 +150,7 @@ fn follow(
             .and_then(|()| file.write_all(b"\n"))
             .map_err(BuildError::file("write", log))?;
         let line = String::from_utf8_lossy(&line);
+        end.line(&line);
         if let Some(made) = course.line(&line) {
             progress(made);
         }
@@ -163,7 +160,7 @@ fn follow(
         }
     }
     let status = child.wait().map_err(BuildError::file("wait for", Path::new("mmdebstrap")))?;
-    if interrupted.is_some() || stop.load(Ordering::Relaxed) {
+    if end.last.is_some() || stop.load(Ordering::Relaxed) {
         return Err(BuildError::Stopped);
     }
     if status.success() {
@@ -173,6 +170,36 @@ fn follow(
         cause = format!("mmdebstrap ended with {status}");
     }
     Err(failed(cause))
+}
+
+/// The end of a build that is stopped: mmdebstrap removes its files, once the programs that it waits
+/// for have ended.
+#[derive(Debug, Default)]
+struct End {
+    /// Time of the last signal.
+    last: Option<Instant>,
+    /// Its files are being removed: a signal would end the program that does so.
+    removes: bool,
+}
+
+impl End {
+    /// The signal that is due now, for all programs of the build.
+    fn due(&mut self, now: Instant) -> Option<Signal> {
+        let signal = match self.last {
+            None => Signal::INT,
+            // Again and again: a program that starts just now has not got the signal before. Who ignores
+            // an interrupt, as in the background of a shell, is asked in another way.
+            Some(last) if now.duration_since(last) >= AGAIN && !self.removes => Signal::TERM,
+            Some(_) => return None,
+        };
+        self.last = Some(now);
+        Some(signal)
+    }
+
+    /// Takes in a line of the log.
+    fn line(&mut self, line: &str) {
+        self.removes |= line.starts_with("I: removing tempdir");
+    }
 }
 
 /// Reads lines in a thread that ends with them.
@@ -337,6 +364,19 @@ mod tests {
         let ended = follow(command, &log, &stop, &mut |_| stop.store(true, Ordering::Relaxed));
         assert!(matches!(ended, Err(BuildError::Stopped)), "{ended:?}");
         assert!(fs::read_to_string(&log).unwrap().ends_with("cleaning\n"));
+    }
+
+    #[test]
+    fn signals_are_repeated_until_files_are_removed() {
+        let (mut end, begun) = (End::default(), Instant::now());
+        assert_eq!(end.due(begun), Some(Signal::INT));
+        assert_eq!(end.due(begun + AGAIN / 2), None);
+        assert_eq!(end.due(begun + AGAIN), Some(Signal::TERM));
+        assert_eq!(end.due(begun + AGAIN * 3 / 2), None);
+        end.line("I: main() received signal INT: waiting for setup...");
+        assert_eq!(end.due(begun + AGAIN * 2), Some(Signal::TERM));
+        end.line("I: removing tempdir /tmp/mmdebstrap.x...");
+        assert_eq!(end.due(begun + AGAIN * 9), None);
     }
 
     #[test]
