@@ -116,7 +116,7 @@ mod tests {
     fn modules_come_with_all_that_they_need() {
         let zram = ["kernel/block/zram.ko.xz", "kernel/mm/zsmalloc.ko.xz"];
         assert_eq!(needed("kernel/block/zram.ko.xz\n"), zram);
-        // What a soft dependency needs comes as well, by name or by alias; each once.
+        // Soft dependencies by name or by alias, and those that they need; each once.
         let of_nfsd = [
             "kernel/crypto/md5.ko.xz",
             "kernel/fs/nfs-acl.ko.xz",

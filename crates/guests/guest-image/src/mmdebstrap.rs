@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(fractions.len(), lines.len() - 2);
         assert!(fractions.windows(2).all(|pair| pair[0] <= pair[1]), "{fractions:?}");
         let largest = fractions.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
-        // Of the extraction of archives nothing is known.
+        // The extraction of archives is one step.
         assert!(largest < 0.06, "{largest}");
         assert!(fractions[20] > 0.38, "{fractions:?}");
     }
