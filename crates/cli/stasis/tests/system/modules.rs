@@ -1,6 +1,7 @@
 //! Guests are put together as the machine that they stand for: device nodes, modules, udev's rules.
 
 use std::fs;
+use std::process::Command;
 
 use crate::root::make_with;
 use crate::support::Bench;
@@ -39,6 +40,29 @@ fn a_guest_has_the_nodes_and_modules_of_its_kernel() {
         /dev/loop-control 660 root:disk\n/dev/mapper/control 600 root:root\n\
         of two drives\nof a file\nnothing is missing\n0\n";
     assert_eq!(run.stdout, expected, "{}", run.stderr);
+}
+
+/// Programs of device-mapper wait for the rules that their packages bring.
+#[test]
+#[ignore = "makes a root of Debian's packages: make slow-test"]
+fn a_root_with_udevd_has_mapped_devices() {
+    let bench = Bench::new();
+    let root = bench.path("root.tar");
+    let packages = "--include=usr-is-merged,udev,dmsetup,lvm2,kmod";
+    let mut made = Command::new("mmdebstrap");
+    made.args(["--quiet", "--variant=essential", packages, "bookworm"]).arg(root);
+    assert!(made.status().unwrap().success());
+    let script = "set -e; dmsetup create x --table '0 1000 linear /dev/nvme0n1 0'
+        readlink /dev/mapper/x; dmsetup remove x; dmsetup udevcookies | grep -c 0x || true
+        vgcreate -q -y v /dev/nvme0n1 >/dev/null; lvcreate -q -y -L 16M -n l v >/dev/null
+        readlink /dev/v/l; cd /run/udev/rules.d; readlink 60-block.rules
+        for rule in 55-dm 60-persistent-storage-dm 95-dm-notify; do [ ! -e $rule.rules ]; done
+        cat /proc/sys/kernel/tainted";
+    let drive = "--drive=model=null,medium=ram:64MiB";
+    let words = ["--engine=exact", "--virtual-limit=60s", "--root=root.tar", drive];
+    let run = bench.run(&[&words[..], &["--", "sh", "-c", script]].concat());
+    run.expect(0);
+    assert_eq!(run.stdout, "../dm-0\n0\n../dm-0\n/dev/null\n0\n", "{}", run.stderr);
 }
 
 /// The root has no program that loads modules.
