@@ -153,11 +153,6 @@ impl Experiment {
                            has one of yours (root): install what the experiment needs there";
             return Err(Mistake::at("packages", message).inside("guest"));
         }
-        if self.guest.root.is_some() && !self.guest.modules.is_empty() {
-            let message = "modules: they are added to the guest's own root file system, and this \
-                           guest has one of yours (root): leave them out";
-            return Err(Mistake::at("modules", message).inside("guest"));
-        }
         for (index, machine) in self.machine.all().iter().enumerate() {
             let shared = self.machine.several().is_empty();
             let own = if shared { &self.drives } else { &machine.drives };

@@ -59,7 +59,6 @@ fn of_the_whole() {
         ONE,
         &[
             ("[guest]\nroot = 'host'\npackages = ['fio'] #!\n", "packages: they make"),
-            ("[guest]\nmodules = ['nfsd'] #!\nroot = 'host'\n", "modules: they are added"),
             ("history = true #!\n", "history: it is of several machines"),
             ("[[network]] #!\n", "joins several machines"),
             ("[[expect]]\nthat = 'read.p99 < 1h'\n[[expect]]\nthat = 'what < 1' #!\n", "what"),

@@ -14,12 +14,6 @@ use crate::{kernel, AgentError};
 /// Folders that are mounted on, or worked in.
 const FOLDERS: [&str; 7] = ["dev", "proc", "sys", "run", "tmp", "root", "results"];
 
-/// Folders of packages' udev rules, and the rules that stay: the ones for storage (`customize.sh`
-/// explains why the others would do harm).
-const RULES: [&str; 2] = ["/usr/lib/udev/rules.d", "/lib/udev/rules.d"];
-const KEPT: [&str; 4] =
-    ["50-udev-default.rules", "60-persistent-storage.rules", "64-btrfs.rules", "80-drivers.rules"];
-
 /// Mounts a root that is not in memory at `/lower`. Of Btrfs's volumes it is the default one, or
 /// one that distributions have their root in.
 pub(crate) fn mount(device: &RootDevice, announcements: &Announcements) -> Result<(), AgentError> {
@@ -52,24 +46,13 @@ pub(crate) fn make_folders(new: &str, beside: &str) -> Result<File, AgentError> 
     open.map_err(|e| AgentError::new("open", "the kernel's modules", e))
 }
 
-/// Gives a root that was not made for a guest the parts that a guest needs, and removes those that
-/// would disturb an experiment. The crate `guest-root` does the same to a root that it copies.
+/// Gives a root that was not made for a guest the kernel's modules. The crate `guest-root` does the
+/// same to a root that it copies.
 pub(crate) fn complete(modules: &File) -> Result<(), AgentError> {
     const MODULES: &str = "/lib/modules";
     fs::create_dir_all(MODULES).map_err(|e| AgentError::new("make the folder", MODULES, e))?;
     // The place where it was mounted is out of reach: this process has another root now.
     let from = format!("/proc/self/fd/{}", modules.as_raw_fd());
     nix::mount::mount(Some(from.as_str()), MODULES, None::<&str>, MsFlags::MS_BIND, None::<&str>)
-        .map_err(|e| AgentError::new("mount the modules on", MODULES, e))?;
-    for rules in RULES {
-        for entry in fs::read_dir(rules).into_iter().flatten().flatten() {
-            if !KEPT.iter().any(|kept| entry.file_name() == *kept) {
-                // In the layer in memory: the root itself stays as it is.
-                fs::remove_file(entry.path()).map_err(|e| {
-                    AgentError::new("take away", entry.path().display().to_string(), e)
-                })?;
-            }
-        }
-    }
-    Ok(())
+        .map_err(|e| AgentError::new("mount the modules on", MODULES, e))
 }

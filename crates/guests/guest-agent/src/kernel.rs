@@ -121,6 +121,38 @@ pub(crate) fn load_list(folder: &Path, list: &str) -> Result<(), AgentError> {
     Ok(())
 }
 
+/// The modules that a user wants beside a root, where it has no program to load them: theirs would
+/// be out of reach once the root is entered.
+#[derive(Debug)]
+pub(crate) struct Asked(Option<File>);
+
+impl Asked {
+    /// Finds the list, if there is one.
+    pub(crate) fn find() -> Result<Self, AgentError> {
+        let folder = modules();
+        if !folder.join(Self::LIST).exists() {
+            return Ok(Self(None));
+        }
+        let open = File::open(folder);
+        open.map(|folder| Self(Some(folder))).map_err(|e| AgentError::new("open", "/modules", e))
+    }
+
+    /// Loads them in a root that has no program for it.
+    pub(crate) fn load(self) -> Result<(), AgentError> {
+        /// The program that the kernel starts (Documentation/admin-guide/sysctl/kernel.rst, `modprobe`).
+        const PROGRAM: &str = "/sbin/modprobe";
+        match self.0 {
+            Some(folder) if !Path::new(PROGRAM).exists() => {
+                let place = format!("/proc/self/fd/{}", folder.as_raw_fd());
+                load_list(Path::new(&place), Self::LIST)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    const LIST: &str = "order-asked";
+}
+
 /// The parameters of a module's file: `STASIS_MODULE_name=...` on the kernel's
 /// command line, which becomes the environment (`virtio_blk.poll_queues=1` would
 /// not: the kernel takes it for a module's and forgets it).

@@ -24,6 +24,7 @@ mod job;
 mod kernel;
 mod mounts;
 mod network;
+mod nodes;
 mod orders;
 mod port;
 mod programs;
@@ -123,13 +124,17 @@ fn prepare<T: Transport>(
     if !job.interfaces.is_empty() {
         kernel::load_list(modules(), "order-network")?;
     }
+    let asked = kernel::Asked::find()?;
     root::enter(announcements, job.root.as_ref())?;
+    asked.load()?;
     network::loopback_up()?;
     network::set_up(&job.interfaces, &job.hosts)?;
     if !job.interfaces.is_empty() {
         programs::put(CLIENT_PROGRAM)?;
     }
-    surroundings(client, job, announcements, Udev::Starts)
+    surroundings(client, job, announcements, Udev::Starts)?;
+    // After udevd, which takes their groups away: it looks no names up.
+    nodes::make()
 }
 
 /// Writes a message to the kernel's console, for want of a channel. Priority 2 (critical,

@@ -18,7 +18,7 @@ use crate::children::kill_the_rest;
 use crate::job::{begin, send_results, surroundings, Udev};
 use crate::kernel::modules;
 use crate::wait::Announcements;
-use crate::{checked, command, device, kernel, network, root, AgentError};
+use crate::{checked, command, device, kernel, network, nodes, root, AgentError};
 
 /// Sets the guest up once and runs jobs until the last.
 pub(crate) fn serve() -> Result<(), AgentError> {
@@ -30,7 +30,10 @@ pub(crate) fn serve() -> Result<(), AgentError> {
     let port = Port::find(&announcements)?;
     let root = root_device(&announcements)?;
     let root = root.as_ref();
+    let asked = kernel::Asked::find()?;
     root::enter(&announcements, root)?;
+    asked.load()?;
+    nodes::make()?;
     network::loopback_up()?;
     let mut client = Client::new(port);
     loop {

@@ -5,7 +5,7 @@ use std::fs;
 use std::fs::Permissions;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{symlink, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::mount::{umount2, MntFlags, MsFlags};
 
@@ -70,6 +70,7 @@ pub(crate) fn enter(
     new("proc", "/proc", safe, "")?;
     // blktrace reads its traces from here.
     new("debugfs", "/sys/kernel/debug", safe, "mode=0700")?;
+    cgroups(safe)?;
     folder("/dev/pts")?;
     new("devpts", "/dev/pts", MsFlags::MS_NOSUID, "gid=5,mode=0620,ptmxmode=0666")?;
     folder("/dev/shm")?;
@@ -90,6 +91,15 @@ pub(crate) fn enter(
         symlink(target, place).map_err(|e| AgentError::new("make the link", place, e))?;
     }
     beside.map_or(Ok(()), |modules| in_place::complete(&modules))
+}
+
+/// Mounts the hierarchy of cgroups, of kernels that have it (Documentation/admin-guide/cgroup-v2.rst).
+fn cgroups(flags: MsFlags) -> Result<(), AgentError> {
+    const PLACE: &str = "/sys/fs/cgroup";
+    if !Path::new(PLACE).is_dir() {
+        return Ok(());
+    }
+    new("cgroup2", PLACE, flags, "")
 }
 
 /// Unmounts every file system that lies on a device, as far as it lets itself:

@@ -1,7 +1,7 @@
 //! The guest's udevd, for what scripts expect of it: `/dev/disk`, `udevadm`, and
 //! drives that come later.
 //!
-//! The guest's udevd is Debian's own, with the rules for storage alone (`customize.sh`). It is
+//! The guest's udevd is that of its root, with the root's rules but those of [`MASKED`]. It is
 //! started once the drives are there, and has looked at them before the command starts. From then
 //! on it sleeps until the kernel announces something: it does not watch who writes to a drive, as
 //! Debian's rules have it, because its reads from the drive would be among the experiment's I/Os.
@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::symlink;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,91 @@ use crate::AgentError;
 /// The daemon; the second name is a link to the first in Debian's packages.
 const DAEMON: &str = "/usr/lib/systemd/systemd-udevd";
 
+/// Folders of packages' rules. The second is the first where `/lib` is a link.
+const RULES: [&str; 2] = ["/usr/lib/udev/rules.d", "/lib/udev/rules.d"];
+
+/// Folder in which a link to nothing takes the place of a package's rules of the same name
+/// (udev(7)). Rules in `/etc/udev/rules.d` come before it: what a user has written there stays.
+const MASKS: &str = "/run/udev/rules.d";
+
+/// Packages' rules that do not belong in a guest, without their ending, by the reason. Every other
+/// rule of a root stays: programs of device-mapper, for one, wait for theirs.
+const MASKED: [&[&str]; 6] = [
+    // udevd reads a drive again whenever a program has written to it, or gives it other settings.
+    &["60-block", "90-iocost"],
+    // Names and addresses of interfaces are the experiment's, and are there already.
+    &[
+        "60-infiniband",
+        "73-special-net-names",
+        "75-net-description",
+        "80-ifupdown",
+        "80-net-name-slot",
+        "80-net-setup-link",
+        "81-net-bridge",
+        "81-net-dhcp",
+        "82-net-auto-link-local",
+        "84-nm-drivers",
+        "85-nm-unmanaged",
+        "90-nm-cloud-setup",
+        "90-nm-thunderbolt",
+    ],
+    // Nobody sits before a guest: seats, their screens and keyboards, sound, batteries.
+    &[
+        "60-autosuspend",
+        "60-drm",
+        "60-evdev",
+        "60-fido-id",
+        "60-input-id",
+        "60-persistent-alsa",
+        "60-persistent-hidraw",
+        "60-persistent-input",
+        "60-persistent-v4l",
+        "60-sensor",
+        "65-libwacom",
+        "70-camera",
+        "70-joystick",
+        "70-mouse",
+        "70-power-switch",
+        "70-printers",
+        "70-touchpad",
+        "70-uaccess",
+        "71-power-switch-proliant",
+        "71-seat",
+        "73-seat-late",
+        "78-sound-card",
+        "90-alsa-restore",
+        "90-console-setup",
+        "90-pipewire-alsa",
+        "90-vconsole",
+    ],
+    // Hardware that no guest has: udevd would read them at each boot.
+    &[
+        "40-vm-hotadd",
+        "50-firmware",
+        "60-cdrom_id",
+        "60-dmi-id",
+        "60-persistent-storage-mtd",
+        "60-persistent-storage-tape",
+        "60-serial",
+        "60-tpm-udev",
+        "70-memory",
+        "75-probe_mtd",
+        "80-debian-compat",
+    ],
+    // Arrays, volumes and controllers of other machines come when the experiment asks for them.
+    &[
+        "64-md-raid-assembly",
+        "65-md-incremental",
+        "69-dm-lvm-metad",
+        "69-lvm",
+        "69-lvm-metad",
+        "70-nvmf-autoconnect",
+        "71-nvmf-iopolicy-netapp",
+    ],
+    // Units of systemd, which does not run, and the clock, which is set.
+    &["85-hwclock", "96-e2scrub", "99-systemd"],
+];
+
 /// There while udevd has something to do.
 const QUEUE: &str = "/run/udev/queue";
 
@@ -41,6 +127,7 @@ pub(crate) fn start(root: Option<&RootDevice>) -> Result<bool, AgentError> {
     if !Path::new(DAEMON).exists() {
         return Ok(true);
     }
+    mask(&RULES, Path::new(MASKS))?;
     let error = |e: io::Error| AgentError::new("start", DAEMON, e);
     let name = SocketAddr::from_abstract_name("stasis-udevd").map_err(error)?;
     let ready = UnixDatagram::bind_addr(&name).map_err(error)?;
@@ -71,6 +158,27 @@ pub(crate) fn start(root: Option<&RootDevice>) -> Result<bool, AgentError> {
         let _ = kill(worker, Signal::SIGTERM);
     }
     Ok(in_time)
+}
+
+/// Puts links to nothing into the folder `masks`, for the rules of [`MASKED`] in `folders`.
+fn mask(folders: &[&str], masks: &Path) -> Result<(), AgentError> {
+    for folder in folders {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let rule = name.to_str().and_then(|name| name.strip_suffix(".rules"));
+            if !rule.is_some_and(|rule| MASKED.iter().any(|names| names.contains(&rule))) {
+                continue;
+            }
+            let place = masks.join(&name);
+            let error = |e| AgentError::new("make the link", place.display().to_string(), e);
+            fs::create_dir_all(masks).map_err(error)?;
+            match symlink("/dev/null", &place) {
+                Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(error(e)),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The multicast group in which udevd announces the devices that it has processed (libudev's
@@ -182,6 +290,26 @@ mod tests {
         assert!(!is_about(drive, &wrong));
         let kernels = b"add@/devices/x/nvme0n1\0DEVPATH=/devices/x/nvme0n1\0";
         assert!(!is_about(drive, kernels));
+    }
+
+    #[test]
+    fn rules_are_masked_by_name_and_the_others_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let (rules, masks) = (folder.path().join("rules"), folder.path().join("run/rules"));
+        fs::create_dir(&rules).unwrap();
+        for name in ["60-block", "55-dm", "95-dm-notify", "71-seat", "10-of-the-user"] {
+            fs::write(rules.join(name).with_extension("rules"), "KERNEL==\"x\"\n").unwrap();
+        }
+        fs::write(rules.join("60-block.txt"), "").unwrap();
+        let rules = rules.to_str().unwrap();
+        // Twice, as where one folder is a link to the other.
+        mask(&[rules, "/nowhere", rules], &masks).unwrap();
+        let entries = fs::read_dir(&masks).unwrap().flatten();
+        let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["60-block.rules", "71-seat.rules"]);
+        assert_eq!(fs::read_link(masks.join(&names[0])).unwrap(), Path::new("/dev/null"));
+        assert_eq!(fs::read_dir(rules).unwrap().count(), 6, "the root stays as it is");
     }
 
     #[test]

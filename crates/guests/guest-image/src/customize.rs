@@ -67,21 +67,72 @@ fn quote(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::process::Command;
+
     use super::*;
 
     #[test]
     fn quoted_text_is_one_word() {
         for text in ["plain", "with blank", "it's", "$HOME `id` \\"] {
             let script = format!("printf %s {}", quote(text));
-            let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+            let output = Command::new("sh").args(["-c", &script]).output().unwrap();
             assert_eq!(String::from_utf8(output.stdout).unwrap(), text);
         }
+    }
+
+    /// The modules that those in `list` bring with them, by the hook's own function.
+    fn needed(list: &str) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write(
+            "modules.dep",
+            "kernel/block/zram.ko.xz: kernel/mm/zsmalloc.ko.xz\nkernel/mm/zsmalloc.ko.xz:\n\
+             kernel/fs/nfsd.ko.xz: kernel/net/sunrpc.ko.xz kernel/fs/nfs-acl.ko.xz\n\
+             kernel/net/sunrpc.ko.xz:\nkernel/fs/nfs-acl.ko.xz: kernel/net/sunrpc.ko.xz\n\
+             kernel/crypto/md5.ko.xz: kernel/lib/sums.ko.xz\nkernel/lib/sums.ko.xz:\n\
+             kernel/net/nf-log-syslog.ko.xz:\nkernel/net/other.ko.xz:\n",
+        );
+        write(
+            "modules.softdep",
+            "# comment\nsoftdep nfsd pre: crypto-md5 missing post: nf_log_syslog\nsoftdep other\n",
+        );
+        write("modules.alias", "alias crypto-md5 md5\nalias pci:v*d* other\nalias\n");
+        write("list", list);
+        let script = include_str!("customize.sh");
+        let start = script.find("needed_modules() {").unwrap();
+        let end = start + script[start..].find("\n}\n").unwrap() + 3;
+        let script = format!("set -eu\n{}\nneeded_modules . list", &script[start..end]);
+        let mut command = Command::new("sh");
+        let output = command.args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let mut lines: Vec<_> =
+            String::from_utf8(output.stdout).unwrap().lines().map(String::from).collect();
+        lines.sort();
+        lines
+    }
+
+    #[test]
+    fn modules_come_with_all_that_they_need() {
+        let zram = ["kernel/block/zram.ko.xz", "kernel/mm/zsmalloc.ko.xz"];
+        assert_eq!(needed("kernel/block/zram.ko.xz\n"), zram);
+        // Soft dependencies by name or by alias, and those that they need; each once.
+        let of_nfsd = [
+            "kernel/crypto/md5.ko.xz",
+            "kernel/fs/nfs-acl.ko.xz",
+            "kernel/fs/nfsd.ko.xz",
+            "kernel/lib/sums.ko.xz",
+            "kernel/net/nf-log-syslog.ko.xz",
+            "kernel/net/sunrpc.ko.xz",
+        ];
+        assert_eq!(needed("kernel/fs/nfsd.ko.xz\nkernel/fs/nfs-acl.ko.xz\n"), of_nfsd);
+        assert_eq!(needed(""), [""; 0]);
     }
 
     #[test]
     fn the_hook_is_a_script() {
         let script = hook("linux-image-amd64", &["nfsd".into(), "tun".into()], 1);
-        let status = std::process::Command::new("sh").args(["-n", "-c", &script]).status();
+        let status = Command::new("sh").args(["-n", "-c", &script]).status();
         assert!(status.unwrap().success());
     }
 }

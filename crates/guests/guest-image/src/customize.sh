@@ -4,6 +4,13 @@
 set -eu
 root=$1
 work=$(mktemp -d)
+# A build that is ended leaves nothing; the new root itself is mmdebstrap's.
+clear_up() {
+  [ ! -d "$work/view" ] || umount --lazy "$work/view" 2>/dev/null || :
+  rm -rf "$work"
+}
+trap clear_up EXIT
+trap 'exit 1' HUP INT TERM
 PATH=$PATH:/usr/sbin:/sbin
 # The log must be readable for the program that follows it.
 export LC_ALL=C MKE2FS_CONFIG=/dev/null
@@ -23,6 +30,57 @@ fetch_kernel() {
   (cd "$work" && apt-get --quiet download "$image" $parts >&2)
   for file in "$work"/*.deb; do dpkg-deb --extract "$file" "$work/tree"; done
   rm "$work"/*.deb
+}
+
+# Prints the modules in the list $2, and those that they need by modules.dep and modules.softdep in the folder $1.
+# A soft dependency is a module's name or an alias without wildcards; one that the kernel has not is passed over.
+needed_modules() {
+  touch "$1/modules.softdep" "$1/modules.alias"
+  awk '
+    function name(path) {
+      sub(/.*\//, "", path)
+      sub(/\.ko.*/, "", path)
+      gsub(/-/, "_", path)
+      return path
+    }
+    function need(path) {
+      if (path != "" && !(path in needed)) {
+        needed[path] = 1
+        todo[++count] = path
+      }
+    }
+    FILENAME ~ /modules\.dep$/ {
+      path = $1
+      sub(/:$/, "", path)
+      paths[name(path)] = path
+      for (i = 2; i <= NF; i++) needs[path] = needs[path] " " $i
+      next
+    }
+    FILENAME ~ /modules\.softdep$/ {
+      if ($1 == "softdep")
+        for (i = 3; i <= NF; i++) if ($i !~ /:$/) soft[name($2)] = soft[name($2)] " " name($i)
+      next
+    }
+    FILENAME ~ /modules\.alias$/ {
+      if ($1 == "alias") aliases[name($2)] = aliases[name($2)] " " $3
+      next
+    }
+    { need($0) }
+    END {
+      for (done = 1; done <= count; done++) {
+        path = todo[done]
+        print path
+        number = split(needs[path], words, " ")
+        for (i = 1; i <= number; i++) need(words[i])
+        number = split(soft[name(path)], words, " ")
+        for (i = 1; i <= number; i++) {
+          if (words[i] in paths) { need(paths[words[i]]); continue }
+          all = split(aliases[words[i]], found, " ")
+          for (j = 1; j <= all; j++) need(paths[name(found[j])])
+        }
+      }
+    }
+  ' "$1/modules.dep" "$1/modules.softdep" "$1/modules.alias" "$2"
 }
 
 echo "stasis: fetching the kernel" >&2
@@ -60,21 +118,25 @@ done
 for folder in drivers/block/drbd fs/ceph fs/nfs fs/nfsd fs/smb fs/orangefs fs/ocfs2 fs/gfs2 fs/afs; do
   rm -rf "$root/lib/modules/$release/kernel/$folder"
 done
-if [ -n "$more" ]; then
-  [ -e "$work/tree/lib" ] || ln -s usr/lib "$work/tree/lib"
-  depmod --basedir "$work/tree" "$release"
-  for name in $more; do
-    if ! modprobe --dirname "$work/tree" --set-version "$release" --show-depends "$name" >"$work/needed"; then
-      echo "E: the kernel $release has no module $name" >&2
-      exit 1
-    fi
-    sed -n 's|^insmod ||p' "$work/needed" | while read -r file; do
-      inside=${file#*"/$release/"}
-      mkdir -p "$root/lib/modules/$release/${inside%/*}"
-      cp "$file" "$root/lib/modules/$release/$inside"
-    done
-  done
-fi
+# The package's own list of what each module needs; in the root's own, a module that is not there would be missing.
+[ -e "$work/tree/lib" ] || ln -s usr/lib "$work/tree/lib"
+depmod --basedir "$work/tree" "$release"
+: >"$work/asked"
+for name in $more; do
+  if ! modprobe --dirname "$work/tree" --set-version "$release" --show-depends "$name" >"$work/needed"; then
+    echo "E: the kernel $release has no module $name" >&2
+    exit 1
+  fi
+  sed -n "s|^insmod .*/$release/\([^ ]*\).*|\1|p" "$work/needed" >>"$work/asked"
+done
+(cd "$root/lib/modules/$release" && find kernel -name '*.ko*') >>"$work/asked"
+needed_modules "$modules" "$work/asked" >"$work/needed"
+while read -r inside; do
+  if [ ! -f "$root/lib/modules/$release/$inside" ]; then
+    mkdir -p "$root/lib/modules/$release/${inside%/*}"
+    cp "$modules/$inside" "$root/lib/modules/$release/$inside"
+  fi
+done <"$work/needed"
 depmod --basedir "$root" "$release"
 rm -rf "$root"/boot/*
 # Scripts ask it what the kernel can do.
@@ -86,8 +148,9 @@ echo "stasis: tidying" >&2
 rm -rf "$root"/var/lib/apt/lists/*
 # Folders stay: they are those of packages, with the owners that their programs need.
 find "$root/var/cache" "$root/var/log" ! -type d -delete
-# udevd keeps the rules for storage: the others are for hardware that is not there, or (60-block) have it read
+# udevd's own rules but those for storage go: they are for hardware that is not there, or (60-block) have it read
 # a drive whenever a program has written to it, or would start something (arrays, NVMe over fabrics, units of systemd).
+# The guest's first process masks them by name in a root that it finds; here they would cost each boot its time.
 rules=$(dpkg-query --admindir="$root/var/lib/dpkg" --listfiles udev | sed -n 's|^.*/rules.d/\(.*\.rules\)$|\1|p')
 for file in $rules; do
   case $file in
@@ -111,7 +174,6 @@ echo "stasis: making the image" >&2
 # A view without what is mounted in the new root (/proc, /sys, /dev/pts).
 mkdir "$work/view"
 mount --bind "$root" "$work/view"
-trap 'umount "$work/view"' EXIT
 find "$work/view/tmp" "$work/view/run" -mindepth 1 -maxdepth 1 ! -name 'mmdebstrap.*' -exec rm -rf {} +
 # What the build itself has written gets the time of the newest file of a package, and the guest's date is the
 # day after: the same packages are the same image, and no file is of the future.
@@ -136,9 +198,8 @@ until E2FSPROGS_FAKE_TIME=$newest mke2fs -q -F -t ext4 -b 4096 -I 256 -N "$inode
   rm -f "$work/root.ext4"
 done
 umount "$work/view"
-trap - EXIT
+rmdir "$work/view"
 mkdir "$root/.stasis"
 mv "$work/kernel.tar" "$work/root.ext4" "$root/.stasis/"
 echo $(((newest / 86400 + 1) * 86400)) >"$root/.stasis/date"
-rm -rf "$work"
 echo "stasis: copying the image" >&2

@@ -31,6 +31,9 @@ const NETWORK: &str = "virtio_net";
 /// The list of what a root's file system needs.
 pub(crate) const ROOT_LIST: &str = "order-root";
 
+/// The list of the modules that a user wants beside a root, which may have no program to load them.
+pub(crate) const ASKED_LIST: &str = "order-asked";
+
 /// The list of [`NETWORK`].
 const NETWORK_LIST: &str = "order-network";
 
@@ -163,11 +166,14 @@ pub(crate) fn lists(index: &Index) -> Result<Vec<(String, Vec<String>)>, BuildEr
     Ok(lists)
 }
 
-/// The modules that the file system of a root needs, as [`lists`] gives them; none where the kernel
-/// has it built in.
-pub(crate) fn of_file_system(index: &Index, name: &str) -> Result<Vec<String>, BuildError> {
+/// These modules and those that they need, as [`lists`] gives them; nothing of what the kernel has
+/// built in.
+pub(crate) fn of_names<'a>(
+    index: &Index,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Result<Vec<String>, BuildError> {
     let mut order = Vec::new();
-    index.collect(name, &mut order)?;
+    names.into_iter().try_for_each(|name| index.collect(&module_name(name), &mut order))?;
     Ok(order)
 }
 
@@ -182,36 +188,16 @@ pub(crate) fn file_name(path: &str) -> String {
     format!("{}.ko", module_name(path))
 }
 
-/// A module as the agent loads it: uncompressed, and without its signature.
-///
-/// Checking the five signatures of Debian's 6.1 takes 104 million instructions
-/// of each boot, seconds in the software KVM host, and protects from nothing
-/// here: whoever can change the initramfs can change the kernel. The kernel
-/// notes it as taint "E". Modules in the root file system keep theirs.
+/// A module as the agent loads it: uncompressed. Its signature stays behind its end, so that the
+/// kernel is not tainted, and loads it also where it takes none without (`module.sig_enforce=1`).
 pub(crate) fn plain(name: &str, bytes: Vec<u8>) -> Result<Vec<u8>, BuildError> {
     let error = |cause: String| BuildError::Module { name: name.into(), cause };
-    let mut plain = decompress::stream(&bytes).map_err(error)?.unwrap_or(bytes);
+    let plain = decompress::stream(&bytes).map_err(error)?.unwrap_or(bytes);
     if !plain.starts_with(b"\x7fELF") {
         let cause = "it is no ELF file, nor one compressed with gzip, xz or zstd";
         return Err(BuildError::Module { name: name.into(), cause: cause.into() });
     }
-    plain.truncate(plain.len() - signature_length(&plain));
     Ok(plain)
-}
-
-/// Length of what follows a signed module: the signature, `struct
-/// module_signature` (linux/module_signature.h), whose last four bytes are the
-/// signature's length in big-endian, and a marker. 0 for one without.
-fn signature_length(module: &[u8]) -> usize {
-    const MARKER: &[u8] = b"~Module signature appended~\n";
-    const INFORMATION: usize = 12;
-    let Some(rest) = module.strip_suffix(MARKER) else { return 0 };
-    let Some(length) = rest.last_chunk::<4>() else { return 0 };
-    let length = (u32::from_be_bytes(*length) as usize).saturating_add(INFORMATION);
-    if length > rest.len() {
-        return 0;
-    }
-    length + MARKER.len()
 }
 
 #[cfg(test)]
@@ -262,6 +248,17 @@ kernel/drivers/char/virtio_console.ko.xz: kernel/drivers/virtio/virtio.ko.xz
         assert_eq!(lists[3].0, "order-port");
     }
 
+    #[test]
+    fn named_modules_come_with_what_they_need_once() {
+        let order = of_names(&index(""), ["ext4", "virtio-console", "virtio_blk"]).unwrap();
+        let names: Vec<_> = order.iter().map(|path| module_name(path)).collect();
+        assert_eq!(
+            names,
+            ["crc32c_generic", "jbd2", "ext4", "virtio", "virtio_console", "virtio_blk"]
+        );
+        assert!(of_names(&index(""), ["absent"]).unwrap_err().to_string().contains("absent"));
+    }
+
     /// As Linux 6.14 and later ones.
     #[test]
     fn a_kernel_may_have_no_module_for_sums() {
@@ -287,16 +284,10 @@ kernel/drivers/char/virtio_console.ko.xz: kernel/drivers/virtio/virtio.ko.xz
     }
 
     #[test]
-    fn only_a_whole_signature_is_cut_off() {
-        let signed = |length: u32| {
-            let mut module = b"\x7fELF code SIGNATURE\0\0\x02\0\0\0\0\0".to_vec();
-            module.extend_from_slice(&length.to_be_bytes());
-            module.extend_from_slice(b"~Module signature appended~\n");
-            module
-        };
-        assert_eq!(plain("x", signed(9)).unwrap(), b"\x7fELF code ");
-        for length in [1000, u32::MAX] {
-            assert_eq!(plain("x", signed(length)).unwrap(), signed(length));
-        }
+    fn a_module_keeps_its_signature() {
+        let mut module = b"\x7fELF code SIGNATURE\0\0\x02\0\0\0\0\0".to_vec();
+        module.extend_from_slice(&9u32.to_be_bytes());
+        module.extend_from_slice(b"~Module signature appended~\n");
+        assert_eq!(plain("x", module.clone()).unwrap(), module);
     }
 }

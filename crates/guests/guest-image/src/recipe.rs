@@ -55,7 +55,7 @@ pub struct Recipe {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_stamp: Option<String>,
     /// Kernel modules beside those for storage, for example `nfsd`; their dependencies come with
-    /// them.
+    /// them. On a root without modprobe(8) they are loaded before the command.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modules: Vec<String>,
 }

@@ -5,12 +5,10 @@ use std::fs;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use stasis_guest_root::{
-    read_image, write_image, write_names, FileSystemKind, Form, Limits, Read, Source, Tree,
-};
+use stasis_guest_root::{read_image, write_image, write_names, Form, Limits, Read, Source, Tree};
 
 use crate::kernel::MODULES;
-use crate::modules::{self, Index, ROOT_LIST};
+use crate::modules::{self, Index, ASKED_LIST, ROOT_LIST};
 use crate::store::{MAP, NAMES, ROOT, VMLINUX};
 use crate::{BuildError, Guest, InPlace, Made, Progress, Recipe, DEFAULT_PACKAGES};
 
@@ -54,6 +52,11 @@ pub(crate) fn make(
     let debian = read_image(&kernel.root)?;
     take_kernel(kernel.vmlinux.parent().unwrap_or(Path::new("/")), work)?;
     let image = work.join(ROOT);
+    let modules = work.join(MODULES);
+    let added = AddedModules::new(&release, &debian, &modules);
+    if !kernel.recipe.modules.is_empty() {
+        added.add(ASKED_LIST, kernel.recipe.modules.iter().map(String::as_str))?;
+    }
     let beside = || write_image(&mut Tree::of_modules(&release, &debian)?, &image);
     let (newest, in_place) = match root.form {
         Form::Copied(mut tree) => {
@@ -68,7 +71,7 @@ pub(crate) fn make(
         }
         Form::Part(path, part) => {
             beside()?;
-            add_modules(part.kind, &release, &debian, &work.join(MODULES))?;
+            added.add(ROOT_LIST, [part.kind.name()])?;
             let changed = fs::metadata(&path).and_then(|meta| meta.modified());
             let changed = changed.map_err(BuildError::file("read", &path))?;
             let changed = changed.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -102,35 +105,50 @@ fn take_kernel(made: &Path, work: &Path) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// Adds the modules for a kind of file system to those of the initramfs in `folder`.
-fn add_modules(
-    kind: FileSystemKind,
-    release: &str,
-    debian: &Tree,
-    folder: &Path,
-) -> Result<(), BuildError> {
-    let read = |name: &str| debian.read_file(&format!("/lib/modules/{release}/{name}"));
-    // A file that cannot be read counts as missing: the error is that the module is.
-    let index = Index::of_files(|name| read(name).ok().flatten());
-    let paths = modules::of_file_system(&index, kind.name())?;
-    let mut list = String::new();
-    let write = |name: &str, bytes: &[u8]| {
-        let path = folder.join(name);
-        fs::write(&path, bytes).map_err(BuildError::file("write", &path))
-    };
-    for path in &paths {
-        let name = modules::file_name(path);
-        list += &format!("{name}\n");
-        // One that another list has is a hard link to a kept file.
-        if !folder.join(&name).exists() {
-            let missing = || BuildError::Module {
-                name: name.clone(),
-                cause: "the kernel's package lists it and has it not".into(),
-            };
-            write(&name, &modules::plain(path, read(path)?.ok_or_else(missing)?)?)?;
-        }
+/// Modules of the kernel's, for the initramfs of a guest on another root.
+struct AddedModules<'a> {
+    release: &'a str,
+    debian: &'a Tree,
+    index: Index,
+    /// The initramfs' modules.
+    folder: &'a Path,
+}
+
+impl<'a> AddedModules<'a> {
+    fn new(release: &'a str, debian: &'a Tree, folder: &'a Path) -> Self {
+        let read = |name: &str| debian.read_file(&format!("/lib/modules/{release}/{name}"));
+        // A file that cannot be read counts as missing: the error is that the module is.
+        let index = Index::of_files(|name| read(name).ok().flatten());
+        Self { release, debian, index, folder }
     }
-    write(ROOT_LIST, list.as_bytes())
+
+    /// Adds these modules, with those that they need, to the folder and lists them there.
+    fn add<'n>(
+        &self,
+        list: &str,
+        names: impl IntoIterator<Item = &'n str>,
+    ) -> Result<(), BuildError> {
+        let write = |name: &str, bytes: &[u8]| {
+            let path = self.folder.join(name);
+            fs::write(&path, bytes).map_err(BuildError::file("write", &path))
+        };
+        let mut lines = String::new();
+        for path in modules::of_names(&self.index, names)? {
+            let name = modules::file_name(&path);
+            lines += &format!("{name}\n");
+            // One that another list has is a hard link to a kept file.
+            if !self.folder.join(&name).exists() {
+                let missing = || BuildError::Module {
+                    name: name.clone(),
+                    cause: "the kernel's package lists it and has it not".into(),
+                };
+                let place = format!("/lib/modules/{}/{path}", self.release);
+                let module = self.debian.read_file(&place)?.ok_or_else(missing)?;
+                write(&name, &modules::plain(&path, module)?)?;
+            }
+        }
+        write(list, lines.as_bytes())
+    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::{BuildError, InPlace, Made, Progress, Recipe};
 
 /// Version of what a build makes of a recipe: part of the recipe's hash, so
 /// that a newer program does not use an older one's files.
-const FORMAT: u32 = 8;
+const FORMAT: u32 = 9;
 
 /// The file whose presence shows that a guest is whole.
 pub(crate) const MANIFEST: &str = "manifest.json";

@@ -273,6 +273,32 @@ fn without_a_channel_the_guest_says_so_and_stops() {
     assert!(text.contains("stasis: no channel device (PCI 5354:0001) found"), "{text}");
 }
 
+/// Those that are not loaded find no hardware, or are no more than a test.
+#[test]
+#[ignore = "builds a guest and boots it: make slow-test"]
+fn each_module_loads() {
+    let mut job = shell(
+        "cd /lib/modules/$(uname -r); mkdir /tmp/why
+        for file in $(find kernel -name '*.ko*' | sort); do
+            name=${file##*/}; name=${name%.ko*}
+            [ $name != tcrypt ] || continue
+            modprobe $name 2>/tmp/why/$name && echo loaded || echo \"$name: $(cat /tmp/why/$name)\"
+        done; cat /proc/sys/kernel/tainted",
+    );
+    job.realtime_ns = 0;
+    let run = run(&job, &[]);
+    assert_eq!(run.ending, Some((0, String::new())), "{run:?}");
+    let loaded = run.output.lines().filter(|line| *line == "loaded").count();
+    assert!(loaded > 200, "{loaded}");
+    let mut others: Vec<_> = run.output.lines().filter(|line| *line != "loaded").collect();
+    assert_eq!(others.pop(), Some("0"), "the kernel is tainted");
+    let absent = ["No such device", "Operation not supported"];
+    others.retain(|line| !absent.iter().any(|end| line.ends_with(end)));
+    // It wants a clock that is less even than a virtual machine's may be.
+    others.retain(|line| !line.starts_with("jitterentropy_rng: "));
+    assert!(others.is_empty(), "{others:#?}");
+}
+
 /// Prints what the agent costs before the command, in guest instructions (QEMU's
 /// `-icount shift=0`: one is 1 ns).
 #[test]

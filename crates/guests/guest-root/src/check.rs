@@ -16,16 +16,6 @@ const FOLDERS: [(&str, u16); 7] = [
     ("root", 0o700),
     ("results", 0o755),
 ];
-/// Folders of packages' udev rules.
-const RULES: [&str; 2] = ["/usr/lib/udev/rules.d", "/lib/udev/rules.d"];
-/// The rules that a guest's udevd keeps: those for storage, as Debian's guest has them
-/// (`customize.sh` explains why the others would do harm).
-const KEPT: [&[u8]; 4] = [
-    b"50-udev-default.rules",
-    b"60-persistent-storage.rules",
-    b"64-btrfs.rules",
-    b"80-drivers.rules",
-];
 
 impl Tree {
     /// Checks that an x86-64 kernel can start the root's shell.
@@ -75,8 +65,7 @@ impl Tree {
     }
 
     /// Adds what a guest of Stasis needs beside a user's root: folders to mount on, and the
-    /// kernel's modules, which are at `/lib/modules/RELEASE` in `other`. Takes away what would
-    /// disturb an experiment: udev's rules but for storage.
+    /// kernel's modules, which are at `/lib/modules/RELEASE` in `other`.
     ///
     /// # Errors
     /// If a name is taken by something else.
@@ -91,16 +80,7 @@ impl Tree {
                 }
             }
         }
-        self.take_modules(release, other)?;
-        for rules in RULES {
-            let Some(folder) = self.at(rules) else { continue };
-            let names: Vec<Vec<u8>> =
-                self.children(folder).map(|(name, _)| name.to_vec()).collect();
-            for name in names.iter().filter(|name| !KEPT.contains(&name.as_slice())) {
-                self.remove(folder, name);
-            }
-        }
-        Ok(())
+        self.take_modules(release, other)
     }
 
     /// A tree with nothing but the kernel's modules of `other`: a guest's additions to a root that

@@ -31,6 +31,7 @@ mod kernel_bug;
 mod key_value;
 mod measure;
 mod memory_buffer;
+mod modules;
 mod networks;
 mod old_results;
 mod on;

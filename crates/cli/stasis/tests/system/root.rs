@@ -39,11 +39,18 @@ fn a_guest_starts_from_a_folder() {
     let script = "read -r text < /etc/whose; echo \"$text\"
         [ -b /dev/nvme0n1 ] && [ -d /lib/modules ] && echo complete
         echo written > /etc/whose && echo overlaid > /results/file
-        [ -e /usr/bin/fio ] || echo alone";
+        [ -e /usr/bin/fio ] || echo alone
+        read -r taint </proc/sys/kernel/tainted; echo \"taint $taint\"
+        [ -c /dev/fuse ] && [ -c /dev/loop-control ] && [ -e /sys/fs/cgroup/cgroup.procs ] && echo ready
+        [ -e /usr/lib/udev/rules.d/60-block.rules ] && echo kept";
+    // The root has no udevd; what it brings for one stays.
+    fs::create_dir_all(bench.path("tree/usr/lib/udev/rules.d")).unwrap();
+    fs::write(bench.path("tree/usr/lib/udev/rules.d/60-block.rules"), "").unwrap();
     let words = ["--engine=exact", "--root=tree", "--drive=model=fixed:10us,medium=ram:64MiB"];
     let run = bench.run(&[&words[..], &["--", "sh", "-c", script]].concat());
     run.expect(0);
-    assert_eq!(run.stdout, "the user's own\ncomplete\nalone\n", "{}", run.stderr);
+    let expected = "the user's own\ncomplete\nalone\ntaint 0\nready\nkept\n";
+    assert_eq!(run.stdout, expected, "{}", run.stderr);
     assert_eq!(bench.text("results/file"), "overlaid\n");
     assert_eq!(fs::read_to_string(bench.path("tree/etc/whose")).unwrap(), "the user's own\n");
     let summary = bench.json("results/summary.json");
@@ -70,7 +77,7 @@ fn a_large_folder_is_read_where_it_lies() {
     bench.image("tree/holes", 3 << 30);
     let script = "cat /etc/whose; sha256sum </etc/pattern
         [ $(cat /sys/block/vda/size) = 131072 ] && [ $(cat /sys/block/vdb/ro) = 1 ] && echo last
-        [ -d /lib/modules/*/kernel ] && echo written >/etc/whose && cat /etc/whose";
+        [ -d /lib/modules/*/kernel ] && [ -c /dev/loop-control ] && echo written >/etc/whose && cat /etc/whose";
     let drive = "--drive=model=fixed:10us,medium=ram:64MiB,interface=virtio-blk";
     let words = ["--engine=exact", "--root=tree", drive, "--", "sh", "-c", script];
     let run = bench.run(&words);
