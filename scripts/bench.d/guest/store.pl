@@ -39,10 +39,11 @@ sub open_log {
     durable($log);
 }
 
-# Two pages that are written in turn; a page is its number, a checksum, and everything.
+# Two pages that are written in turn; a page is a checksum at its beginning, and its number and everything at its
+# end, four kilobytes or more behind it.
 sub page { my $text = join('', map { "$_ $kept{$_}\n" } sort keys %kept);
     my $body = sprintf('%d %s', $turn, $text);
-    return pack('a16 a*', unpack('%32C*', $body), $body . "\0" x ($page_size - 16 - length $body)); }
+    return pack('a16 a*', unpack('%32C*', $body), "\0" x ($page_size - 16 - length $body) . $body); }
 
 sub open_pages {
     open($pages, '+>>', $page_file) or die "pages: $!";
@@ -54,7 +55,7 @@ sub open_pages {
         next unless (read($pages, my $page, $page_size) // 0) == $page_size;
         my ($sum, $body) = unpack('a16 a*', $page);
         $sum =~ s/\0+$//;
-        $body =~ s/\0+$//;
+        $body =~ s/^\0+//;
         next unless $sum eq unpack('%32C*', $body) and $body =~ /^(\d+) (.*)$/s and $1 > $turn;
         $turn = $1;
         %kept = $2 =~ /^(\S+) (\S+)$/mg;
