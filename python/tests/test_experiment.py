@@ -26,7 +26,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "Machine": {
         "vcpus": 2, "memory": "512MiB", "cpu_speed": "3GHz", "name": "m", "count": 1, "command": [], "wait": True,
         "variables": {"role": "first"},
-        "guest_scheduler": "bfq", "coordinate": True, "kernel_command_line": "quiet", "quantum": "20us",
+        "guest_scheduler": "bfq", "coordinate": True, "log_level": 5, "kernel_command_line": "quiet", "quantum": "20us",
         "schedule": "random", "threads": 1, "rewind": False, "random": False, "randomize": True,
         "boots_again": True,
     },
@@ -68,7 +68,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "machine": "o", "at": "1s", "at_io": "m:7",
         "at_packet": "n:7", "at_output": "ready",
         "output_of": "o", "when": "asked", "within": "1s", "restart": "2s", "leaves": "least",
-        "begin": "1s",
+        "loses": [0, 3], "begin": "1s",
         "end": "2s", "rate": 0.1, "first": 3, "times": 4,
         "offset": "4KiB", "length": "1MiB", "operations": ["read"], "factor": 2.0, "delay": "1ms",
         "space": "1MiB", "process": "etcd", "memory": "1MiB", "by": "-5s", "ppm": 100,
@@ -77,6 +77,9 @@ VALUES: dict[str, dict[str, Any]] = {
     "FaultSpace": {
         "draws": 1, "begin": "1s", "within": "1s", "shortest": "1ms", "longest": "1s", "machines": ["m1"],
         "drives": ["d"],
+    },
+    "Explore": {
+        "never": ["lost"], "once": ["done"], "history": ["register"], "isolation": "snapshot", "progress": "10s",
     },
     "Expectation": {"that": "read.p99 < 1ms", "name": "quick"},
     "Link": {
@@ -143,6 +146,7 @@ def every_key() -> stasis.Experiment:
         serve=stasis.Serve(**VALUES["Serve"]),
         workloads=[stasis.Workload(**VALUES["Workload"], limits=limits)],
         faults=[stasis.Fault(**VALUES["Fault"])],
+        explore=stasis.Explore(**VALUES["Explore"]),
         expectations=[stasis.Expectation(**VALUES["Expectation"])],
         fault_space=stasis.FaultSpace(**VALUES["FaultSpace"], faults=[stasis.Fault(kind="pause")]),
         networks=[

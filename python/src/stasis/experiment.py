@@ -26,6 +26,7 @@ __all__ = [
     "Drive",
     "Expectation",
     "Experiment",
+    "Explore",
     "Fault",
     "FaultSpace",
     "Guest",
@@ -348,6 +349,7 @@ class Machine(Table):
     drives: list[Drive] = _table("Drive", name="drive", many=True)
     disks: list[Disk] = _table("Disk", name="disk", many=True)
     kernel_command_line: Optional[str] = None
+    log_level: Optional[int] = None
     quantum: Optional[str] = None
     schedule: Optional[str] = None
     threads: Optional[int] = None
@@ -508,6 +510,7 @@ class Fault(Table):
     within: Optional[str] = None
     restart: Optional[str] = None
     leaves: Optional[str] = None
+    loses: Optional[Sequence[int]] = None
     begin: Optional[str] = None
     end: Optional[str] = None
     rate: Optional[float] = None
@@ -546,6 +549,19 @@ class FaultSpace(Table):
 
 
 @dataclass
+class Explore(Table):
+    """Failures that ``stasis explore`` looks for."""
+
+    PLACE: ClassVar[str] = "[explore]"
+
+    never: Optional[Sequence[str]] = None
+    once: Optional[Sequence[str]] = None
+    history: Optional[Sequence[str]] = None
+    isolation: Optional[str] = None
+    progress: Optional[str] = None
+
+
+@dataclass
 class Expectation(Table):
     """A threshold of the run, such as ``read.p99 < 1ms``."""
 
@@ -579,6 +595,7 @@ class Experiment(Table):
     networks: list[Network] = _table("Network", name="network", many=True)
     faults: list[Fault] = _table("Fault", name="fault", many=True)
     fault_space: Optional[FaultSpace] = _table("FaultSpace")
+    explore: Optional[Explore] = _table("Explore")
     expectations: list[Expectation] = _table("Expectation", name="expect", many=True)
     #: The folder that relative paths start from; the current one where it is ``None``.
     base: Optional[Path] = field(default=None, metadata={"private": True}, compare=False)
@@ -611,6 +628,7 @@ TABLES: dict[str, type[Table]] = {
         Disk,
         Drive,
         Expectation,
+        Explore,
         Fault,
         FaultSpace,
         Guest,

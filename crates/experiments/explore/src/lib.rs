@@ -247,6 +247,10 @@ impl Exploration<'_> {
                 oracle.name(),
                 message.map_or(String::new(), |text| text + "\n"),
             ),
+            Verdict::Vacuous(Vacuity::Undecided) => bail!(
+                "{name}: without any fault its history cannot be judged: {}. Its results are in {shown}",
+                observation.undecided.unwrap_or_default()
+            ),
             Verdict::Vacuous(_) => bail!(
                 "{name} has `history = true`, and without any fault none of its operations was \
                  acknowledged: no run with faults would say anything. Its results are in {shown}"
@@ -289,12 +293,16 @@ impl Session<'_> {
 
     /// Share of the work that is done; none where it has no limit.
     fn fraction(&self) -> Option<f64> {
+        self.fraction_after(self.tally.counts.runs)
+    }
+
+    /// Share of the work that is done after so many runs.
+    fn fraction_after(&self, done: u64) -> Option<f64> {
         let of_time = self
             .exploration
             .time
             .map(|time| self.begun.elapsed().as_secs_f64() / time.as_secs_f64().max(1e-3));
-        let of_runs =
-            self.exploration.runs.map(|runs| self.tally.counts.runs as f64 / runs.max(1) as f64);
+        let of_runs = self.exploration.runs.map(|runs| done as f64 / runs.max(1) as f64);
         let more = of_time.into_iter().chain(of_runs).fold(None, |most: Option<f64>, share| {
             Some(most.map_or(share, |most| most.max(share)))
         });
@@ -360,7 +368,7 @@ impl Session<'_> {
         let mut observed = Ok(());
         let deadline = self.exploration.time.map(|time| self.begun + time);
         let (mut done, found) = (self.tally.counts.runs, self.tally.groups.len());
-        let (fraction, stop) = (self.fraction(), self.trials.stop);
+        let stop = self.trials.stop;
         let entries = self.side_by_side(points, &over, |has_ended| {
             done += u64::from(has_ended);
             let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
@@ -369,6 +377,7 @@ impl Session<'_> {
             }
             if observed.is_ok() && has_ended {
                 let name = progress(done, found);
+                let fraction = self.fraction_after(done);
                 observed = observer.event(Event::Step { name: &name, fraction });
             }
         })?;
@@ -447,6 +456,10 @@ impl Session<'_> {
                 }
             }
             break;
+        }
+        if self.is_stopped() {
+            // An exploration that goes on shortens it anew.
+            return Ok(());
         }
         self.keep(number, (run, faults_before, tries), signature, best, results)
     }

@@ -82,7 +82,8 @@ fn a_guests_bfq_raises_the_weight_of_its_cgroup() {
 
 /// In the guest, whose kernel has cgroup v2: a missing part is reported, and a weight that a killed
 /// process has left is restored.
-const VERSION_2: &str = "mkdir /tmp/cg; mount -t cgroup2 none /tmp/cg; mkdir /tmp/cg/guest
+const VERSION_2: &str =
+    "umount /sys/fs/cgroup; mkdir /tmp/cg; mount -t cgroup2 none /tmp/cg; mkdir /tmp/cg/guest
     host() { timeout -s INT 2 stasis-coordinate host --state /tmp/state /tmp/none=$1 2>&1; }
     host /tmp/cg; host /tmp/cg/guest
     echo +io >/tmp/cg/cgroup.subtree_control; cat /tmp/cg/guest/io.bfq.weight

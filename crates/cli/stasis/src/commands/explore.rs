@@ -40,7 +40,6 @@ Examples:
   stasis explore examples/redis.toml
   stasis explore examples/redis.toml --for 1h --results found
   stasis explore examples/redis.toml --runs 200 --corpus scenarios --junit explore.xml
-  stasis run examples/redis.toml --scenario found/finding-1.toml
 
 Exit status: 0 if nothing was found, 1 if something was, 125 if the exploration failed, 130 if it was
 stopped."
@@ -49,7 +48,7 @@ pub struct Arguments {
     /// The experiment
     #[arg(value_name = "EXPERIMENT.toml")]
     pub(super) experiment: PathBuf,
-    /// Explore for so long, such as 30m; a run that has begun ends [default: 10min, without --runs]
+    /// Explore for so long, such as 30m; then findings are shortened [default: 10min, without --runs]
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     time: Option<u64>,
     /// Explore with so many runs
