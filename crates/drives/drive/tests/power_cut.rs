@@ -259,7 +259,7 @@ fn all_but_one_loses_one_change_of_the_newest_that_can_be_lost() {
     let states: HashSet<_> = (0..100).map(|seed| places(&drive, seed)).collect();
     let expected = [vec![0, 1, 2, 3, 6, 7], vec![0, 1, 2, 3, 5, 7], vec![0, 1, 2, 3, 5, 6]];
     assert_eq!(states, expected.into());
-    // Of the newest epoch nothing can be lost any more: the one before has the choice.
+    // Nothing of the newest epoch can be lost any more: the one before has the choice.
     let mut drive = acknowledged(CacheKind::Unbounded, 2);
     drive.submitted(2, &Command::barrier());
     let states: HashSet<_> = (0..100).map(|seed| places(&drive, seed)).collect();

@@ -51,9 +51,7 @@ impl Finding {
             false => format!("{}: {}", self.failure.oracle.name(), self.failure.line),
         }
     }
-}
 
-impl Finding {
     /// The finding as a report of a bug, in Markdown; `experiment`: the text of the experiment's file,
     /// `message`: words about the run's end.
     pub fn to_markdown(&self, experiment: &str, message: &str) -> String {

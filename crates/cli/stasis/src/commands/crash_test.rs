@@ -118,16 +118,29 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     changed(arguments, |_| ())
 }
 
+/// The folder that the relative paths of the experiment at `path` start from, and the folder of the results:
+/// `given`, or the experiment's `own`.
+pub(super) fn folders(
+    path: &Path,
+    given: Option<&Path>,
+    own: Option<PathBuf>,
+) -> (PathBuf, PathBuf) {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let base = parent.unwrap_or(Path::new(".")).to_owned();
+    let results = match (given, own) {
+        (Some(folder), _) => folder.to_owned(),
+        (None, Some(folder)) => base.join(folder),
+        (None, None) => PathBuf::from("results"),
+    };
+    (base, results)
+}
+
 /// The experiment, and the folder that its relative paths start from.
 pub(super) fn joined(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
     let mut experiment = Experiment::read(&arguments.experiment)?;
-    let parent = arguments.experiment.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let base = parent.unwrap_or(Path::new(".")).to_owned();
-    experiment.results = Some(match (&arguments.results, &experiment.results) {
-        (Some(folder), _) => folder.clone(),
-        (None, Some(folder)) => base.join(folder),
-        (None, None) => PathBuf::from("results"),
-    });
+    let own = experiment.results.take();
+    let (base, results) = folders(&arguments.experiment, arguments.results.as_deref(), own);
+    experiment.results = Some(results);
     if let Some(engine) = arguments.engine {
         experiment.engine = engine;
     }

@@ -1,6 +1,6 @@
 //! `stasis explore`: many runs with faults, and what breaks the experiment.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,6 +9,8 @@ use anyhow::Result;
 use stasis_experiment::{Engine, Experiment};
 use stasis_explore::Exploration;
 use stasis_terminal::{answer, stop_on_signals, Terminal, STOPPED};
+
+use super::crash_test::folders;
 
 /// The exit status where something was found.
 const FOUND: u8 = 1;
@@ -47,7 +49,7 @@ stopped."
 pub struct Arguments {
     /// The experiment
     #[arg(value_name = "EXPERIMENT.toml")]
-    pub(super) experiment: PathBuf,
+    experiment: PathBuf,
     /// Explore for so long, such as 30m; then findings are shortened [default: 10min, without --runs]
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     time: Option<u64>,
@@ -62,7 +64,7 @@ pub struct Arguments {
     seed: u64,
     /// Folder for the results [default: the experiment's, or results]
     #[arg(long, value_name = "DIR")]
-    pub(super) results: Option<PathBuf>,
+    results: Option<PathBuf>,
     /// Folder of scenarios that are tried first; findings are added to it
     #[arg(long, value_name = "DIR")]
     corpus: Option<PathBuf>,
@@ -91,13 +93,8 @@ fn time(word: &str) -> Result<u64, String> {
 /// `stasis explore`.
 pub fn main(arguments: &Arguments) -> Result<ExitCode> {
     let mut experiment = Experiment::read(&arguments.experiment)?;
-    let parent = arguments.experiment.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let base = parent.unwrap_or(Path::new(".")).to_owned();
-    let results = match (&arguments.results, experiment.results.take()) {
-        (Some(folder), _) => folder.clone(),
-        (None, Some(folder)) => base.join(folder),
-        (None, None) => PathBuf::from("results"),
-    };
+    let own = experiment.results.take();
+    let (base, results) = folders(&arguments.experiment, arguments.results.as_deref(), own);
     let engine = arguments.engine.unwrap_or(experiment.engine);
     // A finding is to repeat.
     let engine = if engine == Engine::Auto { Engine::Exact } else { engine };

@@ -70,9 +70,6 @@ pub struct CutState {
     pub loses: u64,
 }
 
-/// Limit on the numbers of changes that can be named, which are counted from the newest on.
-pub const MAX_NAMED: u8 = 64;
-
 impl CutState {
     /// Returns the sampling for the cut of one drive, with the `seed` of this drive and cut.
     pub fn sampling(self, seed: u64) -> Sampling {

@@ -33,9 +33,9 @@ mod volatile_cache;
 mod write_pointers;
 mod zone_holes;
 
-pub use choice::{CutChoice, CutState, MAX_NAMED};
+pub use choice::{CutChoice, CutState};
 pub use cuts::{PowerCuts, MAX_UNSETTLED};
 pub use survival::Survival;
-pub use survivors::Sampling;
+pub use survivors::{Sampling, MAX_NAMED};
 pub use volatile_cache::VolatileCache;
 pub use write_pointers::WritePointers;

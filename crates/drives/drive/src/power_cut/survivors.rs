@@ -37,6 +37,9 @@ pub enum Sampling {
     Random(u64),
 }
 
+/// Limit on the numbers of changes that can be named, which are counted from the newest on.
+pub const MAX_NAMED: u8 = 64;
+
 /// The sort of a cut that loses one change alone: see [`choose`].
 const ALL_BUT_ONE: u64 = 0;
 
@@ -128,7 +131,7 @@ impl VolatileCache {
     fn losing(&self, mask: u64) -> Left {
         let mut ranked: Vec<_> = self.can_be_lost().collect();
         ranked.reverse();
-        let is_named = |rank: usize| rank < 64 && mask >> rank & 1 == 1;
+        let is_named = |rank: usize| rank < usize::from(MAX_NAMED) && mask >> rank & 1 == 1;
         let named = ranked.iter().enumerate().filter(|(rank, _)| is_named(*rank));
         let lost: HashSet<usize> = named.map(|(_, (index, _))| *index).collect();
         let epochs = lost.iter().map(|index| self.changes()[*index].epoch);
