@@ -35,9 +35,24 @@ pub struct DebugJob {
     /// The tasks of the guests' kernels, where their places are known.
     #[serde(default)]
     pub tasks: Option<Tasks>,
+    /// The kernel's entries by which programs write: the moment of a line is its program's then, and not
+    /// that of its arrival.
+    #[serde(default)]
+    pub writes: Vec<WriteEntry>,
     /// The plan of a run that repeats one ([`Debugger::again`]); the moment is that plan's then.
     #[serde(default)]
     pub again: Option<Vec<u8>>,
+}
+
+/// A kernel's entry of a system call that writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteEntry {
+    /// Linear address of the function, whose argument is the program's registers.
+    pub address: u64,
+    /// True for writev(2).
+    pub is_vector: bool,
+    /// True if programs of 32 bits call it.
+    pub is_compat: bool,
 }
 
 /// The snapshots to take of a run.

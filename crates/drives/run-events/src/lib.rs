@@ -21,7 +21,7 @@ pub mod text;
 mod threads;
 mod wait;
 
-pub use debugger::{DebugJob, Debugger, Instant, Moment, SharedDebugger, SnapshotJob};
+pub use debugger::{DebugJob, Debugger, Instant, Moment, SharedDebugger, SnapshotJob, WriteEntry};
 pub use fault::FaultRecord;
 pub use frame::{encode, Decoder, FrameError};
 pub use guest_io::{BioPlaces, GuestIo, KernelPlaces, Submitter, THREAD_NAME};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{anyhow, bail, Result};
 use stasis_experiment::Engine;
 use stasis_results::Drive;
-use stasis_run_events::{DebugJob, Moment, SharedDebugger, Tasks};
+use stasis_run_events::{DebugJob, Moment, SharedDebugger, Tasks, WriteEntry};
 
 /// The debugger of a run.
 #[derive(Debug, Clone)]
@@ -14,6 +14,8 @@ pub struct Debugged {
     pub at: At,
     /// The tasks of the guests' kernels, where their places are known.
     pub tasks: Option<Tasks>,
+    /// The kernel's entries by which programs write, if a line's moment is to be its program's.
+    pub writes: Vec<WriteEntry>,
     /// The wire to the debugger.
     pub debugger: SharedDebugger,
 }
@@ -61,7 +63,11 @@ impl Debugged {
     /// If there is no such drive, or the engine has no debugger.
     pub(crate) fn job(&self, engine: Engine, drives: &[Drive]) -> Result<DebugJob> {
         let moment = self.at.moment("a debugger", engine, drives)?;
-        Ok(DebugJob { moment, tasks: self.tasks, again: None })
+        let writes = match moment {
+            Moment::Output(_) => self.writes.clone(),
+            _ => Vec::new(),
+        };
+        Ok(DebugJob { moment, tasks: self.tasks, writes, again: None })
     }
 
     /// The wire, for one more holder.

@@ -196,9 +196,10 @@ impl<'a> RunSetup<'a> {
         let debug = self.debugged.map(|debugged| debugged.job(self.engine, &shown));
         let branch = self.branched.map(|branched| branched.plan(self.engine, &shown, &machines));
         let (debug, branch) = match branch.transpose()? {
-            Some((moment, branch)) => {
-                (Some(DebugJob { moment, tasks: None, again: None }), Some(branch))
-            }
+            Some((moment, branch)) => (
+                Some(DebugJob { moment, tasks: None, writes: Vec::new(), again: None }),
+                Some(branch),
+            ),
             None => (debug.transpose()?, None),
         };
         let profile = self.profiled.map(|profiled| profiled.job(self.engine));

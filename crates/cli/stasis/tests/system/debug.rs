@@ -42,6 +42,9 @@ fn a_run_under_a_debugger_is_the_run_without() {
     // A breakpoint in the kernel at each I/O, a watchpoint, and a thousand steps.
     let script = "\
 info threads
+x/2i $rip
+p $rax
+x/s $rsi
 python
 for thread in gdb.selected_inferior().threads():
     if thread.ptid[1] == 10000002:
@@ -70,6 +73,10 @@ continue
     run.expect(0);
     assert!(output.contains("CPU 0") && output.contains("CPU 1"), "{output}");
     assert!(output.contains("ns since the commands have begun"), "{output}");
+    // The run stands in the program that has written the line, at its system call (write is number 1).
+    for words in [", runs: sh, ", "syscall", "$1 = 1", "\"mounted\\n\""] {
+        assert!(output.contains(words), "{words}: {output}");
+    }
     // The guest's tasks are threads, and the kernel's own tables say who has called whom.
     for words in ["(kthreadd, 2, sleeps, the kernel's)", " in kthreadd (", " in ret_from_fork ("] {
         assert!(output.contains(words), "{words}: {output}");

@@ -73,7 +73,14 @@ impl Run<'_> {
             };
         }
         match debug.wanted {
-            true => self.stop(self.current, Cause::Moment, Part::Before),
+            true => {
+                if let Some(line) = self.common.triggers.take_moment() {
+                    let (turn, place, tick) = (self.turn, self.current, self.time_of(self.current));
+                    let here = Position { turn, tick, place, ..Position::BEGIN };
+                    self.debug.iter_mut().for_each(|debug| debug.go_to_writer(line.clone(), here));
+                }
+                self.stop(self.current, Cause::Moment, Part::Before)
+            }
             false => Ok(None),
         }
     }
@@ -222,7 +229,9 @@ impl Run<'_> {
         };
         debug.debuggee.with(&mut self.machines, &self.processors, |debuggee| {
             debuggee.release();
-            debuggee.set_as(&replay.plan);
+            if replay.plan.otherwise.is_none() {
+                debuggee.set_as(&replay.plan);
+            }
         });
         self.stop_at(place, cause, (part, now))
     }
@@ -242,7 +251,6 @@ impl Run<'_> {
 impl Debug {
     /// Has another run go back from `here`. Returns the reason if no run does.
     fn back(&mut self, back: debug::Back, here: Position) -> String {
-        let (breakpoints, watchpoints) = self.debuggee.set_by_gdb();
         // The instruction before is known where it is of the same slice.
         let goal = match back {
             debug::Back::Step(place)
@@ -252,8 +260,7 @@ impl Debug {
             }
             back => Goal::Find(back, here),
         };
-        let (hello, incoming) = (Vec::new(), Vec::new());
-        self.session.again(debug::Plan { goal, breakpoints, watchpoints, hello, incoming })
+        self.session.again(debug::Plan::new(goal, self.debuggee.set_by_gdb()))
     }
 }
 
@@ -264,6 +271,7 @@ impl From<&Why> for Cause {
             Why::Breakpoint => Self::Breakpoint,
             Why::Step => Self::Step,
             &Why::Watch(slot) => Self::Watch(slot),
+            Why::Moment => Self::Moment,
         }
     }
 }

@@ -8,10 +8,11 @@ use stasis_block::clock::Nanos;
 use stasis_channel::Stream;
 use stasis_run_events::IoRecord;
 
+use super::debug::MOMENT;
 use crate::error::Error;
 
 /// Limit on the bytes of a line that an expression sees; more of it is not looked at.
-const MAX_LINE: usize = 64 << 10;
+pub(super) const MAX_LINE: usize = 64 << 10;
 
 /// A fault's trigger, other than a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +92,8 @@ pub(super) struct Triggers {
     lines: HashMap<(u16, u32), Vec<u8>>,
     /// Faults that are to begin, with when (ns).
     pulled: Vec<(u16, Nanos)>,
+    /// The line at which a debugger's moment has come.
+    moment: Option<Vec<u8>>,
 }
 
 impl Triggers {
@@ -219,14 +222,23 @@ impl Triggers {
             if ended {
                 let text = String::from_utf8_lossy(&line);
                 let text = text.strip_suffix('\r').unwrap_or(&text);
+                let before = self.pulled.len();
                 self.pull(now, |one| {
                     let matches = |pattern: &Regex| pattern.is_match(text);
                     one.config.listens_to(number) && one.pattern.as_ref().is_some_and(matches)
                 });
+                if self.pulled[before..].iter().any(|(number, _)| *number == MOMENT) {
+                    self.moment = Some(line.strip_suffix(b"\r").unwrap_or(&line).to_vec());
+                }
                 line.clear();
             }
         }
         self.lines.insert(key, line);
+    }
+
+    /// The line at which a debugger's moment has come, without its end.
+    pub(super) fn take_moment(&mut self) -> Option<Vec<u8>> {
+        self.moment.take()
     }
 
     /// A machine boots again: what its command had begun to write is no line.

@@ -115,7 +115,7 @@ pub fn main(arguments: Arguments, parse: Parse, quiet: bool) -> Result<ExitCode>
     let snapshot = arguments.moment.snapshot(stopped.results.as_deref());
     if let (Some(file), Some(own)) = (arguments.dump, &own) {
         let dump = Arc::new(Mutex::new(Dump::new(file, own, Arc::clone(&stop))));
-        let debugged = Debugged { at, tasks, debugger: Arc::clone(&dump) as _ };
+        let debugged = Debugged { at, tasks, writes: Vec::new(), debugger: Arc::clone(&dump) as _ };
         let stdin = Source::Kept(stopped.run.stdin.clone());
         let status = super::run::debugged(run, stdin, quiet, complete, (&debugged, snapshot, stop));
         let dumped = dump.lock().unwrap_or_else(std::sync::PoisonError::into_inner).end();
@@ -128,6 +128,7 @@ pub fn main(arguments: Arguments, parse: Parse, quiet: bool) -> Result<ExitCode>
             (Err(error), Err(_)) | (Ok(_), Err(error)) => Err(error),
         };
     }
+    let writes = own.as_ref().map(symbols::Symbols::writes).unwrap_or_default();
     let listener = Listener::new(arguments.listen.as_deref())?;
     let scripts = named.as_deref().and_then(Path::parent).map(Path::to_owned);
     let files = own.as_ref().map(|own| Files::new(own.programs()));
@@ -141,7 +142,7 @@ pub fn main(arguments: Arguments, parse: Parse, quiet: bool) -> Result<ExitCode>
         was_there: false,
         stop: Arc::clone(&stop),
     }));
-    let debugged = Debugged { at, tasks, debugger: Arc::clone(&wire) as _ };
+    let debugged = Debugged { at, tasks, writes, debugger: Arc::clone(&wire) as _ };
     let stdin = match (&stopped.run.stdin, arguments.gdb) {
         (None, false) => Source::Own,
         // This program's is gdb's.

@@ -16,7 +16,7 @@ use stasis_layout::FromBytes;
 use stasis_results::Ios;
 use stasis_run_events::{
     BioPlaces, KernelPlaces, MapleNode, Maps, ModuleOrc, ModuleSymbols, Modules, Orc, Tasks,
-    Threads,
+    Threads, WriteEntry,
 };
 use stasis_runner::{Call, Event, Runner};
 use stasis_unwind::orc;
@@ -201,6 +201,22 @@ impl Symbols {
             bios: None,
             tasks: None,
         })
+    }
+
+    /// The kernel's entries by which programs write.
+    pub fn writes(&self) -> Vec<WriteEntry> {
+        // Linux, arch/x86/include/asm/syscall_wrapper.h; a vector of 32 bits has one of its own before 5.10.
+        const ENTRIES: [(&str, bool, bool); 5] = [
+            ("__x64_sys_write", false, false),
+            ("__x64_sys_writev", true, false),
+            ("__ia32_sys_write", false, true),
+            ("__ia32_sys_writev", true, true),
+            ("__ia32_compat_sys_writev", true, true),
+        ];
+        let entry = |(name, is_vector, is_compat)| {
+            Some(WriteEntry { address: self.address(name)?, is_vector, is_compat })
+        };
+        ENTRIES.into_iter().filter_map(entry).collect()
     }
 
     /// The address of a function.

@@ -16,17 +16,20 @@ mod replay;
 mod session;
 mod target;
 mod tasks;
+mod written;
 
 use stasis_channel::Branch;
-use stasis_run_events::Moment;
+use stasis_run_events::{Moment, WriteEntry};
 
 pub(super) use config::{trigger, MOMENT};
 pub use config::{DebugConfig, DebugSource};
+use plan::Breakpoint;
 pub(super) use plan::{Back, Goal, Part, Plan, Position, Why};
 pub(super) use replay::{Passed, Replay};
 use session::Session;
 pub(super) use session::Step;
 use target::Debuggee;
+use written::Written;
 
 use crate::error::Error;
 
@@ -63,6 +66,8 @@ pub(super) struct Debug {
     pub(super) replay: Option<Replay>,
     /// The branch that begins at the moment, in place of a debugger.
     pub(super) branch: Option<Branch>,
+    /// The kernel's entries by which programs write, while the moment is that of a line of theirs.
+    writes: Vec<WriteEntry>,
 }
 
 impl Debug {
@@ -84,6 +89,7 @@ impl Debug {
             entered: 0,
             replay,
             branch,
+            writes: job.writes,
         })
     }
 
@@ -92,6 +98,23 @@ impl Debug {
         let its = |branch: &Branch| branch.machine == number;
         let is_end = self.moment == Some(Moment::End) && self.branch.as_ref().is_some_and(its);
         is_end.then(|| self.branch.take()).flatten()
+    }
+
+    /// The moment is this line's arrival, at `here`: has another run go to the program that has written it.
+    /// Returns if no run does.
+    pub(super) fn go_to_writer(&mut self, line: Vec<u8>, here: Position) {
+        let entries = std::mem::take(&mut self.writes);
+        if entries.is_empty() {
+            return;
+        }
+        let any = |entry: &WriteEntry| Breakpoint { linear: entry.address, process: None };
+        let breakpoints = entries.iter().map(any).collect();
+        let goal = Goal::Find(Back::Written, here);
+        self.session.again(Plan {
+            written: Some(Written { entries, line }),
+            otherwise: Some(here),
+            ..Plan::new(goal, (breakpoints, Default::default()))
+        });
     }
 
     /// The moment has come: the run stops before its next turn.

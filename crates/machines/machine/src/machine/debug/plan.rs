@@ -10,6 +10,8 @@ use gdbstub::target::ext::breakpoints::WatchKind;
 use serde::{Deserialize, Serialize};
 use stasis_bare::svm::WATCHES;
 
+use super::written::Written;
+
 /// The part of a turn in which the run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -66,6 +68,8 @@ pub(in super::super) enum Back {
     Continue,
     /// The last instruction of the processor at this place.
     Step(usize),
+    /// The call by which a program has written a line.
+    Written,
 }
 
 /// Why a run stops where it was to go.
@@ -80,6 +84,8 @@ pub(in super::super) enum Why {
     Step,
     /// This watchpoint is about to come.
     Watch(usize),
+    /// It is the moment of the run.
+    Moment,
 }
 
 /// The purpose of a run.
@@ -170,4 +176,18 @@ pub(in super::super) struct Plan {
     pub hello: Vec<u8>,
     /// Bytes of gdb's that have not been looked at.
     pub incoming: Vec<u8>,
+    /// The line whose program is looked for; the breakpoints are not gdb's then.
+    #[serde(default)]
+    pub written: Option<Written>,
+    /// Place of a stop where its program, or its instruction, is not found; the breakpoints are not gdb's.
+    #[serde(default)]
+    pub otherwise: Option<Position>,
+}
+
+impl Plan {
+    /// The plan of a gdb that has not connected, or not to this run.
+    pub fn new(goal: Goal, (breakpoints, watchpoints): (Vec<Breakpoint>, Watchpoints)) -> Self {
+        let (hello, incoming) = (Vec::new(), Vec::new());
+        Self { goal, breakpoints, watchpoints, hello, incoming, written: None, otherwise: None }
+    }
 }

@@ -3,8 +3,9 @@
 use stasis_bare::svm::WATCHES;
 
 use super::super::vm::Machine;
-use super::plan::{Back, Goal, Part, Plan, Position, WatchedBy, Why};
+use super::plan::{Back, Breakpoint, Goal, Part, Plan, Position, WatchedBy, Why};
 use super::target::Debuggee;
+use super::written::Lines;
 use crate::error::Error;
 use crate::exit::DebugEvent;
 
@@ -17,6 +18,9 @@ pub(in super::super) struct Replay {
     values: [Option<u64>; WATCHES],
     /// The turn of the snapshot from which the run has begun; 0, if from none.
     begun: u64,
+    /// Lines that programs write, and the instruction by which one has written what is looked for.
+    lines: Lines,
+    instruction: Option<Breakpoint>,
 }
 
 /// The effect of a processor's event on a run that repeats one.
@@ -37,7 +41,14 @@ impl Replay {
         let plan = serde_json::from_slice(bytes).map_err(|error| {
             Error::Limit(format!("the plan of a repetition cannot be read: {error}"))
         })?;
-        Ok(Self { plan, found: None, values: [None; WATCHES], begun })
+        Ok(Self {
+            plan,
+            found: None,
+            values: [None; WATCHES],
+            begun,
+            lines: Lines::default(),
+            instruction: None,
+        })
     }
 
     /// The processor at `place` was in guest mode in this turn, between these times (ticks).
@@ -82,6 +93,15 @@ impl Replay {
         }
         if looks {
             self.found = Some((here, Why::Breakpoint));
+        } else if let Some(written) = &self.plan.written {
+            let call = debuggee.call(machine, here.place, &written.entries);
+            if let Some(((file, process), call)) = call {
+                if self.lines.ends(file, &call.bytes, &written.line) {
+                    self.found = Some((here, Why::Breakpoint));
+                    let (linear, process) = (call.instruction, Some(process));
+                    self.instruction = Some(Breakpoint { linear, process });
+                }
+            }
         }
         Passed::Breakpoint
     }
@@ -120,12 +140,26 @@ impl Replay {
     /// The plan of the next run: it goes to what this one has found, or looks before the snapshot
     /// from which this one has begun.
     pub(in super::super) fn next(mut self) -> Plan {
-        self.plan.goal = match (self.found, self.begun, &self.plan.goal) {
+        let (otherwise, begun) = (self.plan.otherwise, self.begun);
+        self.plan.goal = match (self.found, begun, &self.plan.goal) {
+            // The program's own instruction, before the kernel's.
+            (Some((there, _)), _, Goal::Find(Back::Written, _)) => {
+                self.plan.breakpoints = self.instruction.into_iter().collect();
+                (self.plan.written, self.plan.otherwise) = (None, Some(there));
+                Goal::Find(Back::Continue, there)
+            }
             (Some((there, why)), ..) => Goal::Go(there, why),
+            // A program may call the kernel by code that is not where the call returns.
+            (None, _, Goal::Find(Back::Continue, there)) if otherwise.is_some() => {
+                Goal::Go(*there, Why::Moment)
+            }
             (None, turn, Goal::Find(back, present)) if turn > 0 => {
                 Goal::Find(*back, Position::after(turn, present.place))
             }
-            (None, ..) => Goal::Go(Position::BEGIN, Why::Begin),
+            (None, ..) => match otherwise {
+                Some(there) => Goal::Go(there, Why::Moment),
+                None => Goal::Go(Position::BEGIN, Why::Begin),
+            },
         };
         self.plan
     }

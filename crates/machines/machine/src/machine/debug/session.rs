@@ -383,7 +383,7 @@ mod tests {
 
     fn plan() -> Plan {
         let goal = Goal::Go(Position::BEGIN, Why::Begin);
-        Plan { goal, breakpoints: vec![], watchpoints: [None; 4], hello: vec![], incoming: vec![] }
+        Plan::new(goal, (vec![], [None; 4]))
     }
 
     /// The gdb that has gone, and the next one.

@@ -22,7 +22,7 @@ use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOp
 use gdbstub::target::{Target, TargetError, TargetResult};
 use stasis_bare::svm::{self, Debug, DebugRegisters, Watch, WATCHES};
 use stasis_block::clock::Nanos;
-use stasis_run_events::Tasks;
+use stasis_run_events::{Tasks, WriteEntry};
 
 use super::super::common::Common;
 use super::super::sampling::{is_mapped, mapped_files, Linear, MappedFile, Words};
@@ -32,6 +32,7 @@ use super::asked::Asked;
 use super::monitor;
 use super::plan::{Back, Breakpoint, Plan, Process, WatchedBy, Watchpoint, Watchpoints};
 use super::tasks::{self, Task, KERNEL};
+use super::written::{Call, File};
 use crate::exit::{DebugEvent, Exit};
 use crate::memory::GuestMemory;
 use crate::vcpu::DebugVcpu;
@@ -41,6 +42,8 @@ const TABLE: u64 = 0x000f_ffff_ffff_f000;
 /// gdb's numbers of tasks are their own in the guest, and for each machine so many more: a kernel has no
 /// task beyond 4,194,304 (include/linux/threads.h).
 const TASKS: usize = 10_000_000;
+/// RDI among the general registers of `DebugRegisters`.
+const RDI: usize = 7;
 /// Limit on the breakpoints of a session.
 const MAX_BREAKPOINTS: usize = 4096;
 
@@ -262,6 +265,24 @@ impl Debuggee {
         let part = bytes.get_mut(..usize::from(watched.length))?;
         machine.memory.read(address, part).ok()?;
         Some(stasis_layout::number(part))
+    }
+
+    /// The call of one of these entries at which the processor at `place` stands, of `machine`, the file
+    /// that it writes to, and its process.
+    pub(super) fn call(
+        &self,
+        machine: &mut Machine,
+        place: usize,
+        entries: &[WriteEntry],
+    ) -> Option<((File, Process), Call)> {
+        let &(number, index) = self.processors.get(place)?;
+        let Machine { vcpus, memory, .. } = machine;
+        let vcpu = vcpus.get_mut(index)?.debug()?;
+        let registers = vcpu.registers();
+        let entry = entries.iter().find(|entry| entry.address == registers.rip)?;
+        let call = Call::read(*entry, registers.general[RDI], &mut Linear::new(vcpu, memory))?;
+        let table = registers.cr3 & TABLE;
+        Some((((number, table, call.file), Process { table, group: None }), call))
     }
 
     /// Waits for the instruction at `address` in place of gdb.
