@@ -198,8 +198,12 @@ fn what_cannot_be_exported_is_told() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && stderr.contains(why), "{words:?}: {stderr}");
     };
-    fails(&["export", "results"], "--blktrace, --perfetto, --pprof, --fio-log or --log-writes");
+    fails(
+        &["export", "results"],
+        "--blktrace, --perfetto, --pprof, --off-cpu, --fio-log or --log-writes",
+    );
     fails(&["export", "results", "--pprof", "x"], "a run with --profile leaves it");
+    fails(&["export", "results", "--off-cpu", "x"], "run it with --guest-times");
     assert!(!folder.path().join("x").exists(), "nothing is written for nothing");
     fs::write(folder.path().join("results/profile.folded"), "vCPU 0;a 1\n").unwrap();
     fails(&["export", "results", "--pprof", "x"], "no interval of a profile");

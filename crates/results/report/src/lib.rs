@@ -14,6 +14,7 @@
 //!   so that a killed run keeps its I/Os; other formats than CSV do not promise that (`Ios` of `results`).
 //! * Names and texts may hold anything. They are quoted for the page.
 
+mod awaited;
 mod cluster;
 mod escape;
 mod failed;

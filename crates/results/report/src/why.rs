@@ -3,17 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use serde_json::Value;
 use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Cause, TrackKind, What};
 use stasis_block::Operation;
 use stasis_run_events::{IoRecord, BLOCK};
 
+use crate::awaited;
 use crate::table::{printable, Column, Table};
 use crate::waited::whose;
 pub use crate::waited::{Before, ForWhom, OperationStep, Waited};
 use stasis_results::commands::{Collector, ToldCommand, ToldCommands};
 use stasis_results::guest_ios::{self, GuestTimes};
 use stasis_results::slowest::SlowIo;
+use stasis_results::waits::KeptWait;
 use stasis_results::{folder_of, units, KeptIos, KeptSpans, ResultsError, Summary};
 
 /// Rows of what a drive did that are listed.
@@ -69,6 +72,11 @@ pub struct Why {
     pub whole: Nanos,
     /// Its time in the guest, where that is kept.
     pub guest: Option<GuestTimes>,
+    /// The calls of programs that waited for it, where a thread of the kernel has submitted it; none where the
+    /// run kept no waits.
+    pub awaited: Option<Vec<KeptWait>>,
+    /// The I/O of the same drive whose flush the block layer has issued by it, if it is such a flush.
+    pub flush_of: Option<u64>,
     /// True if the run has kept that of any I/O.
     pub has_guest: bool,
     /// True if the results have the parts of its time in the model.
@@ -132,7 +140,13 @@ impl Why {
         if let (Some(operation), Some((owner, _))) = (&mut operation, &command) {
             link(folder, owner, operation)?;
         }
+        let (awaited, flush_of) = match &slow_io.guest {
+            Some(guest) if guest.is_of_kernel() => awaited(folder, (&drive, io.order), guest)?,
+            _ => (None, None),
+        };
         Ok(Self {
+            awaited,
+            flush_of,
             parts: slow_io.parts_in_order().into_iter().filter(|(_, time)| *time > 0).collect(),
             whole: slow_io.whole(),
             has_parts: slow_io.parts.is_some(),
@@ -242,6 +256,16 @@ impl Why {
         let is_told = |name: &&str| *name != "[program]" && *name != thread;
         let calls: Vec<&str> = guest.stack.split(';').filter(is_told).collect();
         text.push_str(&wrapped(&format!("Submitted by: {}", printable(&calls.join(" > ")))));
+        if let Some(order) = self.flush_of {
+            text.push_str(&format!(
+                "It is the flush that the block layer does before order {order}.\n"
+            ));
+        }
+        match self.awaited.as_deref() {
+            None => {}
+            Some([]) => text.push_str("No call of a program waited for it.\n"),
+            Some(waits) => text.push_str(&awaited::text(waits, self.io.delivered)),
+        }
         text
     }
 
@@ -316,6 +340,30 @@ fn activities(all: &[Activity]) -> String {
         text.push_str(&format!("and {} more, each for less\n", all.len() - LISTED));
     }
     text
+}
+
+/// The calls that waited for I/O `order` of `drive`, which a thread of the kernel has submitted, and the number of
+/// the I/O whose flush it was, if it was one.
+fn awaited(
+    folder: &Path,
+    (drive, order): (&str, u64),
+    guest: &GuestTimes,
+) -> Result<(Option<Vec<KeptWait>>, Option<u64>), ResultsError> {
+    let folder = folder_of(folder);
+    let own = guest_ios::read(folder, |name, other| name == drive && other != order)?;
+    let own = own.unwrap_or_default();
+    let numbered = own.iter().map(|((_, order), io)| (*order, io));
+    let flush_of = awaited::flush_of(numbered, guest);
+    let submitted = flush_of.and_then(|order| own.get(&(drive.to_owned(), order))).unwrap_or(guest);
+    let Some(waits) = KeptWait::read(folder)? else { return Ok((None, flush_of)) };
+    // A drive of several machines' has its machine's name before its own.
+    let machines = Summary::beside(folder).and_then(|mut summary| summary.extra.remove("machines"));
+    let names = machines.as_ref().and_then(Value::as_array).into_iter().flatten();
+    let names: Vec<&str> = names.filter_map(|machine| machine["name"].as_str()).collect();
+    let its = |name: &&str| drive.strip_prefix(*name).is_some_and(|rest| rest.starts_with('/'));
+    let machine = names.iter().position(its).unwrap_or(0) as u64;
+    let its = waits.iter().filter(|wait| wait.machine == machine);
+    Ok((Some(awaited::find(its, submitted).into_iter().cloned().collect()), flush_of))
 }
 
 /// The command that an I/O of `drive` was, by the timeline, and the drive that served it.

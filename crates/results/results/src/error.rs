@@ -35,6 +35,15 @@ pub enum ResultsError {
         /// The fault.
         source: std::io::Error,
     },
+    /// The run has kept no waits of threads.
+    #[error(
+        "results: {} has no waits of threads: run it with --guest-times, on a kernel with BTF",
+        .folder.display()
+    )]
+    NoWaits {
+        /// The folder of results.
+        folder: PathBuf,
+    },
     /// Another run has the folder.
     #[error(
         "results: another run is writing to {}; wait for it, or name another folder with --results",

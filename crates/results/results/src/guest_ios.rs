@@ -78,6 +78,11 @@ impl GuestTimes {
         self.ran_ns.or(self.woken_ns).unwrap_or(self.interrupted_ns)
     }
 
+    /// Returns whether a thread of the kernel's own has submitted it.
+    pub fn is_of_kernel(&self) -> bool {
+        self.submitter == Submitter::KernelThread.name()
+    }
+
     /// Reads the times of all I/Os of a folder of results; `None` where the folder keeps none.
     ///
     /// # Errors

@@ -80,6 +80,14 @@ impl KeptWait {
         })
     }
 
+    /// The waits of a folder of results that is to have them.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or the run has kept none.
+    pub fn of(folder: &Path) -> Result<Vec<Self>, ResultsError> {
+        Self::read(folder)?.ok_or_else(|| ResultsError::NoWaits { folder: folder.to_owned() })
+    }
+
     /// Reads the waits of a folder of results, in the order in which they ended; `None` where it has none.
     ///
     /// # Errors

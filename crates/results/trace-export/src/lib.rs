@@ -4,6 +4,7 @@
 //!   btreplay and fio's `read_iolog`.
 //! * [`fio_log`]: a completion latency log as fio's `write_lat_log` leaves it, for
 //!   fio_generate_plots and fiologparser.
+//! * [`off_cpu`]: stacks of waits, for flamegraph.pl, speedscope and inferno.
 //! * [`perfetto`]: tracks for the Perfetto UI, with a slice for each I/O from its submission
 //!   to its interrupt, and for each thing that happened inside the run where it kept that.
 //! * [`pprof`]: a profile for pprof.
@@ -19,12 +20,14 @@ mod blktrace;
 mod counters;
 mod fio_log;
 mod message;
+mod off_cpu;
 mod perfetto;
 mod pprof;
 
 pub use blktrace::blktrace;
 pub use counters::{counters, Counter};
 pub use fio_log::fio_log;
+pub use off_cpu::off_cpu;
 pub use perfetto::{perfetto, ClusterMoments, Inside};
 pub use pprof::pprof;
 

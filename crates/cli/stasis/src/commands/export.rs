@@ -1,7 +1,7 @@
 //! `stasis export`: a run's I/Os in the formats of other tools.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter};
+use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,6 +10,7 @@ use serde_json::json;
 use stasis_block::timeline::{Track, TrackKind};
 use stasis_crash::{LogWrites, TraceReader};
 use stasis_report::KeptMoments;
+use stasis_results::waits::KeptWait;
 use stasis_results::{
     folder_of, keep_inputs, KeptIos, KeptSamples, KeptSpans, Summary, PROFILE_FILE, SUMMARY_FILE,
     TIMELINE_FILE,
@@ -17,7 +18,7 @@ use stasis_results::{
 use stasis_run_events::IoRecord;
 use stasis_terminal::answer;
 use stasis_trace_export::{
-    blktrace, counters, fio_log, perfetto, pprof, ClusterMoments, Exported, Inside,
+    blktrace, counters, fio_log, off_cpu, perfetto, pprof, ClusterMoments, Exported, Inside,
 };
 
 /// Arguments of `stasis export`.
@@ -26,6 +27,7 @@ use stasis_trace_export::{
   stasis export results --blktrace trace && blkparse -i trace/drive0
   stasis export results --perfetto run.perfetto-trace
   stasis export profiled --pprof run.pb.gz
+  stasis export results --off-cpu waits.folded
   stasis export results/ios.parquet --drive drive0 --fio-log logs
   stasis export crash-results --log-writes logs
 
@@ -47,6 +49,10 @@ pub struct Arguments {
     /// Write the profile of a run with --profile, as pprof reads it, to this file
     #[arg(long, value_name = "FILE")]
     pprof: Option<PathBuf>,
+    /// Write the stacks in which threads were off their processors, of a run with --guest-times, to this
+    /// file: a line for each with its time in ns, as flame graphs are drawn from
+    #[arg(long, value_name = "FILE")]
+    off_cpu: Option<PathBuf>,
     /// Write DRIVE_clat.1.log of each drive, as fio's write_lat_log does, to this folder
     #[arg(long, value_name = "DIR")]
     fio_log: Option<PathBuf>,
@@ -73,11 +79,17 @@ pub fn main(arguments: &Arguments, quiet: bool) -> Result<ExitCode> {
     if let Some(path) = &arguments.pprof {
         to_pprof(from, path, quiet)?;
     }
-    if !others && (arguments.log_writes.is_some() || arguments.pprof.is_some()) {
+    if let Some(path) = &arguments.off_cpu {
+        to_off_cpu(from, path, quiet)?;
+    }
+    let own = [&arguments.log_writes, &arguments.pprof, &arguments.off_cpu];
+    if !others && own.iter().any(|path| path.is_some()) {
         return Ok(ExitCode::SUCCESS);
     }
     if !others {
-        bail!("nothing to write: give --blktrace, --perfetto, --pprof, --fio-log or --log-writes");
+        bail!(
+            "nothing to write: give --blktrace, --perfetto, --pprof, --off-cpu, --fio-log or --log-writes"
+        );
     }
     let (drives, ios) = read(arguments)?;
     let print = |path: &Path, exported: Exported| -> Result<()> {
@@ -148,6 +160,22 @@ fn to_pprof(from: &Path, to: &Path, quiet: bool) -> Result<()> {
     answer::push("files", &json!({ "file": to, "samples": samples }))?;
     if !quiet {
         eprintln!("{}: {samples} samples", to.display());
+    }
+    Ok(())
+}
+
+/// Writes the stacks of waits of the results in `from`.
+fn to_off_cpu(from: &Path, to: &Path, quiet: bool) -> Result<()> {
+    let folder = folder_of(from);
+    let waits = KeptWait::of(folder)?;
+    keep_inputs(to, &[from.to_owned(), folder.to_owned()])?;
+    let cannot = || format!("cannot write {}", to.display());
+    let mut out = BufWriter::new(File::create(to).with_context(cannot)?);
+    let stacks = off_cpu(&waits, &mut out).and_then(|stacks| out.flush().map(|()| stacks));
+    let stacks = stacks.with_context(cannot)?;
+    answer::push("files", &json!({ "file": to, "stacks": stacks }))?;
+    if !quiet {
+        eprintln!("{}: {stacks} stacks of {} waits", to.display(), waits.len());
     }
     Ok(())
 }

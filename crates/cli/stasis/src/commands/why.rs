@@ -1,15 +1,18 @@
 //! `stasis why`: where the time of an I/O went, and for whom a thread waited.
 
+mod calls;
 mod waits;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{bail, Result};
 use serde_json::{json, Map, Value};
 use stasis_block::units;
 use stasis_experiment::drive_and_number;
 use stasis_report::why::{Which, Why};
+use stasis_results::folder_of;
+use stasis_results::waits::KeptWait;
 use stasis_run_events::{Column, IoRecord, Kind};
 use stasis_terminal::answer;
 use waits::Asked;
@@ -20,6 +23,7 @@ use waits::Asked;
   stasis why results
   stasis why results drive0:100
   stasis why results --waits 20
+  stasis why results --calls 20 --in fdatasync
   stasis why results pid:82@1.25ms
 
 An I/O is named by its drive and its `order`, as in the page's list of the slowest I/Os and in
@@ -28,7 +32,9 @@ Of a run with --timeline it is told what the drive did while the I/O was under w
 
 Of a run with --guest-times it is known when each thread of a program was off its processor: --waits
 lists the longest times, and pid:N@TIME names that of a thread at a time since the machine was created,
-or its next one. Each has who ended it, and where that one had waited itself until then.")]
+or its next one. Each has who ended it, and where that one had waited itself until then. --calls has
+the system calls that waited: a table by name, and the longest, each with its longest wait. An I/O that
+a thread of the kernel has submitted, such as a journal's flush, has the calls that waited for it.")]
 pub struct Arguments {
     /// A folder of results
     #[arg(value_name = "RESULTS")]
@@ -39,6 +45,12 @@ pub struct Arguments {
     /// List so many waits of the programs' threads, the longest first
     #[arg(long, value_name = "N")]
     waits: Option<usize>,
+    /// List so many system calls that waited, the longest first, below a table of all by name
+    #[arg(long, value_name = "N", conflicts_with_all = ["waits", "subject"])]
+    calls: Option<usize>,
+    /// List only this system call, by the kernel's name, such as fdatasync
+    #[arg(long = "in", value_name = "CALL", requires = "calls")]
+    only: Option<String>,
 }
 
 /// The subject of a question.
@@ -67,6 +79,9 @@ pub fn which(word: &str) -> Result<(String, u64), String> {
 
 /// `stasis why`.
 pub fn main(arguments: &Arguments) -> Result<ExitCode> {
+    if let Some(count) = arguments.calls {
+        return tell_calls(&arguments.results, (count, arguments.only.as_deref()));
+    }
     let which = match (&arguments.subject, arguments.waits) {
         (Some(Subject::Wait(asked)), _) => return tell_waits(&arguments.results, asked),
         (_, Some(count)) => return tell_waits(&arguments.results, &Asked::Longest(count)),
@@ -80,13 +95,31 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn tell_waits(results: &Path, asked: &Asked) -> Result<ExitCode> {
-    let all = waits::read(results)?;
+    let all = KeptWait::of(folder_of(results))?;
     let chains = waits::find(&all, asked)?;
     answer::list("waits");
     for chain in &chains {
         answer::push("waits", chain)?;
     }
     answer::text(&waits::text(&chains))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell_calls(results: &Path, (count, only): (usize, Option<&str>)) -> Result<ExitCode> {
+    let all = KeptWait::of(folder_of(results))?;
+    let calls = calls::of(&all);
+    if let Some(only) = only.filter(|only| !calls.iter().any(|call| call.call == *only)) {
+        let mut names: Vec<&str> = calls.iter().map(|call| call.call).collect();
+        names.sort_unstable();
+        names.dedup();
+        bail!("--in: no call of {only} has waited; these have: {}", names.join(", "));
+    }
+    let listed = calls::longest(&all, &calls, (count, only));
+    answer::list("calls");
+    for call in &listed {
+        answer::push("calls", call)?;
+    }
+    answer::text(&calls::text(&calls, &listed))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -112,6 +145,8 @@ fn tell(why: &Why) -> Result<()> {
     answer::put("io", &io)?;
     answer::put("whole_ns", &why.whole)?;
     answer::put("guest", &why.guest)?;
+    answer::put("awaited", &why.awaited)?;
+    answer::put("flush_of", &why.flush_of)?;
     answer::put("overtaken", &why.overtaken)?;
     ["parts", "ahead", "activity"].into_iter().for_each(answer::list);
     for (name, time) in &why.parts {

@@ -39,7 +39,9 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ),
     ("stasis export profiled ", "takes a profile: tests/system/profile.rs"),
     ("stasis why results --waits ", "takes the waits of a run: tests/system/profile.rs"),
+    ("stasis why results --calls ", "the same"),
     ("stasis why results pid:", "the same"),
+    ("stasis export results --off-cpu ", "the same"),
     (
         "stasis export crash-results ",
         "takes a crash test's trace: guides/mount-options, in slow-test",

@@ -466,10 +466,58 @@ fn who_waited_for_whom_is_told() {
         longest.stdout.contains("in pread64") && longest.stdout.contains("in futex"),
         "{longest:?}"
     );
+    let calls = bench.finish(bench.command(&["why", "r", "--calls", "1", "--in", "futex"]));
+    calls.expect(0);
+    let text = &calls.stdout;
+    for words in [
+        "system call",
+        "pread64",
+        &format!(" futex of holder ({waiter}) from "),
+        "in one wait:",
+        "which had waited itself until then",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let none = bench.finish(bench.command(&["why", "r", "--calls", "1", "--in", "fsync"]));
+    none.expect(125).says(&["no call of fsync has waited; these have: ", "futex"]);
+    let folded = bench.finish(bench.command(&["export", "r", "--off-cpu", "waits.folded"]));
+    folded.expect(0);
+    let folded = std::fs::read_to_string(bench.path("waits.folded")).unwrap();
+    let times = folded.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
+    assert_eq!(times.sum::<u64>(), waits.iter().map(KeptWait::length).sum::<u64>());
+    assert!(folded.contains("[holder];") && folded.contains("__x64_sys_futex"), "{folded}");
     let none = bench.finish(bench.command(&["why", "r", "pid:999999@0s"]));
     none.expect(125).says(&["no thread 999999 of a program waits from"]);
     let wrong = bench.finish(bench.command(&["why", "r", "pid:1"]));
     assert!(wrong.status == Some(2) && wrong.stderr.contains("pid:82@1.25ms"), "{wrong:?}");
+}
+
+#[test]
+fn a_flush_of_the_kernel_leads_to_the_call_that_waited_for_it() {
+    let bench = Bench::new();
+    let commits = "mkfs.ext4 -q /dev/nvme0n1; mount /dev/nvme0n1 /mnt
+        for n in 1 2 3; do dd if=/dev/zero of=/mnt/$n bs=4k count=1 conv=fsync 2>/dev/null; done; echo over";
+    let words = ["run", "--quiet", "--engine=exact", "--guest-times", "--results=f", "--ios=csv"];
+    let drive =
+        ["--drive=name=d,model=samsung-980-pro,medium=ram:64MiB", "--", "sh", "-c", commits];
+    bench.finish(bench.command(&[&words[..], &drive[..]].concat())).expect(0);
+    let rows = bench.text("f/ios.csv");
+    let rows: Vec<Vec<&str>> = rows.lines().map(|row| row.split(',').collect()).collect();
+    let place = |name: &str| rows[0].iter().position(|column| *column == name).unwrap();
+    let (operation, order) = (place("operation"), place("order"));
+    let mut commits = 0;
+    for row in rows.iter().filter(|row| row[operation] == "flush") {
+        let why = bench.finish(bench.command(&["why", "f", &format!("d:{}", row[order])]));
+        why.expect(0);
+        let text = &why.stdout;
+        // jbd2's commit has a flush before it, which a worker of the block layer issues.
+        if text.contains("It is the flush that the block layer does before order") {
+            assert!(text.contains("For dd (") && text.contains("), in fsync from"), "{text}");
+            assert!(text.contains("jbd2/nvme0n1-8 woke it"), "{text}");
+            commits += 1;
+        }
+    }
+    assert!(commits >= 3, "{commits} of {rows:?}");
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! Waits of the guest's threads: how long, in what, who ended each, and for whom that one had waited.
 
 use std::fmt::Write;
-use std::path::Path;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, Result};
 use stasis_block::clock::Nanos;
 use stasis_results::units;
 use stasis_results::waits::KeptWait;
@@ -24,20 +23,6 @@ pub enum Asked {
 
 /// A wait, and those that its wakers had, the nearest first.
 pub type Chain<'a> = Vec<&'a KeptWait>;
-
-/// The waits of the run's results.
-///
-/// # Errors
-/// If there are none, or not that one.
-pub fn read(folder: &Path) -> Result<Vec<KeptWait>> {
-    let waits = KeptWait::read(folder)?;
-    waits.with_context(|| {
-        format!(
-            "{} has no waits of threads: run it with --guest-times, on a kernel with BTF",
-            folder.display()
-        )
-    })
-}
 
 /// The waits that are asked for, with their wakers' waits.
 ///
@@ -64,7 +49,7 @@ pub fn find<'a>(all: &'a [KeptWait], asked: &Asked) -> Result<Vec<Chain<'a>>> {
 }
 
 /// A wait, and in its time those of whoever ended it, and so on.
-fn chain<'a>(all: &'a [KeptWait], wait: &'a KeptWait) -> Chain<'a> {
+pub fn chain<'a>(all: &'a [KeptWait], wait: &'a KeptWait) -> Chain<'a> {
     let mut chain = vec![wait];
     while let Some(last) = chain.last().filter(|_| chain.len() <= MAX_CHAIN) {
         let (Some(pid), Some(woken)) = (last.waker_pid, last.woken_ns) else { break };
@@ -84,24 +69,27 @@ fn chain<'a>(all: &'a [KeptWait], wait: &'a KeptWait) -> Chain<'a> {
 /// The text for people.
 pub fn text(chains: &[Chain<'_>]) -> String {
     let mut text = String::new();
-    for chain in chains {
-        for (depth, wait) in chain.iter().enumerate() {
-            let indent = "  ".repeat(depth);
-            let _ = writeln!(text, "{indent}{}", sentence(wait));
-            for (name, stack) in [("in", &wait.stack), ("woken in", &wait.waker_stack)] {
-                if !stack.is_empty() {
-                    let _ = writeln!(text, "{indent}    {name}: {}", functions(stack));
-                }
-            }
-            if depth + 1 < chain.len() {
-                let _ = writeln!(text, "{indent}  which had waited itself until then:");
-            }
-        }
-    }
+    chains.iter().for_each(|chain| write(&mut text, chain, 0));
     if text.is_empty() {
         text.push_str("no thread of a program has waited\n");
     }
     text
+}
+
+/// Appends a wait and those of its wakers, from so many steps of indentation on.
+pub fn write(text: &mut String, chain: &[&KeptWait], from: usize) {
+    for (depth, wait) in chain.iter().enumerate() {
+        let indent = "  ".repeat(from + depth);
+        let _ = writeln!(text, "{indent}{}", sentence(wait));
+        for (name, stack) in [("in", &wait.stack), ("woken in", &wait.waker_stack)] {
+            if !stack.is_empty() {
+                let _ = writeln!(text, "{indent}    {name}: {}", functions(stack));
+            }
+        }
+        if depth + 1 < chain.len() {
+            let _ = writeln!(text, "{indent}  which had waited itself until then:");
+        }
+    }
 }
 
 /// A wait in a sentence.
