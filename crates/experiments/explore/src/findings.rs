@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use stasis_experiment::Scenario;
 
+use crate::inevitable::Inevitable;
 use crate::verdict::Failure;
 use crate::words;
 
@@ -26,6 +27,9 @@ pub struct Finding {
     /// The scenario that is enough.
     #[serde(with = "as_file")]
     pub scenario: Scenario,
+    /// When it became inevitable, where that was looked for.
+    #[serde(default)]
+    pub inevitable: Option<Inevitable>,
     /// Its file.
     pub file: PathBuf,
     /// Folder with the results of a run with it.
@@ -70,8 +74,14 @@ impl Finding {
             true => String::new(),
             false => format!("\n{message}\n"),
         };
+        let inevitable = match &self.inevitable {
+            Some(inevitable) => {
+                format!("By branches with other seeds, {}.\n\n", inevitable.sentence())
+            }
+            None => String::new(),
+        };
         format!(
-            "# {}\n{message}\nFaults that are enough for it:\n\n{}\n{repeats}, with Stasis {version}:\n\n    {}\n\n\
+            "# {}\n{message}\nFaults that are enough for it:\n\n{}\n{inevitable}{repeats}, with Stasis {version}:\n\n    {}\n\n\
              Just before the first fault, with gdb:\n\n    {}\n\nThe scenario:\n\n```toml\n{}```\n\n\
              The experiment:\n\n```toml\n{}\n```\n",
             self.title(),

@@ -9,6 +9,7 @@
 
 mod draw;
 mod findings;
+mod inevitable;
 mod log;
 mod moments;
 mod page;
@@ -30,7 +31,7 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, ensure, Context, Result};
 use stasis_block::clock::Nanos;
 use stasis_block::units;
-use stasis_experiment::{Experiment, FaultSpace, Scenario};
+use stasis_experiment::{Engine, Experiment, FaultSpace, Scenario};
 use stasis_report::{shell_word, Repeat};
 use stasis_results::{
     Ios, KeptIos, ResultsFolder, EXPLORATION_FILE, EXPLORATION_PAGE, EXPLORATION_RUNS,
@@ -41,6 +42,8 @@ use stasis_runner::{failure, input, Event, Observer};
 
 use draw::Drawer;
 pub use findings::Finding;
+use inevitable::Search;
+pub use inevitable::{Inevitable, Share};
 pub use log::MAX_RUNS;
 use log::{Entry, Heading, Log};
 use moments::Moments;
@@ -64,6 +67,8 @@ const LOG_LEVEL: u8 = 5;
 const BEFORE: Nanos = 1_000_000;
 /// Runs after which an exploration ends in which no fault has happened.
 const MIN_HAPPENED: u64 = 16;
+/// Limit on the findings whose point of no return is looked for.
+const MAX_DATED: u64 = 4;
 /// Virtual time of a run where the experiment has no limit: so many times that of the run without
 /// faults, and so much more (ns).
 const MAX_TIME: (u64, Nanos) = (10, 60_000_000_000);
@@ -91,6 +96,8 @@ pub struct Exploration<'a> {
     pub seed: u64,
     /// True if the experiment's file has another engine, so that commands that repeat a finding name it.
     pub names_engine: bool,
+    /// Branches from each moment that is looked at for a point of no return; 0 looks at none.
+    pub branches: u64,
     /// Runs at a time; by default one for each processor.
     pub jobs: Option<usize>,
     /// Folder with scenarios that are tried first, and to which findings are added.
@@ -119,6 +126,18 @@ struct Drawn {
 impl Point for Drawn {
     fn name(&self) -> Cow<'_, str> {
         self.run.to_string().into()
+    }
+}
+
+/// A branch of a run that failed.
+struct Branch {
+    at: Nanos,
+    number: u64,
+}
+
+impl Point for Branch {
+    fn name(&self) -> Cow<'_, str> {
+        format!("{} at {} ns", self.number, self.at).into()
     }
 }
 
@@ -461,7 +480,67 @@ impl Session<'_> {
             // An exploration that goes on shortens it anew.
             return Ok(());
         }
-        self.keep(number, (run, faults_before, tries), signature, best, results)
+        let found = (run, faults_before, tries);
+        self.keep(number, found, signature, best, (results, observer))
+    }
+
+    /// Looks for the point of no return of a failure, by branches of the run of `scenario`, which `trial` was.
+    fn inevitable(
+        &self,
+        (number, scenario): (u64, &Scenario),
+        trial: &Trial,
+        signature: &str,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Inevitable>> {
+        let exploration = self.exploration;
+        let first = trial.happened.iter().flatten().min();
+        let Some(first) = first.filter(|_| exploration.experiment.engine == Engine::Exact) else {
+            return Ok(None);
+        };
+        let (own, once) = (self.common.faults.len(), &exploration.experiment.explore.once);
+        let folder = exploration.results.join("runs");
+        let mut search = Search::new(first.saturating_sub(BEFORE), trial.span.1);
+        loop {
+            let moments = search.next();
+            let name = format!("finding {number}: when it became inevitable");
+            observer.event(Event::Step { name: &name, fraction: Some(search.fraction()) })?;
+            let numbers = || 0..exploration.branches;
+            let points: Vec<Branch> = moments
+                .iter()
+                .flat_map(|&at| numbers().map(move |number| Branch { at, number }))
+                .collect();
+            if points.is_empty() {
+                return Ok(search.end());
+            }
+            let run = |point: &Branch, turn: Turn| {
+                let branch =
+                    inevitable::branch(scenario, &trial.happened, own, (point.at, point.number));
+                let own = folder.join(turn.worker.to_string());
+                let trial = self.trials.branch(&branch, (scenario, point.at), &own)?;
+                Ok(trial.observation.verdict(once, branch.faults.len()))
+            };
+            let outcomes = Batch::new(exploration.jobs, self.trials.stop).run(&points, run, |_| ());
+            if let Some(Err(why)) = outcomes.iter().flatten().find(|outcome| outcome.is_err()) {
+                let warning = format!("no branch of a finding's run could be made: {why}");
+                observer.event(Event::Warning(&warning))?;
+                return Ok(None);
+            }
+            if self.is_stopped() {
+                return Ok(None);
+            }
+            for &at in &moments {
+                let own = points.iter().zip(&outcomes).filter(|(point, _)| point.at == at);
+                // One that could not be made says nothing.
+                let ended: Vec<_> =
+                    own.filter_map(|(_, outcome)| outcome.as_ref()?.as_ref().ok()).collect();
+                let fails = |verdict: &&&Verdict| match verdict {
+                    Verdict::Failed(failure) => failure.signature() == signature,
+                    _ => false,
+                };
+                let failed = ended.iter().filter(fails).count();
+                search.add(at, (failed as u64, ended.len() as u64));
+            }
+        }
     }
 
     /// The verdicts on scenarios that run side by side.
@@ -504,7 +583,7 @@ impl Session<'_> {
         (run, faults_before, tries): (u64, usize, u64),
         signature: &str,
         scenario: Scenario,
-        results: &mut ResultsFolder,
+        (results, observer): (&mut ResultsFolder, &mut dyn Observer),
     ) -> Result<()> {
         let name = format!("finding-{number}");
         let (file, folder) = (results.file(&format!("{name}.toml"))?, results.file(&name)?);
@@ -538,6 +617,10 @@ impl Session<'_> {
             }
             _ => (Failure { oracle: Oracle::Status, line: signature.to_owned() }, false),
         };
+        let inevitable = match repeats && number <= MAX_DATED && self.exploration.branches > 0 {
+            true => self.inevitable((number, &scenario), &trial, signature, observer)?,
+            false => None,
+        };
         let first = trial.happened.iter().flatten().min();
         let before = first.map_or(0, |first| first.saturating_sub(BEFORE));
         let at = ["--at".to_owned(), units::format_duration(before)];
@@ -549,6 +632,7 @@ impl Session<'_> {
             faults_before,
             tries,
             scenario,
+            inevitable,
             repeats,
             repeat: line(words("run")),
             debug: line([words("debug"), at.to_vec()].concat()),

@@ -75,13 +75,31 @@ impl Report {
                 units::count(believed),
             ));
         }
+        let inevitable = finding.inevitable.as_ref();
+        let branches = inevitable.map(|inevitable| {
+            let headings = ["after the commands' start", "branches that failed"].map(Column::right);
+            let mut table = Table::new(headings.to_vec());
+            for share in &inevitable.moments {
+                let shares = format!("{} of {}", share.failed, share.branches);
+                table.push(vec![units::duration(share.at_ns as f64), shares]);
+            }
+            let about = format!(
+                "By branches with other seeds, without the faults that had not begun, {}.",
+                inevitable.sentence()
+            );
+            (about, table)
+        });
         let repeats = match finding.repeats {
             true => "A run with these faults alone fails in the same way:",
             false => "A run with these faults did not fail in the same way:",
         };
-        Section::new(format!("Finding {}: {}", finding.number, finding.title()))
+        let mut section = Section::new(format!("Finding {}: {}", finding.number, finding.title()))
             .with(Block::Prose(format!("Enough for it: {}.", finding.faults())))
-            .with(Block::Terms(facts))
+            .with(Block::Terms(facts));
+        if let Some((about, table)) = branches {
+            section = section.with(Block::Prose(about)).with(Block::Table(String::new(), table));
+        }
+        section
             .with(Block::Prose(repeats.to_owned()))
             .with(Block::Command(finding.repeat.clone()))
             .with(Block::Prose("Just before its first fault, with gdb:".to_owned()))

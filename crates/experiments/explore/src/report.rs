@@ -84,6 +84,9 @@ impl Report {
         for finding in &self.findings {
             let _ = writeln!(out, "\nfinding {}: {}", finding.number, finding.title());
             let _ = writeln!(out, "  enough for it: {}", finding.faults());
+            if let Some(inevitable) = &finding.inevitable {
+                let _ = writeln!(out, "  {}", inevitable.sentence());
+            }
             if let Some(group) = self.group(finding) {
                 let believed = group.runs_to_believe(self.counts.runs);
                 let _ = writeln!(

@@ -6,12 +6,13 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use stasis_block::clock::Nanos;
 use stasis_experiment::{Experiment, ExploreSpec, Scenario};
 use stasis_history::{checkers, History, Judgement};
 use stasis_results::{FaultInterval, Ios, HISTORY_FILE};
-use stasis_runner::{Event, Results, Runner};
+use stasis_run_events::Moment;
+use stasis_runner::{At, Changed, Event, Results, Runner, Snapshotted};
 
 use crate::verdict::{Observation, Watch};
 
@@ -60,9 +61,42 @@ impl Trials<'_> {
         ios: Ios,
         words: Vec<String>,
     ) -> Result<Trial> {
-        let mut experiment = scenario.of(self.experiment).map_err(|error| {
-            anyhow::Error::from(self.experiment.error(error)).context("a drawn fault cannot be")
-        })?;
+        self.make(scenario, None, folder, (ios, words))
+    }
+
+    /// Runs a scenario as a branch of the run of another one, from `at` on (ns since the commands' start).
+    ///
+    /// # Errors
+    /// If the run cannot be made, or ends before that moment.
+    pub fn branch(
+        &self,
+        scenario: &Scenario,
+        (run, at): (&Scenario, Nanos),
+        folder: &Path,
+    ) -> Result<Trial> {
+        self.make(scenario, Some((run, at)), folder, (Ios::None, Vec::new()))
+    }
+
+    fn make(
+        &self,
+        scenario: &Scenario,
+        branch: Option<(&Scenario, Nanos)>,
+        folder: &Path,
+        (ios, words): (Ios, Vec<String>),
+    ) -> Result<Trial> {
+        let of_scenario = |scenario: &Scenario| {
+            scenario.of(self.experiment).map_err(|error| {
+                anyhow::Error::from(self.experiment.error(error)).context("a drawn fault cannot be")
+            })
+        };
+        let run = branch.map(|(run, _)| of_scenario(run)).transpose()?;
+        let changed = run.as_ref().zip(branch).map(|(run, (_, at))| Changed {
+            run,
+            base: self.base,
+            at: Some(At::Moment(Moment::At(at))),
+            call: None,
+        });
+        let mut experiment = of_scenario(scenario)?;
         experiment.results = Some(folder.to_owned());
         let mut watch = Watch::new(&experiment.explore, scenario)?;
         let mut streams = [const { Lines::new() }; 3];
@@ -79,7 +113,16 @@ impl Trials<'_> {
         let runner =
             Runner::new(&experiment).base(self.base).stop(self.stop).ios(ios).one_of_many();
         let runner = runner.reading(vec![self.path.to_owned()]).repeated_by(words);
+        let runner = match &changed {
+            Some(_) => {
+                let from = Snapshotted { branches: true, ..Snapshotted::default() };
+                runner.snapshots(Some(from)).changed(changed.as_ref())
+            }
+            None => runner,
+        };
         let results = runner.run(&mut observer)?;
+        let is_branch = |results: &Results| !results.summary.extra["branch"]["at_ns"].is_null();
+        ensure!(changed.is_none() || is_branch(&results), "the branch's moment has not come");
         let [output, errors, console] = &mut streams;
         output.end(&mut |line| watch.output(line));
         errors.end(&mut |line| watch.output(line));

@@ -68,6 +68,9 @@ pub struct Arguments {
     /// Folder of scenarios that are tried first; findings are added to it
     #[arg(long, value_name = "DIR")]
     corpus: Option<PathBuf>,
+    /// Branches from each of some twelve moments of a finding, to say when it became inevitable; 0: none
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(..=64))]
+    branches: u64,
     /// Limit on the runs at the same time [default: one for each processor]
     #[arg(long, value_name = "N")]
     jobs: Option<std::num::NonZeroUsize>,
@@ -119,6 +122,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         until_found: arguments.until_found,
         seed: arguments.seed,
         names_engine: !is_said,
+        branches: arguments.branches,
         jobs: arguments.jobs.map(usize::from),
         corpus: arguments.corpus.as_deref(),
         junit: arguments.junit.as_deref(),

@@ -26,7 +26,8 @@ fn a_server_that_forgets_is_found_and_its_scenario_repeats() {
     std::fs::write(bench.path("redis.toml"), FORGETS).unwrap();
     let explore = |runs: &str| {
         let words = ["explore", "redis.toml", "--runs", runs, "--results", "found"];
-        let words = [&words[..], &["--corpus", "corpus", "--junit", "found.xml"]].concat();
+        let more = ["--corpus", "corpus", "--junit", "found.xml", "--branches", "1"];
+        let words = [&words[..], &more[..]].concat();
         bench.finish(bench.command(&words))
     };
     let first = explore("2");
@@ -40,6 +41,12 @@ fn a_server_that_forgets_is_found_and_its_scenario_repeats() {
     assert_eq!(scenario.matches("[[fault]]").count(), 1, "{scenario}");
     // One change decides, which is named.
     assert!(scenario.contains("power-cut") && scenario.contains("loses = ["), "{scenario}");
+    // Without the cut nothing is lost, and after it nothing brings the change back.
+    let at =
+        |name: &str| finding["inevitable"][name].as_u64().unwrap_or_else(|| panic!("{report}"));
+    let begins = finding["debug"].as_str().unwrap().rsplit(' ').next().unwrap();
+    assert_eq!(stasis_block::units::parse_duration(begins), Ok(at("avoidable_ns")), "{report}");
+    assert!((1..60_000_000).contains(&(at("inevitable_ns") - at("avoidable_ns"))), "{report}");
     // The file repeats it, to the byte.
     let words = ["redis.toml", "--scenario", "found/finding-1.toml", "--results", "again"];
     bench.run(&words).expect(3);
