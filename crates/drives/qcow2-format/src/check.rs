@@ -6,7 +6,10 @@
 use std::path::Path;
 
 use crate::entries::{Cluster, COPIED, OFFSET};
-use crate::header::{be64, snapshots, Snapshot, Source};
+use stasis_layout::FromBytes as _;
+
+use crate::header::{be64, snapshots, Directory, Snapshot, Source, MAX_L1};
+use crate::layout::BitmapHead;
 use crate::{refcounts, FormatError, Header};
 
 /// Entries of tables that are looked at before a check gives up: those of
@@ -131,6 +134,9 @@ pub fn check(
     checker.l1(header.l1_offset, header.l1_entries, Sharing::Own, &blocks)?;
     for snapshot in &found {
         checker.l1(snapshot.l1_offset, snapshot.l1_entries, Sharing::Shared, &blocks)?;
+    }
+    if let Some(directory) = header.directory {
+        checker.bitmaps(directory)?;
     }
     checker.compare(&blocks);
     Ok((checker.report, found))
@@ -348,6 +354,44 @@ impl Checker<'_> {
             self.report.allocated += 1;
             self.report.compressed += 1;
         }
+    }
+
+    /// The directory of bitmaps, their tables and their data.
+    fn bitmaps(&mut self, directory: Directory) -> Result<(), FormatError> {
+        /// The part of a table's entry that is an offset (qcow2.txt, "Bitmap table").
+        const OFFSET: u64 = 0x00ff_ffff_ffff_fe00;
+        let Directory { bitmaps, offset, length } = directory;
+        self.table(offset, length, "directory of bitmaps");
+        let bytes = self.read(offset, length as usize)?;
+        let mut rest = &bytes[..];
+        for number in 0..bitmaps {
+            let Ok((head, _)) = BitmapHead::read_from_prefix(rest) else {
+                self.corrupt(|| format!("the directory of bitmaps ends before bitmap {number}"));
+                return Ok(());
+            };
+            let names = u64::from(head.extra_length.get()) + u64::from(head.name_length.get());
+            let all = (size_of::<BitmapHead>() as u64 + names).next_multiple_of(8);
+            let entries = u64::from(head.table_entries.get());
+            let (at, bytes) = (head.table_offset.get(), 8 * entries);
+            let within = at.checked_add(bytes).is_some_and(|end| end <= self.source.length);
+            if !within || !at.is_multiple_of(self.header.cluster_size()) || bytes > MAX_L1 {
+                self.corrupt(|| format!("bitmap {number} has a table at {at:#x} of {bytes} bytes"));
+                return Ok(());
+            }
+            self.spend(entries)?;
+            self.table(at, bytes, "table of a bitmap");
+            let table = self.read(at, bytes as usize)?;
+            for entry in table.chunks_exact(8) {
+                let at = be64(entry, 0) & OFFSET;
+                if !at.is_multiple_of(self.header.cluster_size()) {
+                    self.corrupt(|| format!("bitmap {number} has unaligned data at {at:#x}"));
+                } else if at != 0 && self.add(at, "data of a bitmap") {
+                    self.own(at, "data of a bitmap");
+                }
+            }
+            rest = usize::try_from(all).ok().and_then(|all| rest.get(all..)).unwrap_or_default();
+        }
+        Ok(())
     }
 
     fn compare(&mut self, blocks: &Blocks) {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use stasis_layout::{FromBytes, IntoBytes};
 
-use crate::layout::{self, Extension, Further, SnapshotExtra, SnapshotHead};
+use crate::layout::{self, BitmapsExtension, Extension, Further, SnapshotExtra, SnapshotHead};
 use crate::FormatError;
 
 /// The first bytes of an image.
@@ -23,6 +23,12 @@ const MAX_NAME: u32 = 1023;
 
 /// Header extension with the format of the backing file (qcow2.txt, "Header extensions").
 pub const BACKING_FORMAT: u32 = 0xe279_2aca;
+
+/// Header extension with bitmaps (qcow2.txt, "Bitmaps extension"), and limits on them (block/qcow2.h:
+/// `QCOW2_MAX_BITMAPS`, `QCOW2_MAX_BITMAP_DIRECTORY_SIZE`).
+const BITMAPS_EXTENSION: u32 = 0x2385_2875;
+const MAX_BITMAPS: u32 = 65535;
+const MAX_DIRECTORY: u64 = 1024 * MAX_BITMAPS as u64;
 
 /// Incompatible feature bit: refcounts may be stale (qcow2.txt: bytes 72 to 79).
 pub const DIRTY: u64 = 1;
@@ -70,6 +76,19 @@ pub struct Header {
     pub refcount_order: u32,
     /// Compression of compressed clusters.
     pub compression: Compression,
+    /// The directory of its bitmaps, where somebody keeps these up to date.
+    pub directory: Option<Directory>,
+}
+
+/// The directory of an image's bitmaps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Directory {
+    /// Number of bitmaps.
+    pub bitmaps: u32,
+    /// Its first byte in the file.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub length: u64,
 }
 
 /// Compression of an image's compressed clusters.
@@ -220,6 +239,7 @@ impl Header {
             autoclear: third.autoclear.get(),
             refcount_order,
             compression: Compression::Deflate,
+            directory: None,
         };
         match first.encryption.get() {
             0 => {}
@@ -364,6 +384,21 @@ impl Header {
                 if self.backing_format.replace(name).is_some() {
                     return Err(damaged("the format of its backing file is there twice"));
                 }
+            }
+            if kind == BITMAPS_EXTENSION && self.bitmaps() {
+                let mut extension = BitmapsExtension::default();
+                source.read(at + 8, extension.as_mut_bytes()).map_err(os)?;
+                let [offset, length] =
+                    [extension.directory_offset.get(), extension.directory_length.get()];
+                let bitmaps = extension.bitmaps.get();
+                if !(1..=MAX_BITMAPS).contains(&bitmaps)
+                    || length > MAX_DIRECTORY
+                    || !offset.is_multiple_of(cluster)
+                    || bytes != extension.as_bytes().len() as u64
+                {
+                    return Err(damaged("an impossible extension for bitmaps"));
+                }
+                self.directory = Some(Directory { bitmaps, offset, length });
             }
             at += 8 + bytes.next_multiple_of(8);
         }

@@ -100,6 +100,39 @@ layout! {
     }
 }
 
+layout! {
+    /// Header extension with the place of bitmaps ("Bitmaps extension").
+    pub(crate) struct BitmapsExtension: 24 {
+        /// Number of bitmaps.
+        [0] bitmaps: U32,
+        [4] reserved: U32,
+        /// Length of their directory (bytes).
+        [8] directory_length: U64,
+        /// Its offset (bytes).
+        [16] directory_offset: U64,
+    }
+}
+
+layout! {
+    /// Head of a bitmap in the directory, with extra data and its name behind it ("Bitmap directory").
+    pub(crate) struct BitmapHead: 24 {
+        /// Offset of its table (bytes).
+        [0] table_offset: U64,
+        /// Entries of that table.
+        [8] table_entries: U32,
+        /// Flags.
+        [12] flags: U32,
+        /// Type: 1 for a dirty tracking bitmap.
+        [16] kind: u8,
+        /// Binary logarithm of the bytes that a bit stands for.
+        [17] granularity_bits: u8,
+        /// Length of its name (bytes).
+        [18] name_length: U16,
+        /// Length of its extra data (bytes).
+        [20] extra_length: U32,
+    }
+}
+
 /// Bytes of the header of version 2, and the fewest of that of version 3.
 pub const LENGTH: [usize; 2] = [size_of::<Header>(), size_of::<Header>() + size_of::<Version3>()];
 

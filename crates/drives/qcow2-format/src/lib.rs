@@ -16,5 +16,5 @@ mod reader;
 pub mod refcounts;
 
 pub use error::FormatError;
-pub use header::{Compression, Header, Snapshot};
+pub use header::{Compression, Directory, Header, Snapshot};
 pub use reader::Reader;

@@ -235,3 +235,33 @@ fn compressed_clusters_are_read_and_replaced() {
     qemu_agrees(&path);
     assert_same(&qemu_contents(&path), &disk, "as qemu-img reads it");
 }
+
+/// A bitmap of changed blocks has clusters of its own, which are no leaks.
+#[test]
+fn bitmaps_are_used() {
+    let folder = folder();
+    for entries in [1, 3] {
+        let path = name(&folder, &format!("{entries}.qcow2"));
+        let word = path.to_str().unwrap();
+        qemu_img(&["create", "-q", "-f", "qcow2", "-o", "cluster_size=512", word, "4M"]);
+        for number in 0..entries {
+            qemu_img(&["bitmap", "--add", "-g", "512", word, &format!("changed {number}")]);
+        }
+        // Its bits are stored as the image is closed.
+        let write =
+            std::process::Command::new("qemu-io").args(["-c", "write 1M 1M", word]).output();
+        assert!(write.unwrap().status.success());
+        qemu_agrees(&path);
+        let (header, report, _) = stasis_qcow2::check(&path).unwrap();
+        assert_eq!(header.directory.unwrap().bitmaps, entries);
+        assert_eq!((report.leaks, &report.corruptions[..]), (0, &[][..]));
+
+        // The table of the first lies where the disk's data does.
+        let directory = header.directory.unwrap();
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        use std::os::unix::fs::FileExt;
+        file.write_all_at(&header.l1_offset.to_be_bytes(), directory.offset).unwrap();
+        let (_, report, _) = stasis_qcow2::check(&path).unwrap();
+        assert!(report.corruptions[0].contains("table of a bitmap"), "{report:?}");
+    }
+}

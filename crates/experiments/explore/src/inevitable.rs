@@ -229,10 +229,7 @@ mod tests {
             moments: Vec::new(),
         };
         let between = inevitable(Some(1_500_000)).sentence();
-        assert_eq!(
-            between,
-            "it became inevitable between 1500us and 2ms after the commands' start"
-        );
+        assert_eq!(between, "it became inevitable between 1.5ms and 2ms after the commands' start");
         assert!(inevitable(None).sentence().starts_with("it was inevitable from 2ms"));
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{anyhow, Context, Result};
 use serde_json::json;
 use stasis_block::units::format_size;
 use stasis_qcow2::{ImageError, Kind};
@@ -101,7 +101,15 @@ fn raw(path: &Path, json: bool) -> Result<ExitCode> {
 
 /// `stasis image check`.
 pub fn check(path: &Path, json: bool) -> Result<ExitCode> {
-    let (header, report, _) = stasis_qcow2::check(path)?;
+    let (header, report, _) = stasis_qcow2::check(path).map_err(|error| match error {
+        // Its own advice would be this command.
+        ImageError::Damaged { path, contradiction } => anyhow!(
+            "{}: damaged, so that nothing more of it can be checked: {contradiction}; restore it, or try \
+             `qemu-img check -r all` on a copy",
+            path.display()
+        ),
+        error => error.into(),
+    })?;
     let text = if json {
         let value = json!({
             "file": path.display().to_string(),
