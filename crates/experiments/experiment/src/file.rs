@@ -46,6 +46,9 @@ impl Experiment {
         })?;
         let folder = path.parent().unwrap_or(Path::new(""));
         experiment.guest.anchor(folder);
+        for machine in experiment.machine.each_mut() {
+            crate::container::anchor(machine.container.image.as_mut(), folder);
+        }
         for port in experiment.networks.iter_mut().flat_map(|network| &mut network.outside) {
             // An empty one is refused later.
             if !port.socket.as_os_str().is_empty() {
@@ -143,14 +146,18 @@ impl Experiment {
 
     fn check(&self) -> Result<(), Mistake> {
         self.explore.check(self.history).map_err(|mistake| mistake.inside("explore"))?;
-        if self.command.is_empty() && self.machine.all().iter().any(|m| m.command.is_empty()) {
+        self.check_containers()?;
+        let has_none =
+            |machine: &MachineSpec| machine.command.is_empty() && !self.may_have_command(machine);
+        if self.command.is_empty() && self.machine.all().iter().any(has_none) {
             return Err("no command: say what to run in the guest after `--`, for example \
                         `stasis run -- uname -a`"
                 .into());
         }
-        if self.guest.root.is_some() && !self.guest.packages.is_empty() {
+        let has_image = self.machine.all().iter().any(|machine| self.image_of(machine).is_some());
+        if (self.guest.root.is_some() || has_image) && !self.guest.packages.is_empty() {
             let message = "packages: they make the guest's own root file system, and this guest \
-                           has one of yours (root): install what the experiment needs there";
+                           has one of yours (root or image): install what the experiment needs there";
             return Err(Mistake::at("packages", message).inside("guest"));
         }
         for (index, machine) in self.machine.all().iter().enumerate() {
