@@ -437,10 +437,7 @@ fn the_reference_has_the_keys_of_the_schema() {
         ("/$defs/Expectation", &["`[[expect]]`: thresholds"]),
         ("/$defs/LinkSpec", &["`[[network.link]]`: links"]),
         ("/$defs/GuestSpec", &["`[guest]`"]),
-        (
-            "/$defs/ContainerSpec",
-            &["`[machine.container]`: what differs from the image"],
-        ),
+        ("/$defs/ContainerSpec", &["`[machine.container]`: what differs from the image"]),
         ("/$defs/HealthSpec", &["`health`: the check of a command's health"]),
         ("/$defs/DriveSpec", &["`[[drive]]` and `--drive`"]),
     ] {

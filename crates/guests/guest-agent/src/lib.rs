@@ -133,6 +133,9 @@ fn prepare<T: Transport>(
     let tools = root::enter(announcements, job.root.as_ref(), folder)?;
     asked.load()?;
     network::loopback_up()?;
+    if job.container.is_some() {
+        network::name_container(&job.hostname)?;
+    }
     network::set_up(&job.interfaces, &job.hosts)?;
     if !job.interfaces.is_empty() {
         programs::put(CLIENT_PROGRAM)?;

@@ -120,8 +120,8 @@ pub fn path_and_image(word: &str) -> (PathBuf, Option<&str>) {
     if whole.exists() {
         return (whole, None);
     }
-    let parts = word.match_indices(':').map(|(at, _)| (path(&word[..at]), &word[at + 1..]));
-    let there = parts.filter(|(path, name)| !name.is_empty() && path.exists()).next();
+    let mut parts = word.match_indices(':').map(|(at, _)| (path(&word[..at]), &word[at + 1..]));
+    let there = parts.find(|(path, name)| !name.is_empty() && path.exists());
     there.map_or((whole, None), |(path, name)| (path, Some(name)))
 }
 

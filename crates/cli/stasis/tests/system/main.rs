@@ -10,6 +10,7 @@ mod clock;
 mod clusters;
 mod commands;
 mod computational;
+mod containers;
 mod cost;
 mod crash;
 mod damage;
