@@ -32,7 +32,7 @@ VALUES: dict[str, dict[str, Any]] = {
     },
     "Container": {
         "image": "postgres:16", "entrypoint": ["sh", "-c"], "environment": {"A": "1"}, "user": "1:2",
-        "working_directory": "/srv", "volumes": {"/data": "memory"}, "files": ["job.fio"],
+        "working_directory": "/srv", "volumes": {"/data": "memory"}, "files": ["job.fio"], "texts": {"/etc/x": "y"},
         "depends_on": {"m": "healthy"},
     },
     "Health": {

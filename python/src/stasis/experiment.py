@@ -359,6 +359,8 @@ class Container(Table):
     volumes: Optional[dict[str, str]] = None
     #: Files for this machine alone.
     files: list[Union[str, Path]] = field(default_factory=list)
+    #: Texts of files for this machine alone, by the files' paths.
+    texts: Optional[dict[str, str]] = None
     health: Optional[Health] = _table("Health")
     #: Machines whose commands are ``"started"``, ``"healthy"`` or ``"completed"`` before this one's begins.
     depends_on: Optional[dict[str, str]] = None

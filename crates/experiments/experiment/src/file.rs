@@ -6,6 +6,7 @@ use stasis_block::{units, MAX_DRIVES};
 use stasis_config::{guess, Mistake, Step};
 use stasis_results::thresholds::Threshold;
 
+use crate::compose;
 use crate::expectation;
 use crate::machine::GUEST_SCHEDULERS;
 use crate::names::{check_name, once, placed};
@@ -19,11 +20,16 @@ const MIN_MEMORY: u64 = 192 << 20;
 const MAX_MEMORY_BUFFERS: u64 = 256 << 20;
 
 impl Experiment {
-    /// Reads an experiment file.
+    /// Reads an experiment file, or a Compose file as one.
     ///
     /// # Errors
     /// Returns the place, the value found, the allowed ones and the nearest.
     pub fn read(path: &Path) -> Result<Self, ExperimentError> {
+        if compose::is_one(path) {
+            let (shown, imported) = compose::text(path)?;
+            let experiment = Self::of_text(&shown, &imported.experiment)?;
+            return Ok(Self { notes: imported.notes, ..experiment });
+        }
         let text = std::fs::read_to_string(path)
             .map_err(|source| ExperimentError::Read { path: path.to_owned(), source })?;
         Self::of_text(path, &text)

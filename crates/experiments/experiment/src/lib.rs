@@ -5,7 +5,9 @@
 //! found here, before anything is started, and named with its place and the
 //! nearest right word.
 
+pub mod compose;
 mod container;
+mod containers;
 mod drive;
 mod drive_option;
 mod engine;

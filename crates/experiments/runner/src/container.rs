@@ -134,7 +134,7 @@ pub fn apply(
     Ok(())
 }
 
-/// What a run is not as its user may think: for a warning each.
+/// Differences of a run from what its user may think, for a warning each.
 pub fn notes(machine: &MachineSpec, config: &ImageConfig, has_drives: bool) -> Vec<String> {
     let mut notes = Vec::new();
     let named = |path: &String| machine.container.volumes.contains_key(path);

@@ -15,6 +15,9 @@ use crate::placed::placed;
 /// File in the guest with the command's standard input, until the command starts.
 pub const STDIN: &str = "/run/stasis-stdin";
 
+/// Rights of a file whose text an experiment has: those that engines give to a secret.
+const TEXT_MODE: u32 = 0o444;
+
 /// All files and folders of this machine that a run of `experiment` reads or whose bytes it
 /// changes: files for the guest, its standard input, media with the files below them, a root
 /// and a kernel of the user's, job files of the host's loads with those that they include.
@@ -89,7 +92,9 @@ impl Input {
     /// nothing.
     pub fn pack(experiment: &Experiment, base: &Path) -> Result<Self> {
         let (mut bytes, mut own) = (Vec::new(), Vec::new());
-        let has_own = |machine: &MachineSpec| !machine.container.files.is_empty();
+        let has_own = |MachineSpec { container, .. }: &MachineSpec| {
+            !container.files.is_empty() || !container.texts.is_empty()
+        };
         if !experiment.guest.templates.is_empty() || experiment.machine.all().iter().any(has_own) {
             for machine in experiment.machine.all() {
                 let part = templates(experiment, machine, base)?;
@@ -157,6 +162,11 @@ fn templates(experiment: &Experiment, machine: &MachineSpec, base: &Path) -> Res
         let path = base.join(source);
         pack.add(&path, &inside)
             .with_context(|| format!("cannot copy {} into the guest", path.display()))?;
+    }
+    for (path, text) in &machine.container.texts {
+        let inside = Path::new(path.trim_start_matches('/'));
+        pack.add_bytes(inside, TEXT_MODE, text.as_bytes())
+            .with_context(|| format!("cannot copy {path} into the guest"))?;
     }
     pack.part().context("cannot pack the files of a machine")
 }

@@ -244,6 +244,7 @@ impl<'a> Runner<'a> {
         if let Some(list) = few(input.left_out.iter().map(String::as_str)) {
             observer.warning(&format!("files: the guest does not get {list}"))?;
         }
+        experiment.notes.iter().try_for_each(|note| observer.warning(note))?;
         look_at_drives(experiment, self.base, self.snapshots.is_some())?;
         let engine = match (self.checked, experiment.engine) {
             (false, Engine::Kvm) => {

@@ -161,7 +161,7 @@ impl Limit {
         let own = end.map(|end| end.saturating_duration_since(Instant::now()));
         match own.into_iter().chain(other).min() {
             // Rounded up: a wait that ends too early would be taken for the end.
-            Some(left) => PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX),
+            Some(rest) => PollTimeout::try_from(rest.as_millis() + 1).unwrap_or(PollTimeout::MAX),
             None => PollTimeout::NONE,
         }
     }

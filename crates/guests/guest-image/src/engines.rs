@@ -126,7 +126,7 @@ fn is_there(program: &str) -> bool {
     std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
 }
 
-/// What a program prints; else why not.
+/// The output of a program; else why there is none.
 fn said(program: &str, words: &[&str]) -> Result<String, String> {
     if !is_there(program) {
         return Err(format!("{program} is not installed"));

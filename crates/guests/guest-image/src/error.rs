@@ -85,7 +85,7 @@ pub enum BuildError {
     NoImage {
         /// The image's name.
         name: String,
-        /// What each program says.
+        /// The answer of each program.
         reasons: String,
     },
     /// A root file system of the user's own is not as expected.

@@ -136,7 +136,7 @@ impl Tree {
     pub fn of_images(release: &str, other: &Tree, images: &[Tree]) -> Result<Self, RootError> {
         let mut tree = Self::of_modules(release, other)?;
         for path in TOOL_FILES {
-            // What one Debian has and another has not is not needed by its programs.
+            // A file that another Debian has not is not needed by its programs.
             let Found::Node(id) = other.follow(path.as_bytes(), true)? else { continue };
             let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
             let folder = tree.folder(format!("{TOOLS}/{folder}").as_bytes(), u32::MAX)?;

@@ -161,7 +161,7 @@ direct
     let run = bench.run(&["e.toml"]);
     run.expect(0);
     assert_eq!(run.stdout, "first\n", "{}", run.stderr);
-    // What is not there is named.
+    // A user or a group that is not there is named.
     for (key, value, words) in [
         ("user", "nobody", "the user \"nobody\" is not in the guest's /etc/passwd"),
         ("user", "app:none", "the group \"none\" is not in the guest's /etc/group"),

@@ -9,6 +9,7 @@ mod branches;
 mod clock;
 mod clusters;
 mod commands;
+mod compose;
 mod computational;
 mod containers;
 mod cost;

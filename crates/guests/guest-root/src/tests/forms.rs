@@ -229,7 +229,7 @@ fn a_container_image_says_what_runs_in_it() {
         let text = config(image, ":it:3").unwrap_err().to_string();
         assert!(text.contains("it has no image it:3 (it:1)"), "{text}");
     }
-    // Of several one is picked by its name.
+    // One of several is picked by its name.
     for number in [1, 2] {
         let config = config(&docker(2), &format!(":it:{number}")).unwrap();
         assert_eq!(config.command, [format!("it {number}")]);

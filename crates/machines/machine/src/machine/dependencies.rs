@@ -30,11 +30,11 @@ pub struct Dependency {
 struct Command {
     started: Option<Nanos>,
     health: Option<(bool, Nanos)>,
-    /// Whether it has succeeded.
+    /// True if it has succeeded, and since when.
     ended: Option<(bool, Nanos)>,
 }
 
-/// What each machine waits for.
+/// The machines that each machine waits for.
 #[derive(Debug, Default)]
 pub(super) struct Dependencies {
     of_machines: Vec<Vec<Dependency>>,

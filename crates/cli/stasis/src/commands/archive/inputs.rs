@@ -170,7 +170,7 @@ fn own_systems(value: &Value, key: &str, base: &Path) -> Result<()> {
             let (table, own) = name.rsplit_once('.').unwrap_or((key, name));
             let of_guest = table.ends_with("guest") || table.ends_with("container");
             match own {
-                // Of a disk it is another thing.
+                // A disk's image is another thing.
                 "image" if !of_guest => Ok(()),
                 own => own_systems(value, own, base),
             }
