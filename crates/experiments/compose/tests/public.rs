@@ -95,14 +95,14 @@ fn three_of_a_cluster() {
     let imported = of("etcd", &[]);
     let table = table(&imported);
     for (place, name) in ["etcd1", "etcd2", "etcd3"].iter().enumerate() {
-        let of = |path: &str| at(&table, &format!("machine/{place}/{path}")).clone();
-        assert_eq!(of("name").as_str(), Some(*name));
-        assert_eq!(of("command").as_array().unwrap().len(), 6);
-        assert_eq!(of("container/entrypoint").to_string(), "[\"/usr/local/bin/etcd\"]");
-        assert_eq!(of("container/environment/ETCD_HEARTBEAT_INTERVAL").as_str(), Some("100"));
-        assert_eq!(of("drive/0/model").as_str(), Some("fixed:100us"));
+        let value = |path: &str| at(&table, &format!("machine/{place}/{path}")).clone();
+        assert_eq!(value("name").as_str(), Some(*name));
+        assert_eq!(value("command").as_array().unwrap().len(), 6);
+        assert_eq!(value("container/entrypoint").to_string(), "[\"/usr/local/bin/etcd\"]");
+        assert_eq!(value("container/environment/ETCD_HEARTBEAT_INTERVAL").as_str(), Some("100"));
+        assert_eq!(value("drive/0/model").as_str(), Some("fixed:100us"));
         assert_eq!(
-            of("container/volumes").to_string(),
+            value("container/volumes").to_string(),
             format!("{{ \"/etcd-data\" = \"{name}\" }}")
         );
     }

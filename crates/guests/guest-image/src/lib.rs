@@ -89,7 +89,7 @@ fn build_in(
     store.remove_damaged(progress)?;
     if !store.is_built() {
         let work = store.begin()?;
-        let made = match root::is_own(recipe) {
+        let made = match recipe.has_own_root() {
             true => {
                 let kernel = |progress: &mut dyn FnMut(Progress)| {
                     build(&root::of_kernel(recipe), agent, cache, stop, progress)

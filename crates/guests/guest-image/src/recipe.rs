@@ -107,6 +107,11 @@ impl Recipe {
         self.kernel.split_once('/').map(|(_, release)| release)
     }
 
+    /// Returns whether the root is not made of packages.
+    pub(crate) fn has_own_root(&self) -> bool {
+        self.root.is_some() || !self.images.is_empty()
+    }
+
     /// The recipe with these container images in place of a root.
     pub fn with_images(mut self, images: impl IntoIterator<Item = String>) -> Self {
         self.images.extend(images);

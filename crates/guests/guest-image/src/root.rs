@@ -20,7 +20,7 @@ const DAY: u64 = 86_400;
 /// A root of the user's own that was read.
 #[derive(Debug)]
 pub(crate) enum Own {
-    Root(Read),
+    Root(Box<Read>),
     /// Container images, with the recipe's words for them.
     Images(Vec<(Image, Tree)>),
 }
@@ -31,11 +31,6 @@ impl Default for Own {
     }
 }
 
-/// Returns whether the root is not made of packages.
-pub(crate) fn is_own(recipe: &Recipe) -> bool {
-    recipe.root.is_some() || !recipe.images.is_empty()
-}
-
 /// Reads the root or the images that a recipe has, and sees that a guest can start from them; None where it has
 /// none. Compressed files are unpacked into nameless files in `cache`.
 pub(crate) fn read(
@@ -43,7 +38,7 @@ pub(crate) fn read(
     cache: &Path,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Option<Own>, BuildError> {
-    if !is_own(recipe) {
+    if !recipe.has_own_root() {
         return Ok(None);
     }
     progress(Progress { step: "reading the root file system".into(), fraction: 0.0 });
@@ -57,7 +52,7 @@ pub(crate) fn read(
         return image_of(word, root).map(|image| Some(Own::Images(vec![image])));
     }
     root.form.tree().map_or(Ok(()), Tree::check)?;
-    Ok(Some(Own::Root(root)))
+    Ok(Some(Own::Root(Box::new(root))))
 }
 
 /// Reads the container image of this word.
@@ -115,7 +110,7 @@ pub(crate) fn make(
         added.add(ASKED_LIST, kernel.recipe.modules.iter().map(String::as_str))?;
     }
     let root = match root {
-        Own::Root(root) => root,
+        Own::Root(root) => *root,
         Own::Images(read) => {
             let (images, trees): (Vec<_>, Vec<_>) = read.into_iter().unzip();
             let newest = trees.iter().map(Tree::newest).max().unwrap_or_default();

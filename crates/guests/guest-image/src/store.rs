@@ -169,7 +169,7 @@ fn system(folder: &Path, place: Option<&InPlace>, recipe: &Recipe) -> Result<Str
 }
 
 fn format(recipe: &Recipe) -> u32 {
-    if crate::root::is_own(recipe) {
+    if recipe.has_own_root() {
         OWN_FORMAT
     } else {
         FORMAT
