@@ -30,8 +30,17 @@ VALUES: dict[str, dict[str, Any]] = {
         "schedule": "random", "threads": 1, "rewind": False, "random": False, "randomize": True,
         "boots_again": True,
     },
+    "Container": {
+        "image": "postgres:16", "entrypoint": ["sh", "-c"], "environment": {"A": "1"}, "user": "1:2",
+        "working_directory": "/srv", "volumes": {"/data": "memory"}, "files": ["job.fio"], "texts": {"/etc/x": "y"},
+        "depends_on": {"m": "healthy"},
+    },
+    "Health": {
+        "test": ["true"], "interval": "1s", "timeout": "1s", "retries": 3, "start_period": "1s",
+        "start_interval": "1s",
+    },
     "Guest": {
-        "packages": ["stress-ng"], "modules": ["nfsd"], "root": "host",
+        "packages": ["stress-ng"], "modules": ["nfsd"], "root": "host", "image": "postgres:16",
         "kernel": "linux-image-cloud-amd64", "suite": "bookworm",
         "files": ["job.fio"], "templates": ["job.fio"],
         "stdin": "job.fio",
@@ -137,6 +146,7 @@ def every_key() -> stasis.Experiment:
         **VALUES["Machine"],
         drives=[stasis.Drive("null", "ram:1MiB")],
         disks=[stasis.Disk(**VALUES["Disk"], limits=limits)],
+        container=stasis.Container(**VALUES["Container"], health=stasis.Health(**VALUES["Health"])),
     )
     return stasis.Experiment(
         **VALUES["Experiment"],
@@ -171,7 +181,7 @@ def test_the_program_takes_every_key(here: Path, program: Path) -> None:
     (here / "e.toml").write_text(every_key().to_toml())
     done = subprocess.run([program, "run", "e.toml"], capture_output=True, text=True)
     # It has read the file, and says what only the whole can tell.
-    assert "no command" in done.stderr
+    assert "the guest has a root as well" in done.stderr
 
 
 def test_an_experiment_is_read_as_it_is_written(here: Path) -> None:
@@ -181,6 +191,13 @@ def test_an_experiment_is_read_as_it_is_written(here: Path) -> None:
     assert read == experiment
     assert read.base == here
     assert tomllib.loads(read.to_toml()) == experiment.to_dict()
+
+
+def test_an_empty_entry_point_is_none(here: Path) -> None:
+    machine = stasis.Machine(container=stasis.Container(entrypoint=[]))
+    (here / "e.toml").write_text(stasis.Experiment(machine=machine).to_toml())
+    read = stasis.Experiment.read("e.toml")
+    assert read.to_dict()["machine"] == {"container": {"entrypoint": []}}
 
 
 def test_former_names_of_keys_are_read(here: Path) -> None:

@@ -23,6 +23,7 @@ from .errors import (
     StudyError,
 )
 from .experiment import (
+    Container,
     Disk,
     Drive,
     Expectation,
@@ -31,6 +32,7 @@ from .experiment import (
     Fault,
     FaultSpace,
     Guest,
+    Health,
     KeyValue,
     Limits,
     Link,
@@ -62,6 +64,7 @@ except metadata.PackageNotFoundError:
 __all__ = [
     "Collection",
     "Comparison",
+    "Container",
     "CrashTest",
     "Disk",
     "Drive",
@@ -73,6 +76,7 @@ __all__ = [
     "FaultSpace",
     "Frame",
     "Guest",
+    "Health",
     "Interrupted",
     "Ios",
     "KeyValue",

@@ -125,7 +125,8 @@ class Table:
         table = {}
         for key, each in self.key_fields().items():
             value = plain(getattr(self, each.name))
-            if value is not None and value != []:
+            # An empty list is left out, but where leaving it out means something else.
+            if value is not None and (value != [] or each.default is None):
                 table[key] = value
         return table
 
@@ -329,6 +330,43 @@ class Disk(Table):
 
 
 @dataclass
+class Health(Table):
+    """A check of a command's health."""
+
+    PLACE: ClassVar[str] = "[machine.container.health]"
+
+    #: Program and arguments; by default the image's.
+    test: list[str] = field(default_factory=list)
+    interval: Optional[str] = None
+    timeout: Optional[str] = None
+    retries: Optional[int] = None
+    start_period: Optional[str] = None
+    start_interval: Optional[str] = None
+
+
+@dataclass
+class Container(Table):
+    """The container that a machine's command runs as: what differs from its image."""
+
+    PLACE: ClassVar[str] = "[machine.container]"
+
+    image: Optional[str] = None
+    entrypoint: Optional[list[str]] = None
+    environment: Optional[dict[str, str]] = None
+    user: Optional[str] = None
+    working_directory: Optional[str] = None
+    #: Folders whose files are on a drive, by its name, or in ``"memory"``.
+    volumes: Optional[dict[str, str]] = None
+    #: Files for this machine alone.
+    files: list[Union[str, Path]] = field(default_factory=list)
+    #: Texts of files for this machine alone, by the files' paths.
+    texts: Optional[dict[str, str]] = None
+    health: Optional[Health] = _table("Health")
+    #: Machines whose commands are ``"started"``, ``"healthy"`` or ``"completed"`` before this one's begins.
+    depends_on: Optional[dict[str, str]] = None
+
+
+@dataclass
 class Machine(Table):
     """A machine: the only one, or one of several on one timeline."""
 
@@ -342,6 +380,8 @@ class Machine(Table):
     command: list[str] = field(default_factory=list)
     #: Texts by name, for the command's environment and, as ``{{machine.NAME}}``, for templates.
     variables: Optional[dict[str, str]] = None
+    #: What differs from a container image.
+    container: Optional[Container] = _table("Container")
     wait: Optional[bool] = None
     count: Optional[int] = None
     guest_scheduler: Optional[str] = None
@@ -370,6 +410,8 @@ class Guest(Table):
     modules: list[str] = field(default_factory=list)
     #: A folder, a tar archive, a container image, a disk image, or ``"host"``, in place of packages.
     root: Optional[Union[str, Path]] = None
+    #: A container image: a name that podman, docker or skopeo knows, or a path with ``./`` in front.
+    image: Optional[str] = None
     kernel: Optional[str] = None
     suite: Optional[str] = None
     files: list[Union[str, Path]] = field(default_factory=list)
@@ -625,6 +667,7 @@ class Experiment(Table):
 TABLES: dict[str, type[Table]] = {
     each.__name__: each
     for each in (
+        Container,
         Disk,
         Drive,
         Expectation,
@@ -632,6 +675,7 @@ TABLES: dict[str, type[Table]] = {
         Fault,
         FaultSpace,
         Guest,
+        Health,
         KeyValue,
         Limits,
         Link,

@@ -182,6 +182,10 @@ pub struct SystemArguments {
     /// container image's archive, a disk image, or host
     #[arg(long, value_name = "PATH|host")]
     pub root: Option<String>,
+    /// Container image as the guest's root: the path of one with `/`, `./` or `~/` in front, or a name
+    /// that podman, docker or skopeo knows
+    #[arg(long, value_name = "NAME|PATH", conflicts_with = "root")]
+    pub image: Option<String>,
 }
 
 impl SystemArguments {
@@ -189,7 +193,10 @@ impl SystemArguments {
     pub fn apply(self, guest: &mut GuestSpec) {
         guest.packages.extend(self.packages);
         guest.kernel = self.kernel.or(guest.kernel.take());
-        guest.root = self.root.or(guest.root.take());
+        // Either takes the place of the file's root and image.
+        if self.root.is_some() || self.image.is_some() {
+            (guest.root, guest.image) = (self.root, self.image);
+        }
     }
 }
 

@@ -94,6 +94,8 @@ pub enum Command {
         #[command(subcommand)]
         command: Option<commands::cache::CacheCommand>,
     },
+    /// Write a Compose file as an experiment
+    Import(commands::import::Arguments),
     /// Make, check and convert disk images
     #[command(
         subcommand,
@@ -288,6 +290,7 @@ fn run(command: Command, quiet: bool) -> Result<ExitCode> {
         Command::Guest(GuestCommand::List) => commands::guest::list(),
         Command::Guest(GuestCommand::Remove { names }) => commands::guest::remove(&names),
         Command::Cache { command } => commands::cache::main(command.as_ref()),
+        Command::Import(arguments) => commands::import::main(&arguments),
         Command::Image(command) => commands::image::image(&command),
         Command::Models(arguments) => {
             commands::models::main(arguments.model.as_deref(), arguments.json)

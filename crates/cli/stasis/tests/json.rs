@@ -45,6 +45,7 @@ const CASES: &[(&str, &[&str])] = &[
     ("guest list", &["guest", "list"]),
     ("cache", &["cache"]),
     ("cache prune", &["cache", "prune"]),
+    ("import", &["import", "compose.yaml"]),
     ("image create", &["image", "create", "new.qcow2", "1MiB"]),
     ("image info", &["image", "info", "disk.qcow2"]),
     ("image check", &["image", "check", "disk.qcow2"]),
@@ -68,6 +69,7 @@ fn prepared() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("job.fio", "[job]\nrw=randread\nbs=4k\nnumber_ios=200\n");
+    write("compose.yaml", "services:\n  a:\n    image: app\n    restart: always\n");
     write("page.json", r#"{"title": "Nothing", "sections": []}"#);
     let job = |name: &str| {
         let direction = |ns: u64| {

@@ -278,6 +278,12 @@ fn what_is_wrong_is_not_valid() {
         (model("{ kind = 'flash', trim = { range = '20us', rate = '100GB/s' } }"), true),
         ("[machine]\nvcpus = 65".into(), false),
         ("engine = 'qemu'".into(), false),
+        ("[guest]\nimage = 'postgres:16'".into(), true),
+        ("[machine.container]\nvolumes = { '/data' = 'memory' }\nuser = '1:2'".into(), true),
+        ("[[machine]]\n[machine.container]\ndepends-on = { a = 'healthy' }".into(), true),
+        ("[[machine]]\n[machine.container]\ndepends-on = { a = 'ready' }".into(), false),
+        ("[machine.container]\nhealth = { test = ['true'], interval = '1s' }".into(), true),
+        ("[machine.container]\nhealth = { tests = ['true'] }".into(), false),
     ] {
         let value: Value = toml::from_str(&text).unwrap();
         let problem = wrong(&schema, &schema, &value, "");
@@ -431,6 +437,8 @@ fn the_reference_has_the_keys_of_the_schema() {
         ("/$defs/Expectation", &["`[[expect]]`: thresholds"]),
         ("/$defs/LinkSpec", &["`[[network.link]]`: links"]),
         ("/$defs/GuestSpec", &["`[guest]`"]),
+        ("/$defs/ContainerSpec", &["`[machine.container]`: what differs from the image"]),
+        ("/$defs/HealthSpec", &["`health`: the check of a command's health"]),
         ("/$defs/DriveSpec", &["`[[drive]]` and `--drive`"]),
     ] {
         let properties = schema.pointer(place).unwrap()["properties"].as_object().unwrap();

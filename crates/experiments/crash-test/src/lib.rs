@@ -516,7 +516,7 @@ fn last_lines(output: &Path) -> String {
 /// The experiment's guest, for a check.
 fn made(experiment: &Experiment, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Guest> {
     let mut observed = Ok(());
-    let guest = guest::ensure(&guest::recipe(&experiment.guest), stop, &mut |name, fraction| {
+    let guest = guest::ensure(&guest::recipe_of(experiment), stop, &mut |name, fraction| {
         if observed.is_ok() {
             observed = observer.event(Event::Step { name, fraction });
         }

@@ -113,6 +113,10 @@ pub struct Experiment {
     /// Thresholds that the run is expected to meet.
     #[serde(rename = "expect")]
     pub expectations: Vec<Expectation>,
+    /// What the file that it was made of has and it has not, for its user.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub notes: Vec<String>,
     /// The file that it was read from, for the places of mistakes.
     #[serde(skip)]
     #[schemars(skip)]

@@ -6,6 +6,7 @@ use stasis_block::{units, MAX_DRIVES};
 use stasis_config::{guess, Mistake, Step};
 use stasis_results::thresholds::Threshold;
 
+use crate::compose;
 use crate::expectation;
 use crate::machine::GUEST_SCHEDULERS;
 use crate::names::{check_name, once, placed};
@@ -19,11 +20,16 @@ const MIN_MEMORY: u64 = 192 << 20;
 const MAX_MEMORY_BUFFERS: u64 = 256 << 20;
 
 impl Experiment {
-    /// Reads an experiment file.
+    /// Reads an experiment file, or a Compose file as one.
     ///
     /// # Errors
     /// Returns the place, the value found, the allowed ones and the nearest.
     pub fn read(path: &Path) -> Result<Self, ExperimentError> {
+        if compose::is_one(path) {
+            let (shown, imported) = compose::text(path)?;
+            let experiment = Self::of_text(&shown, &imported.experiment)?;
+            return Ok(Self { notes: imported.notes, ..experiment });
+        }
         let text = std::fs::read_to_string(path)
             .map_err(|source| ExperimentError::Read { path: path.to_owned(), source })?;
         Self::of_text(path, &text)
@@ -46,6 +52,9 @@ impl Experiment {
         })?;
         let folder = path.parent().unwrap_or(Path::new(""));
         experiment.guest.anchor(folder);
+        for machine in experiment.machine.each_mut() {
+            crate::container::anchor(machine.container.image.as_mut(), folder);
+        }
         for port in experiment.networks.iter_mut().flat_map(|network| &mut network.outside) {
             // An empty one is refused later.
             if !port.socket.as_os_str().is_empty() {
@@ -143,14 +152,18 @@ impl Experiment {
 
     fn check(&self) -> Result<(), Mistake> {
         self.explore.check(self.history).map_err(|mistake| mistake.inside("explore"))?;
-        if self.command.is_empty() && self.machine.all().iter().any(|m| m.command.is_empty()) {
+        self.check_containers()?;
+        let has_none =
+            |machine: &MachineSpec| machine.command.is_empty() && !self.may_have_command(machine);
+        if self.command.is_empty() && self.machine.all().iter().any(has_none) {
             return Err("no command: say what to run in the guest after `--`, for example \
                         `stasis run -- uname -a`"
                 .into());
         }
-        if self.guest.root.is_some() && !self.guest.packages.is_empty() {
+        let has_image = self.machine.all().iter().any(|machine| self.image_of(machine).is_some());
+        if (self.guest.root.is_some() || has_image) && !self.guest.packages.is_empty() {
             let message = "packages: they make the guest's own root file system, and this guest \
-                           has one of yours (root): install what the experiment needs there";
+                           has one of yours (root or image): install what the experiment needs there";
             return Err(Mistake::at("packages", message).inside("guest"));
         }
         for (index, machine) in self.machine.all().iter().enumerate() {

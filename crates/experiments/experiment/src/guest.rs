@@ -20,6 +20,9 @@ pub struct GuestSpec {
     /// A root file system that you have, in place of one of Debian packages: a folder, a tar
     /// archive, a container image's archive, a disk image, or `host`.
     pub root: Option<String>,
+    /// A container image in place of a root: the path of one with `/`, `./`, `../` or `~/` in front, or a
+    /// name that podman, docker or skopeo knows. Without a command its own runs.
+    pub image: Option<String>,
     /// Debian release.
     pub suite: Option<String>,
     /// Files and folders to copy into the guest's /root, or to DESTINATION
@@ -39,6 +42,7 @@ impl GuestSpec {
         // Every other word than `host` is a path.
         let root = |word: &&mut String| !word.starts_with(['/', '~']) && *word != "host";
         let words = [self.kernel.as_mut().filter(kernel), self.root.as_mut().filter(root)];
+        crate::container::anchor(self.image.as_mut(), folder);
         for word in words.into_iter().flatten() {
             // An experiment holds UTF-8 only: in a folder with another name, the path stays as it
             // is written.

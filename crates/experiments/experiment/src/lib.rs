@@ -5,6 +5,9 @@
 //! found here, before anything is started, and named with its place and the
 //! nearest right word.
 
+pub mod compose;
+mod container;
+mod containers;
 mod drive;
 mod drive_option;
 mod engine;
@@ -34,6 +37,7 @@ mod tenants;
 mod triggers;
 mod variables;
 
+pub use container::{Condition, ContainerSpec, HealthSpec};
 pub use drive::{DriveSpec, Interface, StateSpec};
 pub use engine::Engine;
 pub use error::ExperimentError;
@@ -71,7 +75,7 @@ mod tests {
         same! {
             Experiment MachineSpec GuestSpec ServeSpec DriveSpec DiskSpec WorkloadSpec Expectation
             Zones Zrwa Ocssd NetworkSpec LinkSpec OutsideSpec ScheduledFault FaultSpace
-            ExploreSpec Scenario
+            ExploreSpec Scenario ContainerSpec HealthSpec
         }
     }
 }

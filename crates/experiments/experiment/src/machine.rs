@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_block::units;
 
-use crate::{CpuSpeed, DiskSpec, DriveSpec};
+use crate::{ContainerSpec, CpuSpeed, DiskSpec, DriveSpec};
 
 /// Linux's I/O schedulers (Documentation/block).
 pub(crate) const GUEST_SCHEDULERS: [&str; 4] = ["bfq", "mq-deadline", "kyber", "none"];
@@ -27,6 +27,8 @@ pub struct MachineSpec {
     /// Variables of the machine, for its command's environment, and for commands and `templates` as
     /// `{{machine.VARIABLE}}`.
     pub variables: BTreeMap<String, String>,
+    /// The container that the command runs as, where the guest's root is a container image.
+    pub container: ContainerSpec,
     /// True if the run waits for the end of this machine's command.
     pub wait: bool,
     /// I/O scheduler of the guest's kernel for each of the machine's drives.
@@ -98,6 +100,7 @@ impl Default for MachineSpec {
             count: None,
             command: Vec::new(),
             variables: BTreeMap::new(),
+            container: ContainerSpec::default(),
             wait: true,
             guest_scheduler: None,
             coordinate: false,

@@ -156,7 +156,7 @@ impl Bench {
             // So that not each makes its own.
             for index in batch.beside(trials) {
                 if self.completed(&trials[index])?.is_none() {
-                    ensure_guest(&guest::recipe(&trials[index].experiment.guest), &self.stop)?;
+                    ensure_guest(&guest::recipe_of(&trials[index].experiment), &self.stop)?;
                 }
             }
         }

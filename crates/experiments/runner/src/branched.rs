@@ -46,7 +46,13 @@ impl Branched {
                 }
             })?,
         };
+        // As `docker exec` does: the container's user, environment and folder.
         let mut job = Job::new(self.command.clone());
+        if let Some(first) = machines.get(machine).filter(|one| one.job.container.is_some()) {
+            job.environment.clone_from(&first.job.environment);
+            job.working_directory.clone_from(&first.job.working_directory);
+            job.container.clone_from(&first.job.container);
+        }
         if let Some(terminal) = &self.terminal {
             terminal.apply(&mut job);
         }

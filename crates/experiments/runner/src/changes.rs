@@ -48,6 +48,8 @@ pub fn commands(base: &RunPlan, to: &RunPlan, call: Option<Call>) -> Vec<Branch>
         // The guest is set up already.
         let job = Job {
             environment: to.job.environment.clone(),
+            working_directory: to.job.working_directory.clone(),
+            container: to.job.container.clone(),
             prompt_output: to.job.prompt_output,
             ..Job::new(to.job.command.clone())
         };

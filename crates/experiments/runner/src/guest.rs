@@ -4,18 +4,27 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
-use stasis_experiment::GuestSpec;
+use stasis_experiment::{Experiment, GuestSpec};
 use stasis_guest_image::{self as guest_image, Guest, Recipe};
 
 use crate::program;
 
-/// The recipe of an experiment's guest.
+/// The recipe of an experiment's guest, with the images of all its machines.
+pub fn recipe_of(experiment: &Experiment) -> Recipe {
+    let machines = experiment.machine.all().iter();
+    let images = machines.filter_map(|machine| experiment.image_of(machine));
+    recipe(&GuestSpec { image: None, ..experiment.guest.clone() })
+        .with_images(images.map(str::to_owned))
+}
+
+/// The recipe of a guest.
 pub fn recipe(spec: &GuestSpec) -> Recipe {
     let mut recipe = Recipe::default().with_packages(spec.packages.iter().cloned());
     if let Some(kernel) = &spec.kernel {
         recipe.kernel.clone_from(kernel);
     }
     recipe.root.clone_from(&spec.root);
+    recipe.images.extend(spec.image.clone());
     // Neither order nor repetition makes another guest.
     recipe.modules.clone_from(&spec.modules);
     recipe.modules.sort_unstable();

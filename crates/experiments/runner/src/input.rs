@@ -6,13 +6,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{bail, Context, Result};
 use stasis_config::Step;
 use stasis_experiment::{Experiment, MachineSpec};
-use stasis_guest_root::Pack;
+use stasis_guest_image::is_path;
+use stasis_guest_root::{path_and_image, Pack};
 
 use crate::job_file;
 use crate::placed::placed;
 
 /// File in the guest with the command's standard input, until the command starts.
 pub const STDIN: &str = "/run/stasis-stdin";
+
+/// Rights of a file whose text an experiment has: those that engines give to a secret.
+const TEXT_MODE: u32 = 0o444;
 
 /// All files and folders of this machine that a run of `experiment` reads or whose bytes it
 /// changes: files for the guest, its standard input, media with the files below them, a root
@@ -21,8 +25,14 @@ pub const STDIN: &str = "/run/stasis-stdin";
 pub fn paths(experiment: &Experiment, base: &Path) -> Vec<PathBuf> {
     let guest = &experiment.guest;
     let files = guest.files.iter().chain(&guest.templates).map(|word| base.join(source(word)));
-    let words = guest.root.iter().chain(&guest.kernel).map(|word| base.join(word));
     let machines = experiment.machine.all();
+    let images = machines.iter().filter_map(|machine| experiment.image_of(machine));
+    let roots = guest.root.as_deref().into_iter();
+    let roots = roots.chain(images.filter(|word| is_path(word)));
+    let roots = roots.map(|word| path_and_image(&base.join(word).to_string_lossy()).0);
+    let words = guest.kernel.iter().map(|word| base.join(word)).chain(roots);
+    let own = machines.iter().flat_map(|machine| &machine.container.files);
+    let files = files.chain(own.map(|word| base.join(source(word))));
     let drives = machines.iter().flat_map(|machine| &machine.drives).chain(&experiment.drives);
     let images = machines.iter().flat_map(|machine| &machine.disks);
     let images = images.filter_map(|disk| disk.image.as_deref());
@@ -82,7 +92,10 @@ impl Input {
     /// nothing.
     pub fn pack(experiment: &Experiment, base: &Path) -> Result<Self> {
         let (mut bytes, mut own) = (Vec::new(), Vec::new());
-        if !experiment.guest.templates.is_empty() {
+        let has_own = |MachineSpec { container, .. }: &MachineSpec| {
+            !container.files.is_empty() || !container.texts.is_empty()
+        };
+        if !experiment.guest.templates.is_empty() || experiment.machine.all().iter().any(has_own) {
             for machine in experiment.machine.all() {
                 let part = templates(experiment, machine, base)?;
                 own.push(part.len());
@@ -113,7 +126,7 @@ fn in_guest(key: &'static str, at: usize) -> Vec<Step> {
     vec!["guest".into(), key.into(), at.into()]
 }
 
-/// Packs the templates as one machine has them: a part of an archive, without an end.
+/// Packs the templates as one machine has them, and its own files: a part of an archive, without an end.
 fn templates(experiment: &Experiment, machine: &MachineSpec, base: &Path) -> Result<Vec<u8>> {
     let mut pack = Pack::default();
     let variables = experiment.variables_of(machine);
@@ -144,7 +157,18 @@ fn templates(experiment: &Experiment, machine: &MachineSpec, base: &Path) -> Res
         let mode = std::fs::metadata(&named).with_context(context)?.mode();
         pack.add_bytes(&inside, mode, text.as_bytes()).with_context(context)?;
     }
-    pack.part().context("cannot pack the templates")
+    for word in &machine.container.files {
+        let (source, inside) = places(word)?;
+        let path = base.join(source);
+        pack.add(&path, &inside)
+            .with_context(|| format!("cannot copy {} into the guest", path.display()))?;
+    }
+    for (path, text) in &machine.container.texts {
+        let inside = Path::new(path.trim_start_matches('/'));
+        pack.add_bytes(inside, TEXT_MODE, text.as_bytes())
+            .with_context(|| format!("cannot copy {path} into the guest"))?;
+    }
+    pack.part().context("cannot pack the files of a machine")
 }
 
 /// Packs the files of `guest` and its standard input, an archive's end alone where there are none, with

@@ -37,6 +37,7 @@ mod begins;
 mod branched;
 mod changed;
 mod changes;
+mod container;
 pub mod controller;
 mod debugged;
 pub mod engine;

@@ -10,12 +10,14 @@ use anyhow::{anyhow, Context, Result};
 use stasis_channel::Keyboard;
 use stasis_crash::TraceStream;
 use stasis_drive::Schedule;
-use stasis_experiment::{FaultTrigger, MachineFailure, MachineFailureKind, MachinePause, Trigger};
+use stasis_experiment::{
+    Condition, FaultTrigger, MachineFailure, MachineFailureKind, MachinePause, Trigger,
+};
 use stasis_guest_image::Guest;
 use stasis_machine::{
-    Beginning, Change, ChangeConfig, Command, Config, DebugConfig, DriveChange, Failure,
-    FailureKind, FirstBoot, MachineChange, MachineConfig, MachineFaults, Pause, ProgramSource,
-    Resumed, Rewind, SnapshotConfig, Stop, TimelineConfig, TriggerConfig,
+    Beginning, Change, ChangeConfig, Command, Config, DebugConfig, Dependency, DependencyState,
+    DriveChange, Failure, FailureKind, FirstBoot, MachineChange, MachineConfig, MachineFaults,
+    Pause, ProgramSource, Resumed, Rewind, SnapshotConfig, Stop, TimelineConfig, TriggerConfig,
 };
 use stasis_models::{BuildContext, ModelChange};
 use stasis_network::Outside;
@@ -27,8 +29,8 @@ use crate::machine_inputs::{whole, Commands, Inputs, Take};
 use crate::networks;
 use crate::opened_drives::{paths, Drives, FAULTS};
 use crate::plan::{
-    drive_seed, input, PlannedChange, PlannedDrive, PlannedMachine, PlannedWorkload, RunPlan,
-    SharedRegion,
+    drive_seed, input, PlannedChange, PlannedDependency, PlannedDrive, PlannedMachine,
+    PlannedWorkload, RunPlan, SharedRegion,
 };
 use crate::root::{self, Source};
 use crate::trace::Drained;
@@ -159,6 +161,15 @@ fn failure(failure: &MachineFailure) -> Failure {
         MachineFailureKind::Panic => FailureKind::Panic,
     };
     Failure { number, kind, at, within, restart, leaves, seed, triggered }
+}
+
+fn dependency(planned: &PlannedDependency) -> Dependency {
+    let state = match planned.state {
+        Condition::Started => DependencyState::Started,
+        Condition::Healthy => DependencyState::Healthy,
+        Condition::Completed => DependencyState::Completed,
+    };
+    Dependency { machine: planned.machine, name: planned.name.clone(), state }
 }
 
 /// A trigger with the places of the machine and drive that it names.
@@ -402,6 +413,7 @@ pub fn run(
             waited: machine.spec.wait,
             pauses: machine.pauses.iter().map(pause).collect(),
             failures: machine.failures.iter().map(failure).collect(),
+            dependencies: machine.dependencies.iter().map(dependency).collect(),
             orders: machine.guest_faults.clone(),
         });
     }

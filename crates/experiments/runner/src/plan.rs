@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 use stasis_channel::{Job, ScheduledGuestFault};
 use stasis_experiment::{
-    CpuSpeed, DriveSpec, FaultTrigger, Interface, MachineFailure, MachinePause, MachineSpec,
-    TenantSpec,
+    Condition, CpuSpeed, DriveSpec, FaultTrigger, Interface, MachineFailure, MachinePause,
+    MachineSpec, TenantSpec,
 };
 use stasis_media::MediumSpec;
 use stasis_models::ModelSpec;
@@ -149,9 +149,23 @@ pub struct PlannedMachine {
     /// True if it comes back from one of them: its first boot serves the later ones.
     #[serde(default)]
     pub comes_back: bool,
+    /// Machines whose commands are in some state before its own begins.
+    #[serde(default)]
+    pub dependencies: Vec<PlannedDependency>,
     /// Faults that the agent of its guest brings about.
     #[serde(default)]
     pub guest_faults: Vec<ScheduledGuestFault>,
+}
+
+/// A machine that another waits for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PlannedDependency {
+    /// Its place among the machines.
+    pub machine: usize,
+    /// Its name.
+    pub name: String,
+    /// State of its command.
+    pub state: Condition,
 }
 
 /// A place on a shared drive.

@@ -23,6 +23,7 @@ use stasis_run_events::{DebugJob, Moment};
 
 use crate::changed::Changed;
 use crate::changes;
+use crate::container;
 use crate::keep::{Before, Keep};
 use crate::media::{absolute, check_order, MediumOwners, OpenMedium};
 use crate::placed::{place_of_drive, placed, Keyed};
@@ -131,7 +132,7 @@ impl<'a> RunSetup<'a> {
             shown.extend(
                 drives.iter().zip(&experiment.drives).map(|(drive, spec)| show(drive, spec)),
             );
-            machines.push(self.machine(&experiment.machine, drives, kind));
+            machines.push(self.machine(&experiment.machine, drives, kind)?);
             keeps = kept;
         }
         let mut number = experiment.drives.len();
@@ -177,7 +178,7 @@ impl<'a> RunSetup<'a> {
                 }
                 media.extend(image.map(|image| image.medium));
             }
-            machines.push(self.machine(machine, drives, kind));
+            machines.push(self.machine(machine, drives, kind)?);
         }
         for machine in &machines {
             let nvme = |drive: &&PlannedDrive| drive.spec.interface == Interface::Nvme;
@@ -313,7 +314,7 @@ impl<'a> RunSetup<'a> {
         spec: &MachineSpec,
         mut drives: Vec<PlannedDrive>,
         root: Option<FileSystemKind>,
-    ) -> PlannedMachine {
+    ) -> Result<PlannedMachine> {
         let experiment = self.experiment;
         // The experiment's check has seen it.
         let mut job = Job::new(experiment.command_of(spec).unwrap_or_default());
@@ -332,6 +333,17 @@ impl<'a> RunSetup<'a> {
         let names = device_names(drives.iter().map(|drive| drive.spec.interface));
         let nodes = drives.iter().zip(names);
         job.drives = nodes.map(|(drive, name)| device_node(&drive.spec, name)).collect();
+        if let Some(image) = container::image(experiment, spec, self.guest)? {
+            let nodes = drives.iter().zip(&job.drives);
+            let nodes = nodes.map(|(drive, node)| (drive.name.clone(), node.clone())).collect();
+            let of_machine =
+                || spec.name.as_ref().map_or(String::new(), |name| format!("machine {name}: "));
+            container::apply(&mut job, experiment, spec, image, &nodes)
+                .map_err(|error| anyhow!("{}{error}", of_machine()))?;
+            for note in container::notes(spec, &image.1.config, !drives.is_empty()) {
+                self.observer.warning(&format!("{}{note}", of_machine()))?;
+            }
+        }
         job.root = root.map(|kind| RootDevice {
             device: last_device(drives.iter().map(|drive| drive.spec.interface)),
             file_system: kind.name().into(),
@@ -391,7 +403,18 @@ impl<'a> RunSetup<'a> {
             spec.kernel_command_line.push_str(" unknown_nmi_panic");
         }
         let comes_back = failures.iter().any(|failure| failure.restart.is_some());
-        PlannedMachine { name, spec, job, drives, pauses, failures, comes_back, guest_faults }
+        let dependencies = container::dependencies(experiment, &spec);
+        Ok(PlannedMachine {
+            name,
+            spec,
+            job,
+            drives,
+            pauses,
+            failures,
+            comes_back,
+            dependencies,
+            guest_faults,
+        })
     }
 
     /// Time that the software of a guest with `vcpus` processors adds to a read as fio measures it

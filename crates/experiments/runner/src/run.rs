@@ -20,6 +20,7 @@ use stasis_run_events::{Ending, Outcome, Stage};
 use crate::attended::Attended;
 use crate::branched::Branched;
 use crate::changed::Changed;
+use crate::container;
 use crate::debugged::Debugged;
 use crate::engine;
 use crate::event::{Observer, SharedObserver};
@@ -243,6 +244,7 @@ impl<'a> Runner<'a> {
         if let Some(list) = few(input.left_out.iter().map(String::as_str)) {
             observer.warning(&format!("files: the guest does not get {list}"))?;
         }
+        experiment.notes.iter().try_for_each(|note| observer.warning(note))?;
         look_at_drives(experiment, self.base, self.snapshots.is_some())?;
         let engine = match (self.checked, experiment.engine) {
             (false, Engine::Kvm) => {
@@ -405,7 +407,7 @@ impl<'a> Runner<'a> {
 
     fn guest(&self, observer: &SharedObserver<'_>) -> Result<Guest> {
         let mut observed = Ok(());
-        let recipe = guest::recipe(&self.experiment.guest);
+        let recipe = guest::recipe_of(self.experiment);
         let guest = guest::ensure(&recipe, &self.stop, &mut |step, fraction| {
             if let Err(error) = observer.step(step, fraction) {
                 observed = Err(error);
@@ -420,6 +422,19 @@ impl<'a> Runner<'a> {
         }
         observer.event(Event::Prepared)?;
         Ok(guest)
+    }
+
+    /// The command of the run: that of its only machine's image, where the experiment has none.
+    fn command(&self, guest: &Guest) -> Vec<String> {
+        let experiment = self.experiment;
+        let is_given = !experiment.command.is_empty() || !experiment.machine.several().is_empty();
+        match container::image(experiment, &experiment.machine, guest) {
+            Ok(Some((_, image))) if !is_given => {
+                let container = &experiment.machine.container;
+                container::command(container, &image.config, Vec::new()).unwrap_or_default()
+            }
+            _ => experiment.command.clone(),
+        }
     }
 
     /// The results' folder, with the files that a traced run writes.
@@ -438,7 +453,7 @@ impl<'a> Runner<'a> {
     fn extra(&self, guest: &Guest, provenance: Provenance) -> Result<Map<String, Value>> {
         let experiment = self.experiment;
         let mut extra = provenance.fields();
-        extra.insert("command".into(), experiment.command.clone().into());
+        extra.insert("command".into(), self.command(guest).into());
         if let Some(title) = &self.title {
             extra.insert("title".into(), title.clone().into());
         }
@@ -532,7 +547,7 @@ fn describe(
         ),
         Ending::Exited(_) => return None,
         Ending::NotStarted { status: 127, message } if message.ends_with(NOT_FOUND) => {
-            match &experiment.guest.root {
+            match experiment.guest.root.as_ref().or(experiment.guest.image.as_ref()) {
                 Some(root) => format!("{message}; its root is {root}: install the command there"),
                 None => format!("{message}; `--packages` adds Debian packages to it"),
             }

@@ -104,12 +104,24 @@ impl<T: Transport> Client<T> {
     ///
     /// # Errors
     /// The machine refuses, or its answer makes no sense.
-    pub fn ready(&mut self) -> Result<bool, ClientError> {
+    pub fn ready(&mut self) -> Result<Start, ClientError> {
         let kind = kind::READY;
-        match U32::read_from_bytes(self.call(kind, 0)?) {
-            Ok(go) => Ok(go != 0),
+        match U32::read_from_prefix(self.call(kind, 0)?) {
+            Ok((go, why)) => Ok(match go.get() {
+                0 => Start::Later,
+                1 => Start::Now,
+                _ => Start::Never(String::from_utf8_lossy(why).into_owned()),
+            }),
             Err(_) => Err(ClientError::Malformed { kind, cause: "it is no number".into() }),
         }
+    }
+
+    /// The check of the command's health has a result.
+    ///
+    /// # Errors
+    /// The machine refuses.
+    pub fn health(&mut self, healthy: bool) -> Result<(), ClientError> {
+        self.send(kind::HEALTH, &U32::new(healthy.into())).map(drop)
     }
 
     /// Sets the page that shows when the guest needs help.
@@ -308,6 +320,17 @@ fn copy(into: &mut [u8], from: &[u8]) -> usize {
     let length = into.len().min(from.len());
     into[..length].copy_from_slice(&from[..length]);
     length
+}
+
+/// The time at which a command may begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Start {
+    /// Now.
+    Now,
+    /// Not yet: to be asked again.
+    Later,
+    /// Never, and why.
+    Never(String),
 }
 
 /// Reads the input's tar stream, a mailbox full at a time.

@@ -189,6 +189,7 @@ impl Host {
             | Request::Ordered { .. }
             | Request::Branch
             | Request::Callable { .. }
+            | Request::Health { .. }
             | Request::Log { .. } => {}
         }
         Ok(request)
@@ -230,7 +231,7 @@ impl Host {
         kind: u32,
         length: u32,
     ) -> Result<(), ProtocolError> {
-        if !(kind::HELLO..=kind::CALLABLE).contains(&kind) {
+        if !(kind::HELLO..=kind::HEALTH).contains(&kind) {
             return Err(ProtocolError::Unknown { kind });
         }
         let size = length as usize;
@@ -265,6 +266,7 @@ impl Host {
             | Request::Fault { .. }
             | Request::Orders
             | Request::Ordered { .. }
+            | Request::Health { .. }
             | Request::Exited { .. } => self.phase == Phase::Running,
             Request::Branch => {
                 matches!(self.phase, Phase::Running | Phase::Collecting) && !self.results_ended
@@ -301,6 +303,7 @@ fn parse(kind: u32, payload: &[u8]) -> Option<Request<'_>> {
             let (callback, function) = (call.callback.get(), call.function.get());
             Request::Callable { call: crate::Call { callback, function } }
         }
+        kind::HEALTH => Request::Health { healthy: number().filter(|is| *is <= 1)? == 1 },
         kind::HELP => Request::Help { on: number().filter(|on| *on <= 1)? == 1 },
         kind::READY if payload.is_empty() => Request::Ready,
         kind::COMMAND if payload.is_empty() => Request::Command,

@@ -62,6 +62,9 @@ pub struct Job {
     /// there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<RootDevice>,
+    /// The container image that the guest's root is, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<Container>,
     /// Time for which the command may run, in ms of the guest's time; then it is killed and ends
     /// with status 124. 0: for ever.
     #[serde(default)]
@@ -162,6 +165,55 @@ pub struct RootDevice {
     pub file_system: String,
 }
 
+/// A container image as the root of a guest. The command's environment is that of the job and no other,
+/// but for `PATH`, `HOME` and `HOSTNAME` where the job has none.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Container {
+    /// Folder of the image's files in the root file system.
+    pub folder: String,
+    /// The command's user, and group: `NAME`, `NUMBER`, `NAME:GROUP` and so on; empty: root.
+    #[serde(default)]
+    pub user: String,
+    /// Drives whose file systems are folders of the root.
+    #[serde(default)]
+    pub volumes: Vec<Volume>,
+    /// The check of the command's health, if anybody waits for its result.
+    #[serde(default)]
+    pub health: Option<Health>,
+}
+
+impl Container {
+    fn without_command(&self) -> Self {
+        Self { folder: self.folder.clone(), ..Self::default() }
+    }
+}
+
+/// A drive whose file system is a folder of a guest's root. It is made where the drive is empty.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Volume {
+    /// Name below `/dev`.
+    pub device: String,
+    /// Absolute path of the folder.
+    pub path: String,
+}
+
+/// A check of a command's health, up to its first success.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Program and arguments: status 0 means healthy.
+    pub test: Vec<String>,
+    /// Time from the start, or from the end of a check, to the next (ns).
+    pub interval: u64,
+    /// Time after which a check counts as failed (ns).
+    pub timeout: u64,
+    /// Time from the start within which failures do not count (ns).
+    pub start_period: u64,
+    /// The interval within that time (ns).
+    pub start_interval: u64,
+    /// Failures one after the other that make it unhealthy.
+    pub retries: u32,
+}
+
 impl Job {
     /// A job with only a command; everything else at its default.
     pub fn new(command: Vec<String>) -> Self {
@@ -180,6 +232,7 @@ impl Job {
             checked: Vec::new(),
             prompt_output: false,
             root: None,
+            container: None,
             limit_ms: 0,
             keep_processes: false,
             send_results: true,
@@ -205,6 +258,7 @@ impl Job {
             vcpus: self.vcpus,
             drives: self.drives.clone(),
             root: self.root.clone(),
+            container: self.container.as_ref().map(Container::without_command),
             together: self.together,
             scheduler: self.scheduler.clone(),
             coordinate: self.coordinate,

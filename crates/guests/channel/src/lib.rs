@@ -19,9 +19,9 @@ mod orders;
 mod terminal;
 
 pub use branch::{Branch, Call};
-pub use client::{Client, ClientError, InputReader, ResultsWriter, Transport};
+pub use client::{Client, ClientError, InputReader, ResultsWriter, Start, Transport};
 pub use host::{Host, Mailbox, ProtocolError};
-pub use job::{CheckedDisk, Job, NetworkInterface, RootDevice};
+pub use job::{CheckedDisk, Container, Health, Job, NetworkInterface, RootDevice, Volume};
 pub use message::{Refusal, Request, Response, Stream};
 pub use orders::{Begins, GuestFault, Orders, ScheduledGuestFault};
 pub use terminal::{Keyboard, SharedKeyboard, Typed, WindowSize, MAX_TYPED};

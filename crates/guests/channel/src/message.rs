@@ -25,6 +25,7 @@ pub(crate) mod kind {
     pub const ORDERED: u32 = 17;
     pub const BRANCH: u32 = 18;
     pub const CALLABLE: u32 = 19;
+    pub const HEALTH: u32 = 20;
 }
 
 /// Stream to which the command wrote a piece of its output.
@@ -52,7 +53,7 @@ pub enum Request<'a> {
     },
     /// Everything is prepared for the command, which is to begin when it is in
     /// all machines. Answer: [`Response::Bytes`], a `u32`: 1 if so, 0 to ask
-    /// again a little later.
+    /// again a little later; or 2 and text, why it never will.
     Ready,
     /// From now on a page of the guest's memory shows when the guest needs help (see
     /// [`crate::application_hint`]).
@@ -98,6 +99,11 @@ pub enum Request<'a> {
     Callable {
         /// Places in the guest's kernel.
         call: crate::Call,
+    },
+    /// The check of the command's health has a result: the first one that says so.
+    Health {
+        /// True if it is healthy.
+        healthy: bool,
     },
     /// The command has ended. Status as a shell gives it: the exit code, or
     /// 128 + the signal's number. Answer: [`Response::Done`]; or [`Response::Bytes`], if the agent is to

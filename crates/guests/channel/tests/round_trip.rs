@@ -159,7 +159,8 @@ fn what_the_machine_was_told() {
     assert_eq!(tell(15, b"cut"), 3, "no fault after the end");
     assert_eq!(tell(16, &[]), 3, "no orders after the end");
     assert_eq!(tell(18, &[]), 3, "everything is over");
-    assert_eq!(tell(20, &[]), 2);
+    assert_eq!(tell(20, &1u32.to_le_bytes()), 3, "no health after the end");
+    assert_eq!(tell(21, &[]), 2);
     assert_eq!(tell(u32::MAX, &[]), 2);
     assert_eq!(tell(9, &[]), 0);
     assert_eq!(tell(8, b"x"), 3);

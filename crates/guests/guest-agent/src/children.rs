@@ -33,22 +33,32 @@ pub(crate) struct Reaped {
     pub(crate) status: Option<u8>,
     /// True if the machine has called.
     pub(crate) called: bool,
+    /// Other children that have ended, with their status.
+    pub(crate) others: Vec<(Pid, u8)>,
+}
+
+impl Reaped {
+    fn add(&mut self, command: Pid, pid: Pid, status: u8) {
+        if pid == command {
+            self.status = Some(status);
+        } else {
+            self.others.push((pid, status));
+        }
+    }
 }
 
 /// Takes in the signals, and every child that has ended.
 pub(crate) fn reap(signals: &SignalFd, command: Pid) -> Reaped {
-    let mut reaped = Reaped { status: None, called: false };
+    let mut reaped = Reaped { status: None, called: false, others: Vec::new() };
     while let Ok(Some(signal)) = signals.read_signal() {
         reaped.called |= signal.ssi_signo == CALL as u32;
     }
     loop {
         match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
             // An exit code has eight bits; so has 128 + a signal's number.
-            Ok(WaitStatus::Exited(pid, code)) if pid == command => {
-                reaped.status = Some(code as u8);
-            }
-            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => {
-                reaped.status = Some(128 + signal as u8);
+            Ok(WaitStatus::Exited(pid, code)) => reaped.add(command, pid, code as u8),
+            Ok(WaitStatus::Signaled(pid, signal, _)) => {
+                reaped.add(command, pid, 128 + signal as u8);
             }
             Ok(WaitStatus::StillAlive) => return reaped,
             Ok(_) | Err(Errno::EINTR) => {}

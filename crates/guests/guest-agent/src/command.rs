@@ -16,6 +16,7 @@ use stasis_channel::{Client, Job, Stream, Transport};
 
 use crate::children::{own_signals, reap, Reaped};
 use crate::faults::Faults;
+use crate::health::Check;
 use crate::start::{assemble, not_executable};
 use crate::AgentError;
 
@@ -86,8 +87,11 @@ fn on_pipes<T: Transport>(
         child.stderr.take().map(|pipe| Pipe::new(pipe.into(), Stream::Error)),
     ];
     let mut limit = Limit::new(job.limit_ms);
+    let mut health = if is_branch { None } else { Check::of(job) };
     loop {
-        if wait(&signals, &pipes, faults.as_ref(), limit.left())? {
+        let until_check = health.as_ref().map(Check::left);
+        let is_over = wait(&signals, &pipes, faults.as_ref(), limit.left(until_check))?;
+        if is_over && limit.is_reached() {
             // Its session is its own; processes that have left the session are killed after its
             // end.
             limit.reached = true;
@@ -95,7 +99,7 @@ fn on_pipes<T: Transport>(
         }
         // Asked first: the command's output before its end is in the pipes by now, and is taken out
         // below.
-        let Reaped { status, called } = reap(&signals, pid);
+        let Reaped { status, called, others } = reap(&signals, pid);
         let mut written = false;
         for slot in &mut pipes {
             if let Some(pipe) = slot {
@@ -108,6 +112,11 @@ fn on_pipes<T: Transport>(
         }
         if let Some(faults) = &mut faults {
             faults.attend(client, written, called)?;
+        }
+        if let Some(check) = &mut health {
+            if status.is_none() && check.attend(client, &others)? {
+                health = None;
+            }
         }
         let wanted = match status {
             Some(status) => {
@@ -141,15 +150,19 @@ impl Limit {
         Self { end: end.flatten(), reached: false }
     }
 
-    /// Returns the time that is left to wait.
-    fn left(&self) -> PollTimeout {
-        match self.end {
+    /// Returns whether the time is over, and that is not known yet.
+    fn is_reached(&self) -> bool {
+        !self.reached && self.end.is_some_and(|end| end <= Instant::now())
+    }
+
+    /// Returns the time to wait: what is left, or `other` if that is less.
+    fn left(&self, other: Option<Duration>) -> PollTimeout {
+        let end = self.end.filter(|_| !self.reached);
+        let own = end.map(|end| end.saturating_duration_since(Instant::now()));
+        match own.into_iter().chain(other).min() {
             // Rounded up: a wait that ends too early would be taken for the end.
-            Some(end) if !self.reached => {
-                let milliseconds = end.saturating_duration_since(Instant::now()).as_millis() + 1;
-                PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX)
-            }
-            _ => PollTimeout::NONE,
+            Some(rest) => PollTimeout::try_from(rest.as_millis() + 1).unwrap_or(PollTimeout::MAX),
+            None => PollTimeout::NONE,
         }
     }
 }

@@ -53,6 +53,12 @@ pub enum AgentError {
         /// The number that the machine has.
         vcpus: usize,
     },
+    /// The command never begins.
+    #[error("the command cannot begin: {reason}")]
+    Never {
+        /// Why.
+        reason: String,
+    },
     /// The channel failed.
     #[error(transparent)]
     Channel(#[from] ClientError),

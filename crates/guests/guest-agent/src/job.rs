@@ -1,14 +1,20 @@
 //! Steps of a job that every way of work shares: what differs between jobs, what comes before the
 //! command, and the results.
 
+use std::fs::File;
+use std::os::unix::fs::chown;
 use std::path::Path;
 use std::time::Duration;
 
-use stasis_channel::{Client, Job, Transport};
+use stasis_channel::{Client, Job, Start, Transport};
 
 use crate::bfq_tracer::BfqTracer;
+use crate::user::User;
 use crate::wait::Announcements;
-use crate::{bfq, kernel, results, udev, AgentError};
+use crate::{bfq, kernel, results, udev, volumes, AgentError};
+
+/// Number of looks, 1 ms apart, after which a guest looks every 10 ms whether its command may begin.
+const MANY_LOOKS: u32 = 1000;
 
 /// Use of udevd beside the command. Under stock QEMU job follows job, each for a moment on a drive
 /// that is named to it, and to start udevd would take longer than some.
@@ -49,10 +55,24 @@ pub(crate) fn surroundings<T: Transport>(
     Ok(())
 }
 
-/// Everything between the command's arrival and its start.
-pub(crate) fn begin<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(), AgentError> {
+/// Everything between the command's arrival and its start. `tools`: the folder of programs for volumes.
+pub(crate) fn begin<T: Transport>(
+    client: &mut Client<T>,
+    job: &Job,
+    tools: Option<&File>,
+) -> Result<(), AgentError> {
+    if let Some(container) = &job.container {
+        volumes::mount_all(&container.volumes, tools)?;
+    }
     if job.has_input {
         tar_input(client)?;
+    }
+    if let Some(container) = &job.container {
+        // A user that there is not is told where the command begins.
+        if let Ok(user) = User::find(&container.user) {
+            chown("/results", Some(user.number), Some(user.group))
+                .map_err(|e| AgentError::new("give to the command's user", "/results", e))?;
+        }
     }
     if job.called {
         // The agent of a kernel without symbols asks now and then.
@@ -61,9 +81,19 @@ pub(crate) fn begin<T: Transport>(client: &mut Client<T>, job: &Job) -> Result<(
         }
     }
     if job.together {
-        // Between two looks the guest has nothing to do: its time is skipped.
-        while !client.ready()? {
-            std::thread::sleep(Duration::from_millis(1));
+        // Between two looks the guest has nothing to do: its time is skipped. One that waits for another's
+        // health looks more seldom after a while.
+        let mut looks = 0;
+        loop {
+            match client.ready()? {
+                Start::Now => break,
+                Start::Later => {
+                    looks += 1;
+                    let pause = if looks < MANY_LOOKS { 1 } else { 10 };
+                    std::thread::sleep(Duration::from_millis(pause));
+                }
+                Start::Never(reason) => return Err(AgentError::Never { reason }),
+            }
         }
     }
     Ok(())

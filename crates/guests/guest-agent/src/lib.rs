@@ -19,6 +19,7 @@ mod command;
 mod device;
 mod error;
 mod faults;
+mod health;
 mod in_place;
 mod job;
 mod kernel;
@@ -33,8 +34,11 @@ mod root;
 mod start;
 mod terminal;
 mod udev;
+mod user;
+mod volumes;
 mod wait;
 
+use std::fs::File;
 use std::io::Write;
 
 use nix::sys::reboot::{reboot, RebootMode};
@@ -89,11 +93,11 @@ fn serve<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> Resul
     let mut client = Client::new(connect()?);
     let mut job = client.hello()?;
     let prepared = announcements.and_then(|announcements| {
-        prepare(&mut client, &job, &announcements)?;
+        let tools = prepare(&mut client, &job, &announcements)?;
         // From here on the guest depends on what runs in it, and on the seed.
         job = client.command()?;
         kernel::reseed_random(job.seed)?;
-        begin(&mut client, &job)
+        begin(&mut client, &job, tools.as_ref())
     });
     match prepared {
         Ok(()) => command::run(&mut client, &job)?,
@@ -110,12 +114,12 @@ fn serve<T: Transport>(connect: impl FnOnce() -> Result<T, AgentError>) -> Resul
     Ok(())
 }
 
-/// Sets the guest up, beyond what all guests have.
+/// Sets the guest up, beyond what all guests have. Returns the folder of programs for volumes, if there is one.
 fn prepare<T: Transport>(
     client: &mut Client<T>,
     job: &Job,
     announcements: &wait::Announcements,
-) -> Result<(), AgentError> {
+) -> Result<Option<File>, AgentError> {
     kernel::set_clock(job.realtime_ns)?;
     kernel::seed_random(job.seed)?;
     kernel::count_processors(job.vcpus)?;
@@ -125,16 +129,21 @@ fn prepare<T: Transport>(
         kernel::load_list(modules(), "order-network")?;
     }
     let asked = kernel::Asked::find()?;
-    root::enter(announcements, job.root.as_ref())?;
+    let folder = job.container.as_ref().map(|container| container.folder.as_str());
+    let tools = root::enter(announcements, job.root.as_ref(), folder)?;
     asked.load()?;
     network::loopback_up()?;
+    if job.container.is_some() {
+        network::name_container(&job.hostname)?;
+    }
     network::set_up(&job.interfaces, &job.hosts)?;
     if !job.interfaces.is_empty() {
         programs::put(CLIENT_PROGRAM)?;
     }
     surroundings(client, job, announcements, Udev::Starts)?;
     // After udevd, which takes their groups away: it looks no names up.
-    nodes::make()
+    nodes::make()?;
+    Ok(tools)
 }
 
 /// Writes a message to the kernel's console, for want of a channel. Priority 2 (critical,

@@ -22,6 +22,21 @@ pub(crate) fn loopback_up() -> Result<(), AgentError> {
     Control::open()?.up("lo")
 }
 
+/// The lines of `/etc/hosts` that an engine writes in each container (moby, libnetwork, etchosts.go), and programs
+/// of images count on.
+const LOCAL: &str =
+    "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\nfe00:: ip6-localnet\n\
+    ff00:: ip6-mcastprefix\nff02::1 ip6-allnodes\nff02::2 ip6-allrouters\n";
+
+/// Writes the names that a container of this host name knows before those of other machines.
+pub(crate) fn name_container(hostname: &str) -> Result<(), AgentError> {
+    let write = |path: &str, text: &str| {
+        fs::write(path, text).map_err(|e| AgentError::new("write", path, e))
+    };
+    write(HOSTS, LOCAL)?;
+    write("/etc/hostname", &format!("{hostname}\n"))
+}
+
 /// Gives the interfaces their addresses and brings them up, and makes the machines' names known.
 pub(crate) fn set_up(
     interfaces: &[NetworkInterface],

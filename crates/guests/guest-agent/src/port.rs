@@ -31,7 +31,8 @@ pub(crate) fn serve() -> Result<(), AgentError> {
     let root = root_device(&announcements)?;
     let root = root.as_ref();
     let asked = kernel::Asked::find()?;
-    root::enter(&announcements, root)?;
+    let folder = std::env::var("STASIS_IMAGE").ok();
+    let tools = root::enter(&announcements, root, folder.as_deref())?;
     asked.load()?;
     nodes::make()?;
     network::loopback_up()?;
@@ -47,7 +48,7 @@ pub(crate) fn serve() -> Result<(), AgentError> {
         }
         let prepared = surroundings(&mut client, &job, &announcements, Udev::Absent)
             .and_then(|()| checked::prepare(&job.checked))
-            .and_then(|()| begin(&mut client, &job));
+            .and_then(|()| begin(&mut client, &job, tools.as_ref()));
         match prepared {
             Ok(()) => command::run(&mut client, &job)?,
             Err(error) => client.not_started(126, &error.to_string())?,

@@ -1,8 +1,7 @@
 //! File systems: the kernel's own, the root, and at the end the drives'.
 
 use std::ffi::OsString;
-use std::fs;
-use std::fs::Permissions;
+use std::fs::{self, File, Permissions};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{symlink, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -10,6 +9,7 @@ use std::path::{Path, PathBuf};
 use nix::mount::{umount2, MntFlags, MsFlags};
 
 use stasis_channel::RootDevice;
+use stasis_guest_root::TOOLS;
 
 use crate::mounts::{below, folder, move_to, new};
 use crate::wait::Announcements;
@@ -39,11 +39,13 @@ pub(crate) fn mount_kernel_files() -> Result<(), AgentError> {
 
 /// Mounts the root file system, read-only and executed in place, below a layer
 /// in memory that takes what is written, and makes it the root of this process
-/// and of the kernel's helpers. `device`: where the root is, if it is not in memory.
+/// and of the kernel's helpers. `device`: where the root is, if it is not in memory. `image`: the folder of
+/// a container's files in the root's image; then the folder of programs for volumes is returned.
 pub(crate) fn enter(
     announcements: &Announcements,
     device: Option<&RootDevice>,
-) -> Result<(), AgentError> {
+    image: Option<&str>,
+) -> Result<Option<File>, AgentError> {
     announcements.wait_for_new(ROOT_NAME)?;
     match device {
         None => below(ROOT_DEVICE, "/lower", "ext4", Some("dax"))?,
@@ -55,9 +57,13 @@ pub(crate) fn enter(
     new("tmpfs", "/upper", MsFlags::MS_NOATIME, "mode=0755")?;
     folder("/upper/files")?;
     folder("/upper/work")?;
-    let layers = "lowerdir=/lower,upperdir=/upper/files,workdir=/upper/work";
-    new("overlay", "/new", MsFlags::MS_NOATIME, layers)?;
-    let beside = device.map(|_| in_place::make_folders("/new", "/beside")).transpose()?;
+    let lower = image.map_or("/lower".into(), |folder| format!("/lower/{folder}"));
+    let layers = format!("lowerdir={lower},upperdir=/upper/files,workdir=/upper/work");
+    new("overlay", "/new", MsFlags::MS_NOATIME, &layers)?;
+    // Neither a container's image nor a root that is read in place was made for a guest.
+    let beside = device.map(|_| "/beside").or(image.map(|_| "/lower"));
+    let beside = beside.map(|place| in_place::make_folders("/new", place)).transpose()?;
+    let tools = image.and_then(|_| File::open(format!("/lower/{TOOLS}")).ok());
     for (from, to) in [("/dev", "/new/dev"), ("/sys", "/new/sys")] {
         move_to(from, to)?;
     }
@@ -80,8 +86,11 @@ pub(crate) fn enter(
         ("/tmp", "mode=1777"),
         ("/results", "mode=0755"),
     ] {
-        folder(place)?;
-        new("tmpfs", place, safe, mode)?;
+        // A container finds in them what its image has.
+        if image.is_none() || !["/run", "/tmp"].contains(&place) {
+            folder(place)?;
+            new("tmpfs", place, safe, mode)?;
+        }
     }
     // /var/lock leads here, for everybody (Filesystem Hierarchy Standard 3.0, 5.9).
     folder(LOCKS)?;
@@ -90,7 +99,8 @@ pub(crate) fn enter(
     for (place, target) in LINKS {
         symlink(target, place).map_err(|e| AgentError::new("make the link", place, e))?;
     }
-    beside.map_or(Ok(()), |modules| in_place::complete(&modules))
+    beside.map_or(Ok(()), |modules| in_place::complete(&modules))?;
+    Ok(tools)
 }
 
 /// Mounts the hierarchy of cgroups, of kernels that have it (Documentation/admin-guide/cgroup-v2.rst).

@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::SigSet;
 use stasis_channel::Job;
 
+use crate::user::User;
+
 /// The environment of every command; the job can replace its members.
 const ENVIRONMENT: [(&str, &str); 4] =
     [("PATH", DEFAULT_PATH), ("HOME", "/root"), ("TERM", "dumb"), ("LANG", "C.UTF-8")];
@@ -27,6 +29,14 @@ pub(crate) fn assemble(job: &Job) -> Result<Command, (u8, String)> {
         return Err((127, "there is no command to run".into()));
     };
     let start = Path::new(&job.working_directory);
+    let user = match &job.container {
+        Some(container) => Some(User::find(&container.user).map_err(|text| (126, text))?),
+        None => None,
+    };
+    if user.is_some() {
+        // As engines do; what is in the way is told below.
+        let _ = fs::create_dir_all(start);
+    }
     if !start.is_dir() {
         let text = format!("the working directory {} does not exist in the guest", start.display());
         return Err((126, text));
@@ -38,7 +48,10 @@ pub(crate) fn assemble(job: &Job) -> Result<Command, (u8, String)> {
         .arg0(name)
         .args(arguments)
         .env_clear()
-        .envs(ENVIRONMENT)
+        .envs(user.as_ref().map_or(ENVIRONMENT.to_vec(), |user| {
+            let hostname = ("HOSTNAME", job.hostname.as_str());
+            vec![("PATH", DEFAULT_PATH), ("HOME", user.home.as_str()), hostname]
+        }))
         .envs(&job.environment)
         .current_dir(start)
         .stdin(input(job)?)
@@ -47,7 +60,7 @@ pub(crate) fn assemble(job: &Job) -> Result<Command, (u8, String)> {
     // SAFETY: setsid, sigprocmask and prctl are system calls only (signal-safety(7))
     // and allocate nothing.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             nix::unistd::setsid()?;
             // A machine does not start again: a process that asks gets an error at once.
             if libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_BOOT) != 0 {
@@ -55,7 +68,7 @@ pub(crate) fn assemble(job: &Job) -> Result<Command, (u8, String)> {
             }
             // The command would inherit that SIGCHLD is blocked, and a shell's `wait` never end.
             SigSet::empty().thread_set_mask()?;
-            Ok(())
+            user.as_ref().map_or(Ok(()), User::enter)
         });
     }
     Ok(command)

@@ -69,7 +69,7 @@ pub(crate) fn run<T: Transport>(
     loop {
         pty.wait(&signals, &faults)?;
         // Asked first, so that what was written before the end is taken below.
-        let Reaped { status, called } = reap(&signals, child);
+        let Reaped { status, called, .. } = reap(&signals, child);
         let written = pty.relay(client)? > 0;
         faults.attend(client, written, called)?;
         if let Some(status) = status {

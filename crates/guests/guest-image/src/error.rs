@@ -74,6 +74,20 @@ pub enum BuildError {
         /// One of the packages.
         package: String,
     },
+    /// The word for a container image names something else.
+    #[error("{word} is no container image: it has neither a manifest.json nor an index.json; for a root file system say `root` in place of `image`")]
+    NoContainer {
+        /// The word.
+        word: String,
+    },
+    /// No engine of this machine has a container image.
+    #[error("there is no container image {name} on this machine: {reasons}. Get it with podman, docker or skopeo, or name a file of it, as in ./image.tar")]
+    NoImage {
+        /// The image's name.
+        name: String,
+        /// The answer of each program.
+        reasons: String,
+    },
     /// A root file system of the user's own is not as expected.
     #[error(transparent)]
     Root(#[from] stasis_guest_root::RootError),

@@ -11,6 +11,7 @@
 mod cpio;
 mod customize;
 mod decompress;
+mod engines;
 mod error;
 mod executable;
 mod initramfs;
@@ -29,15 +30,16 @@ mod root;
 mod sources;
 mod store;
 
+pub use engines::is_path;
 pub use error::BuildError;
 pub use list::{bytes, list, remove, remove_left_overs, Kept};
 use made::Made;
-pub use made::{InPlace, Progress};
+pub use made::{Image, InPlace, Progress};
 pub use mmdebstrap::missing_tools;
 pub use namespaces::obstacle;
 pub use owner::not_writable;
 pub use recipe::{Recipe, DEFAULT_KERNEL, DEFAULT_PACKAGES};
-pub use stasis_guest_root::{sha256, FileSystemKind, Lower, Part};
+pub use stasis_guest_root::{sha256, FileSystemKind, HealthCheck, ImageConfig, Lower, Part};
 pub use store::{default_cache, Guest};
 
 use std::fs;
@@ -77,24 +79,24 @@ fn build_in(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Guest, BuildError> {
     recipe.check()?;
-    let recipe = &recipe.stamped()?;
+    let recipe = &recipe.stamped(cache)?;
     // Before anything of the cache is touched: a root that cannot be used leaves nothing there.
-    let root = match &recipe.root {
-        Some(root) if !is_kept(recipe, cache) => Some(root::read(root, cache, progress)?),
-        _ => None,
+    let root = match is_kept(recipe, cache) {
+        false => root::read(recipe, cache, progress)?,
+        true => None,
     };
     let store = store::Store::lock(cache, recipe, stop, progress)?;
     store.remove_damaged(progress)?;
     if !store.is_built() {
         let work = store.begin()?;
-        let made = match &recipe.root {
-            Some(word) => {
+        let made = match recipe.has_own_root() {
+            true => {
                 let kernel = |progress: &mut dyn FnMut(Progress)| {
                     build(&root::of_kernel(recipe), agent, cache, stop, progress)
                 };
-                make_on_root(word, root, kernel, (&work, cache), progress)
+                make_on_root(recipe, root, kernel, (&work, cache), progress)
             }
-            None => make(recipe, &work, &store.log(), stop, progress),
+            false => make(recipe, &work, &store.log(), stop, progress),
         };
         match made {
             Ok(made) => store.commit(&work, recipe, &made)?,
@@ -122,18 +124,18 @@ fn build_in(
     Ok(store.guest(&manifest, initramfs))
 }
 
-/// Makes everything but the initramfs in `work`, with the root that `word` names; `root` is that
-/// one, if it was read already, and `kernel` makes the guest whose kernel is taken.
+/// Makes everything but the initramfs in `work`, with the recipe's own root, which `root` is if it was
+/// read already; `kernel` makes the guest whose kernel is taken.
 fn make_on_root(
-    word: &str,
-    root: Option<stasis_guest_root::Read>,
+    recipe: &Recipe,
+    root: Option<root::Own>,
     kernel: impl FnOnce(&mut dyn FnMut(Progress)) -> Result<Guest, BuildError>,
     (work, cache): (&Path, &Path),
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Made, BuildError> {
     let root = match root {
+        None => root::read(recipe, cache, progress)?.unwrap_or_default(),
         Some(root) => root,
-        None => root::read(word, cache, progress)?,
     };
     let kernel = kernel(&mut |made| {
         progress(Progress { fraction: made.fraction * root::OF_KERNEL, ..made });
@@ -168,7 +170,7 @@ fn make(
 /// Returns whether the guest of `recipe` is in `cache`. It may still need a new initramfs, which
 /// [`build`] makes in a moment.
 pub fn is_built(recipe: &Recipe, cache: &Path) -> bool {
-    recipe.stamped().is_ok_and(|recipe| is_kept(&recipe, cache))
+    recipe.stamped(cache).is_ok_and(|recipe| is_kept(&recipe, cache))
 }
 
 /// Returns whether the guest of a recipe with its stamps is kept.

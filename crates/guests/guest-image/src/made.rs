@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use stasis_guest_root::Part;
+use stasis_guest_root::{ImageConfig, Part};
 
 /// Progress of a build.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,4 +36,15 @@ pub(crate) struct Made {
     /// Files of the root that this user may not read and that were left out.
     pub left_out: usize,
     pub in_place: Option<InPlace>,
+    /// Container images, in the order of their folders in the root file system.
+    pub images: Vec<Image>,
+}
+
+/// A container image of a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// The recipe's word for it.
+    pub word: String,
+    /// Its configuration.
+    pub config: ImageConfig,
 }

@@ -1,8 +1,11 @@
 //! The recipe of a guest.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 use stasis_guest_root::Source;
 
+use crate::engines::{is_path, Named};
 use crate::own_kernel::{self, OwnKernel};
 use crate::BuildError;
 
@@ -54,6 +57,13 @@ pub struct Recipe {
     /// The state of the root: set by [`crate::build`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_stamp: Option<String>,
+    /// Container images in place of a root, as words of [`crate::is_path`] and names that an engine of this
+    /// machine knows; each once, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<String>,
+    /// The state of each of them: set by [`crate::build`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub image_stamps: Vec<String>,
     /// Kernel modules beside those for storage, for example `nfsd`; their dependencies come with
     /// them. On a root without modprobe(8) they are loaded before the command.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -72,6 +82,8 @@ impl Default for Recipe {
             kernel_stamp: None,
             root: None,
             root_stamp: None,
+            images: Vec::new(),
+            image_stamps: Vec::new(),
             modules: Vec::new(),
         }
     }
@@ -95,8 +107,22 @@ impl Recipe {
         self.kernel.split_once('/').map(|(_, release)| release)
     }
 
-    /// The recipe with the present state of a kernel that is a path, and of a root.
-    pub(crate) fn stamped(&self) -> Result<Self, BuildError> {
+    /// Returns whether the root is not made of packages.
+    pub(crate) fn has_own_root(&self) -> bool {
+        self.root.is_some() || !self.images.is_empty()
+    }
+
+    /// The recipe with these container images in place of a root.
+    pub fn with_images(mut self, images: impl IntoIterator<Item = String>) -> Self {
+        self.images.extend(images);
+        self.images.sort_unstable();
+        self.images.dedup();
+        self
+    }
+
+    /// The recipe with the present state of a kernel that is a path, of a root, and of images; `cache`: where copies
+    /// of images are.
+    pub(crate) fn stamped(&self, cache: &Path) -> Result<Self, BuildError> {
         let mut recipe = self.clone();
         recipe.kernel_stamp = match own_kernel::is_path(&self.kernel) {
             true => Some(OwnKernel::find(&self.kernel)?.stamp()?),
@@ -106,6 +132,11 @@ impl Recipe {
             Some(root) => Some(Source::find(root)?.stamp()?),
             None => None,
         };
+        let stamp = |word: &String| match is_path(word) {
+            true => Ok(Source::find(word)?.stamp()?),
+            false => Named::find(word, cache)?.stamp(word),
+        };
+        recipe.image_stamps = self.images.iter().map(stamp).collect::<Result<_, BuildError>>()?;
         Ok(recipe)
     }
 
@@ -114,8 +145,8 @@ impl Recipe {
     pub(crate) fn check(&self) -> Result<(), BuildError> {
         own_kernel::check_spelling(&self.kernel)?;
         let usual = |package: &&String| DEFAULT_PACKAGES.contains(&package.as_str());
-        if let (Some(root), Some(package)) = (&self.root, self.packages.iter().find(|p| !usual(p)))
-        {
+        let root = self.root.as_ref().or(self.images.first());
+        if let (Some(root), Some(package)) = (root, self.packages.iter().find(|p| !usual(p))) {
             return Err(BuildError::PackagesAndRoot {
                 root: root.clone(),
                 package: package.clone(),

@@ -7,27 +7,77 @@ use std::time::UNIX_EPOCH;
 
 use stasis_guest_root::{read_image, write_image, write_names, Form, Limits, Read, Source, Tree};
 
+use crate::engines::{is_path, Named};
 use crate::kernel::MODULES;
 use crate::modules::{self, Index, ASKED_LIST, ROOT_LIST};
 use crate::store::{MAP, NAMES, ROOT, VMLINUX};
-use crate::{BuildError, Guest, InPlace, Made, Progress, Recipe, DEFAULT_PACKAGES};
+use crate::{removal, BuildError, Guest, Image, InPlace, Made, Progress, Recipe, DEFAULT_PACKAGES};
 
 /// Share of the work that is the guest whose kernel is taken, where it is not kept.
 pub(crate) const OF_KERNEL: f64 = 0.9;
 const DAY: u64 = 86_400;
 
-/// Reads the root that `word` names, and sees that a guest can start from it. Compressed files are
-/// unpacked into nameless files in `cache`.
+/// A root of the user's own that was read.
+#[derive(Debug)]
+pub(crate) enum Own {
+    Root(Box<Read>),
+    /// Container images, with the recipe's words for them.
+    Images(Vec<(Image, Tree)>),
+}
+
+impl Default for Own {
+    fn default() -> Self {
+        Self::Images(Vec::new())
+    }
+}
+
+/// Reads the root or the images that a recipe has, and sees that a guest can start from them; None where it has
+/// none. Compressed files are unpacked into nameless files in `cache`.
 pub(crate) fn read(
-    word: &str,
+    recipe: &Recipe,
     cache: &Path,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Read, BuildError> {
+) -> Result<Option<Own>, BuildError> {
+    if !recipe.has_own_root() {
+        return Ok(None);
+    }
     progress(Progress { step: "reading the root file system".into(), fraction: 0.0 });
     fs::create_dir_all(cache).map_err(BuildError::file("create the folder", cache))?;
+    let Some(word) = &recipe.root else {
+        let images = recipe.images.iter().map(|word| image(word, cache));
+        return images.collect::<Result<_, _>>().map(Own::Images).map(Some);
+    };
     let root = Source::find(word)?.read(cache, Limits::default())?;
+    if root.config.is_some() {
+        return image_of(word, root).map(|image| Some(Own::Images(vec![image])));
+    }
     root.form.tree().map_or(Ok(()), Tree::check)?;
-    Ok(root)
+    Ok(Some(Own::Root(Box::new(root))))
+}
+
+/// Reads the container image of this word.
+fn image(word: &str, cache: &Path) -> Result<(Image, Tree), BuildError> {
+    if is_path(word) {
+        return image_of(word, Source::find(word)?.read(cache, Limits::default())?);
+    }
+    let named = Named::find(word, cache)?;
+    // An engine's archive is open while it is read, and goes then.
+    let folder = cache.join(format!("{}-image.new", std::process::id()));
+    fs::create_dir_all(&folder).map_err(BuildError::file("create the folder", &folder))?;
+    let read = named.archive(word, &folder).and_then(|path| {
+        Ok(Source::find(&path.to_string_lossy())?.read(cache, Limits::default())?)
+    });
+    removal::remove(&folder)?;
+    image_of(word, read?)
+}
+
+fn image_of(word: &str, read: Read) -> Result<(Image, Tree), BuildError> {
+    let not_one = || BuildError::NoContainer { word: word.into() };
+    let (Form::Copied(tree), Some(config)) = (read.form, read.config) else {
+        return Err(not_one());
+    };
+    tree.check_image()?;
+    Ok((Image { word: word.into(), config }, tree))
 }
 
 /// The recipe of the guest whose kernel one of `recipe` takes.
@@ -36,13 +86,15 @@ pub(crate) fn of_kernel(recipe: &Recipe) -> Recipe {
         packages: DEFAULT_PACKAGES.map(String::from).to_vec(),
         root: None,
         root_stamp: None,
+        images: Vec::new(),
+        image_stamps: Vec::new(),
         ..recipe.clone()
     }
 }
 
 /// Makes everything but the initramfs in `work`, with this root and the kernel of `kernel`.
 pub(crate) fn make(
-    root: Read,
+    root: Own,
     kernel: &Guest,
     work: &Path,
     progress: &mut dyn FnMut(Progress),
@@ -57,6 +109,17 @@ pub(crate) fn make(
     if !kernel.recipe.modules.is_empty() {
         added.add(ASKED_LIST, kernel.recipe.modules.iter().map(String::as_str))?;
     }
+    let root = match root {
+        Own::Root(root) => *root,
+        Own::Images(read) => {
+            let (images, trees): (Vec<_>, Vec<_>) = read.into_iter().unzip();
+            let newest = trees.iter().map(Tree::newest).max().unwrap_or_default();
+            let mut tree = Tree::of_images(&release, &debian, &trees)?;
+            write_image(&mut tree, &image)?;
+            let date = (newest.max(tree.newest()) / DAY + 1) * DAY;
+            return Ok(Made { release, date, images, ..Made::default() });
+        }
+    };
     let beside = || write_image(&mut Tree::of_modules(&release, &debian)?, &image);
     let (newest, in_place) = match root.form {
         Form::Copied(mut tree) => {
@@ -80,7 +143,7 @@ pub(crate) fn make(
     };
     // As the Debian guest's: no file is of the future.
     let date = (newest / DAY + 1) * DAY;
-    Ok(Made { release, date, left_out: root.left_out, in_place })
+    Ok(Made { release, date, left_out: root.left_out, in_place, images: Vec::new() })
 }
 
 /// Takes kernel and modules of the guest in the folder `made`.

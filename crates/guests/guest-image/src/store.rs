@@ -16,11 +16,13 @@ use stasis_guest_root::{FileSystemKind, Lower};
 
 use crate::kernel::MODULES;
 use crate::removal::remove;
-use crate::{BuildError, InPlace, Made, Progress, Recipe};
+use crate::{BuildError, Image, InPlace, Made, Progress, Recipe};
 
 /// Version of what a build makes of a recipe: part of the recipe's hash, so
 /// that a newer program does not use an older one's files.
 const FORMAT: u32 = 9;
+/// The same of a root of the user's own.
+const OWN_FORMAT: u32 = 10;
 
 /// The file whose presence shows that a guest is whole.
 pub(crate) const MANIFEST: &str = "manifest.json";
@@ -55,6 +57,9 @@ pub struct Guest {
     pub recipe: Recipe,
     /// The kernel's release, as `uname -r` prints it.
     pub kernel_release: String,
+    /// Container images, each in a folder of its own in the root file system
+    /// ([`stasis_guest_root::image_folder`]); none where the root is another.
+    pub images: Vec<Image>,
     /// The date that runs which must repeat start at, in seconds since 1970-01-01 00:00
     /// UTC: midnight after the newest file of a package in the root file system. No file
     /// in it is newer.
@@ -102,6 +107,8 @@ pub(crate) struct Manifest {
     left_out: usize,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     in_place: Option<InPlace>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    images: Vec<Image>,
     /// SHA-256 of the kernel and the root file system, one after the other; where the root is
     /// read in place, of that and of the root's stamp.
     system_sha256: String,
@@ -161,10 +168,18 @@ fn system(folder: &Path, place: Option<&InPlace>, recipe: &Recipe) -> Result<Str
     Ok(place.map_or(system.clone(), |_| digest(format!("{system} {stamp}").as_bytes())))
 }
 
+fn format(recipe: &Recipe) -> u32 {
+    if recipe.has_own_root() {
+        OWN_FORMAT
+    } else {
+        FORMAT
+    }
+}
+
 /// The folder of a recipe's guest.
 pub(crate) fn folder(cache: &Path, recipe: &Recipe) -> PathBuf {
     // Strings and lists of strings always serialize.
-    let text = serde_json::to_string(&(FORMAT, recipe)).unwrap_or_default();
+    let text = serde_json::to_string(&(format(recipe), recipe)).unwrap_or_default();
     cache.join(&digest(text.as_bytes())[..16])
 }
 
@@ -337,12 +352,13 @@ impl Store {
     ) -> Result<(), BuildError> {
         let system = system(work, made.in_place.as_ref(), recipe)?;
         let manifest = Manifest {
-            format: FORMAT,
+            format: format(recipe),
             recipe: recipe.clone(),
             kernel_release: made.release.clone(),
             date: made.date,
             left_out: made.left_out,
             in_place: made.in_place.clone(),
+            images: made.images.clone(),
             system_sha256: system,
         };
         write_manifest(work, &manifest)?;
@@ -392,16 +408,22 @@ impl Store {
     }
 
     pub(crate) fn guest(&self, manifest: &Manifest, initramfs: Initramfs) -> Guest {
+        let mut system = format!("{} {}", manifest.system_sha256, initramfs.digest);
+        if !manifest.images.is_empty() {
+            // Strings and numbers always serialize.
+            system += &serde_json::to_string(&manifest.images).unwrap_or_default();
+        }
         Guest {
             vmlinux: self.folder.join(VMLINUX),
             initramfs: initramfs.path,
             root: self.folder.join(ROOT),
             in_place: manifest.in_place.clone(),
+            images: manifest.images.clone(),
             recipe: manifest.recipe.clone(),
             kernel_release: manifest.kernel_release.clone(),
             date: manifest.date,
             left_out: manifest.left_out,
-            digest: digest(format!("{} {}", manifest.system_sha256, initramfs.digest).as_bytes()),
+            digest: digest(system.as_bytes()),
         }
     }
 }

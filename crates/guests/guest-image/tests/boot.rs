@@ -164,6 +164,7 @@ fn serve(qemu: &mut Child, mut mailbox: SharedFile, job: &Job, input: &[u8]) -> 
             | Request::Fault { .. }
             | Request::Orders
             | Request::Ordered { .. }
+            | Request::Health { .. }
             | Request::Callable { .. } => Response::Refused(stasis_channel::Refusal::Failed),
             Request::Log { text } => {
                 run.log += &text;

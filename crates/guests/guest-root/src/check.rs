@@ -17,6 +17,27 @@ const FOLDERS: [(&str, u16); 7] = [
     ("results", 0o755),
 ];
 
+/// Folder of the programs that make a volume's file system, in the image of container images.
+pub const TOOLS: &str = "tools";
+
+/// The files that mke2fs needs on Debian: its settings, the libraries that it names, and what loads them.
+const TOOL_FILES: [&str; 9] = [
+    "sbin/mke2fs",
+    "etc/mke2fs.conf",
+    "lib64/ld-linux-x86-64.so.2",
+    "lib/x86_64-linux-gnu/libblkid.so.1",
+    "lib/x86_64-linux-gnu/libc.so.6",
+    "lib/x86_64-linux-gnu/libcom_err.so.2",
+    "lib/x86_64-linux-gnu/libe2p.so.2",
+    "lib/x86_64-linux-gnu/libext2fs.so.2",
+    "lib/x86_64-linux-gnu/libuuid.so.1",
+];
+
+/// The folder of a container image's files in the image that [`Tree::of_images`] makes.
+pub fn image_folder(place: usize) -> String {
+    format!("images/{place}")
+}
+
 impl Tree {
     /// Checks that an x86-64 kernel can start the root's shell.
     ///
@@ -64,6 +85,18 @@ impl Tree {
         Ok(())
     }
 
+    /// Checks a container image, which need not have a shell: where it has one, an x86-64 kernel starts
+    /// it.
+    ///
+    /// # Errors
+    /// The image is empty, or its shell is another machine's.
+    pub fn check_image(&self) -> Result<(), RootError> {
+        match self.follow(b"/bin/sh", true)? {
+            Found::Missing { .. } if self.children(crate::tree::ROOT).next().is_some() => Ok(()),
+            _ => self.check(),
+        }
+    }
+
     /// Adds what a guest of Stasis needs beside a user's root: folders to mount on, and the
     /// kernel's modules, which are at `/lib/modules/RELEASE` in `other`.
     ///
@@ -91,6 +124,31 @@ impl Tree {
     pub fn of_modules(release: &str, other: &Tree) -> Result<Self, RootError> {
         let mut tree = Self::new(other.origin(), Limits::default());
         tree.take_modules(release, other)?;
+        Ok(tree)
+    }
+
+    /// A tree of container images: the one of each place is the folder [`image_folder`], beside the
+    /// kernel's modules and the programs that make a volume's file system ([`TOOLS`]), which are those
+    /// of `other`.
+    ///
+    /// # Errors
+    /// The images have more than a guest can have.
+    pub fn of_images(release: &str, other: &Tree, images: &[Tree]) -> Result<Self, RootError> {
+        let mut tree = Self::of_modules(release, other)?;
+        for path in TOOL_FILES {
+            // A file that another Debian has not is not needed by its programs.
+            let Found::Node(id) = other.follow(path.as_bytes(), true)? else { continue };
+            let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+            let folder = tree.folder(format!("{TOOLS}/{folder}").as_bytes(), u32::MAX)?;
+            tree.graft(folder, name.as_bytes(), other, id)?;
+        }
+        tree.folder(format!("{TOOLS}/dev").as_bytes(), u32::MAX)?;
+        for (place, image) in images.iter().enumerate() {
+            let path = image_folder(place);
+            let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
+            let folder = tree.folder(folder.as_bytes(), u32::MAX)?;
+            tree.graft(folder, name.as_bytes(), image, crate::tree::ROOT)?;
+        }
         Ok(tree)
     }
 

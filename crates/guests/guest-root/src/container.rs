@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::content::{ReadAt, Span};
 use crate::tree::{text, Limits, Tree};
-use crate::{compressed, layer, RootError};
+use crate::{compressed, layer, ImageConfig, RootError};
 
 /// The largest list or description of an image that is read.
 const JSON: u64 = 4 << 20;
@@ -96,8 +96,16 @@ impl Files {
 #[serde(rename_all = "PascalCase")]
 struct DockerImage {
     #[serde(default)]
+    config: Option<String>,
+    #[serde(default)]
     repo_tags: Option<Vec<String>>,
     layers: Vec<String>,
+}
+
+impl DockerImage {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.repo_tags.iter().flatten().map(String::as_str)
+    }
 }
 
 /// A list of images, or an image's description (image-index.md, manifest.md).
@@ -107,6 +115,8 @@ struct Oci {
     manifests: Vec<Descriptor>,
     #[serde(default)]
     layers: Vec<Descriptor>,
+    #[serde(default)]
+    config: Option<Descriptor>,
 }
 
 #[derive(Deserialize, Clone)]
@@ -114,6 +124,8 @@ struct Descriptor {
     digest: String,
     #[serde(default)]
     platform: Option<Platform>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize, Clone)]
@@ -128,26 +140,52 @@ impl Descriptor {
         self.platform.as_ref().is_none_or(|platform| platform.architecture != "unknown")
     }
 
+    /// Names by which engines know it: by the specification (annotations.md), and containerd's.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let keys = ["io.containerd.image.name", "org.opencontainers.image.ref.name"];
+        keys.into_iter().filter_map(|key| self.annotations.get(key).map(String::as_str))
+    }
+
     fn fits(&self) -> bool {
         let fits = |platform: &Platform| platform.os == "linux" && platform.architecture == "amd64";
         self.platform.as_ref().is_none_or(fits)
     }
 }
 
+/// Returns whether a name in an image's files is the one that is asked for, as engines complete both
+/// (distribution/reference, `ParseDockerRef`).
+fn is_named(found: &str, asked: &str) -> bool {
+    let whole = |name: &str| {
+        let name = name.strip_prefix("docker.io/").unwrap_or(name);
+        let name = name.strip_prefix("library/").unwrap_or(name);
+        match name.rsplit('/').next().is_some_and(|last| last.contains([':', '@'])) {
+            true => name.to_owned(),
+            false => format!("{name}:latest"),
+        }
+    };
+    found == asked || whole(found) == whole(asked)
+}
+
 struct Image<'a> {
     files: &'a Files,
     origin: &'a Path,
+    /// Name of the one image of several.
+    name: Option<&'a str>,
 }
 
-/// Reads the root that the layers of an image make.
+/// The layers of an image, in order, and its configuration.
+type Parts = (Vec<Span>, ImageConfig);
+
+/// Reads the root that the layers of an image make, and the image's configuration. `name` is the
+/// image's among several.
 pub(crate) fn read(
     files: &Files,
-    origin: &Path,
+    (origin, name): (&Path, Option<&str>),
     work: &Path,
     limits: Limits,
-) -> Result<Tree, RootError> {
-    let image = Image { files, origin };
-    let layers = match files.span(DOCKER_LIST) {
+) -> Result<(Tree, ImageConfig), RootError> {
+    let image = Image { files, origin, name };
+    let (layers, config) = match files.span(DOCKER_LIST) {
         Some(list) => image.docker(&list)?,
         None => image.oci()?,
     };
@@ -163,7 +201,7 @@ pub(crate) fn read(
         budget -= plain.length.min(budget);
         layer::apply(&mut tree, &plain, layer, true)?;
     }
-    Ok(tree)
+    Ok((tree, config))
 }
 
 impl Image<'_> {
@@ -179,37 +217,71 @@ impl Image<'_> {
         span.read_all(JSON).map_err(|e| self.fail(format!("cannot read its {name}: {e}")))
     }
 
-    fn docker(&self, list: &Span) -> Result<Vec<Span>, RootError> {
+    fn docker(&self, list: &Span) -> Result<Parts, RootError> {
         let bytes = self.text(DOCKER_LIST, list)?;
         let images: Vec<DockerImage> = self.json(DOCKER_LIST, &bytes)?;
-        let [image] = &images[..] else {
-            let tags = images.iter().flat_map(|image| image.repo_tags.iter().flatten());
-            let tags: Vec<_> = tags.map(String::as_str).collect();
-            return Err(self.several(images.len(), &tags.join(", ")));
+        let asked = |image: &&DockerImage| {
+            self.name.is_none_or(|name| image.names().any(|found| is_named(found, name)))
         };
-        let missing =
-            |name: &String| self.fail(format!("its layer {} is missing", text(name.as_bytes())));
-        image.layers.iter().map(|name| self.files.span(name).ok_or_else(|| missing(name))).collect()
+        let fitting: Vec<_> = images.iter().filter(asked).collect();
+        let [image] = fitting[..] else {
+            return Err(self.several(fitting.len(), images.iter().flat_map(DockerImage::names)));
+        };
+        let file = |kind: &str, name: &str| {
+            let missing = || self.fail(format!("its {kind} {} is missing", text(name.as_bytes())));
+            self.files.span(name).ok_or_else(missing)
+        };
+        let layers: Result<_, _> = image.layers.iter().map(|name| file("layer", name)).collect();
+        let config = image.config.as_ref().map(|name| self.config(&file("configuration", name)?));
+        Ok((layers?, config.transpose()?.unwrap_or_default()))
     }
 
-    fn several(&self, count: usize, names: &str) -> RootError {
-        let names = if names.is_empty() { String::new() } else { format!(" ({names})") };
-        self.fail(format!("it holds {count} images{names}, and a root is one: save that one alone"))
+    fn config(&self, span: &Span) -> Result<ImageConfig, RootError> {
+        ImageConfig::read(&self.text("configuration", span)?, self.origin)
     }
 
-    fn oci(&self) -> Result<Vec<Span>, RootError> {
+    /// The error where not one of the images is meant but `count`, of all those with these names.
+    fn several<'n>(&self, count: usize, names: impl Iterator<Item = &'n str>) -> RootError {
+        let names: Vec<_> = names.map(|name| text(name.as_bytes())).collect();
+        let list =
+            if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+        self.fail(match self.name {
+            Some(name) if count == 0 => {
+                format!("it has no image {}{list}", text(name.as_bytes()))
+            }
+            _ => format!(
+                "it holds {count} images{list}, and a root is one: put the name of one behind the path, \
+                 as in PATH:NAME"
+            ),
+        })
+    }
+
+    fn oci(&self) -> Result<Parts, RootError> {
         let span = self.files.span(OCI_INDEX);
         let span = span.ok_or_else(|| self.fail(format!("its {OCI_INDEX} is missing")))?;
         let mut bytes = self.text(OCI_INDEX, &span)?;
+        // Names are those of the layout's own list.
+        let mut name = self.name;
         for _ in 0..DEPTH {
             let list: Oci = self.json(OCI_INDEX, &bytes)?;
             if !list.layers.is_empty() {
-                return list.layers.iter().map(|layer| self.blob(&layer.digest)).collect();
+                let layers = list.layers.iter().map(|layer| self.blob(&layer.digest));
+                let layers: Result<_, _> = layers.collect();
+                let config = list.config.map(|config| self.config(&self.blob(&config.digest)?));
+                return Ok((layers?, config.transpose()?.unwrap_or_default()));
             }
             let images: Vec<_> = list.manifests.iter().filter(|one| one.is_image()).collect();
-            let fitting: Vec<_> = images.iter().filter(|one| one.fits()).collect();
+            let asked = name.take();
+            let named = |one: &&&Descriptor| {
+                asked.is_none_or(|name| one.names().any(|found| is_named(found, name)))
+            };
+            let named: Vec<_> = images.iter().filter(named).collect();
+            let fitting: Vec<_> = named.iter().filter(|one| one.fits()).collect();
             bytes = match fitting[..] {
                 [one] => self.text(&one.digest, &self.blob(&one.digest)?)?,
+                [] if named.is_empty() && asked.is_some() => {
+                    return Err(self.several(0, images.iter().flat_map(|one| one.names())));
+                }
                 [] => {
                     let platforms = images.iter().filter_map(|one| one.platform.as_ref());
                     let others: Vec<_> =
@@ -219,7 +291,10 @@ impl Image<'_> {
                         self.fail(format!("it has no image for linux/amd64 (it has {others})"))
                     );
                 }
-                _ => return Err(self.several(fitting.len(), "")),
+                _ => {
+                    let names = fitting.iter().flat_map(|one| one.names());
+                    return Err(self.several(fitting.len(), names));
+                }
             };
         }
         Err(self.fail("its lists of images have no layers"))

@@ -24,6 +24,7 @@ mod disk;
 mod error;
 mod ext4;
 mod folder;
+mod image_config;
 mod layer;
 mod lower;
 mod map;
@@ -33,8 +34,10 @@ mod sparse;
 mod tree;
 
 pub use archive::{each_text, unpack, Pack};
+pub use check::{image_folder, TOOLS};
 pub use disk::{FileSystemKind, Part};
 pub use error::RootError;
+pub use image_config::{HealthCheck, ImageConfig};
 pub use lower::Lower;
 pub use tree::{Limits, Tree};
 
@@ -63,6 +66,8 @@ const TAR_MARK: (usize, &[u8]) = (257, b"ustar");
 pub struct Source {
     path: PathBuf,
     kind: SourceKind,
+    /// Name of a container image among several.
+    image: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +84,8 @@ pub struct Read {
     pub form: Form,
     /// Number of files that this user may not read and were left out; only of the host's.
     pub left_out: usize,
+    /// The configuration of a container image.
+    pub config: Option<ImageConfig>,
 }
 
 /// Form in which a guest gets a root.
@@ -102,19 +109,34 @@ impl Form {
     }
 }
 
+/// The path in a word for a root, and the name of a container image behind it, where nothing is at
+/// the whole word: `PATH:NAME`.
+pub fn path_and_image(word: &str) -> (PathBuf, Option<&str>) {
+    let path = |word: &str| match (word.strip_prefix("~/"), std::env::var_os("HOME")) {
+        (Some(rest), Some(home)) => Path::new(&home).join(rest),
+        _ => PathBuf::from(word),
+    };
+    let whole = path(word);
+    if whole.exists() {
+        return (whole, None);
+    }
+    let mut parts = word.match_indices(':').map(|(at, _)| (path(&word[..at]), &word[at + 1..]));
+    let there = parts.find(|(path, name)| !name.is_empty() && path.exists());
+    there.map_or((whole, None), |(path, name)| (path, Some(name)))
+}
+
 impl Source {
-    /// Looks at what `word` names: [`HOST`], or a path, which may begin with `~/`.
+    /// Looks at what `word` names: [`HOST`], or a path, which may begin with `~/`, or
+    /// `PATH:NAME` for one of several container images.
     ///
     /// # Errors
     /// If nothing is there, or this user may not read it.
     pub fn find(word: &str) -> Result<Self, RootError> {
         if word == HOST {
-            return Ok(Self { path: "/".into(), kind: SourceKind::Host });
+            return Ok(Self { path: "/".into(), kind: SourceKind::Host, image: None });
         }
-        let path = match (word.strip_prefix("~/"), std::env::var_os("HOME")) {
-            (Some(rest), Some(home)) => Path::new(&home).join(rest),
-            _ => PathBuf::from(word),
-        };
+        let (path, image) = path_and_image(word);
+        let image = image.map(str::to_owned);
         let path = fs::canonicalize(&path).map_err(RootError::file("find the root", &path))?;
         let kind = if path.is_dir() {
             fs::read_dir(&path).map_err(RootError::file("read the root", &path))?;
@@ -126,7 +148,7 @@ impl Source {
             fs::File::open(&path).map_err(RootError::file("read the root", &path))?;
             SourceKind::File
         };
-        Ok(Self { path, kind })
+        Ok(Self { path, kind, image })
     }
 
     /// A name for its present state: an archive's by its size and time, a folder's by those of
@@ -163,19 +185,45 @@ impl Source {
     /// The source is no root, is damaged, or has more than `limits`.
     pub fn read(&self, work: &Path, limits: Limits) -> Result<Read, RootError> {
         if self.kind == SourceKind::File {
-            return Ok(Read { form: self.file(work, limits)?, left_out: 0 });
+            let (form, config) = self.file(work, limits)?;
+            return self.named(Read { form, left_out: 0, config });
         }
         if let Some(files) = container::Files::of_folder(&self.path) {
-            let tree = container::read(&files, &self.path, work, limits)?;
-            return Ok(Read { form: Form::Copied(tree), left_out: 0 });
+            return self.image(&files, work, limits).map(|(form, config)| Read {
+                form,
+                left_out: 0,
+                config,
+            });
         }
         let folder::Walked { tree, left_out, .. } = self.walk(limits)?;
         let copied = self.kind == SourceKind::Folder && tree.bytes() <= limits.copied;
         let form = if copied { Form::Copied(tree) } else { Form::Files(tree) };
-        Ok(Read { form, left_out })
+        self.named(Read { form, left_out, config: None })
     }
 
-    fn file(&self, work: &Path, limits: Limits) -> Result<Form, RootError> {
+    /// Refuses the name of an image where there is none.
+    fn named(&self, read: Read) -> Result<Read, RootError> {
+        match &self.image {
+            Some(name) if read.config.is_none() => {
+                let cause = format!("it is no container image, and {name} is the name of one");
+                Err(RootError::unusable(&self.path, cause))
+            }
+            _ => Ok(read),
+        }
+    }
+
+    fn image(
+        &self,
+        files: &container::Files,
+        work: &Path,
+        limits: Limits,
+    ) -> Result<Found, RootError> {
+        let (tree, config) =
+            container::read(files, (&self.path, self.image.as_deref()), work, limits)?;
+        Ok((Form::Copied(tree), Some(config)))
+    }
+
+    fn file(&self, work: &Path, limits: Limits) -> Result<Found, RootError> {
         let path = &self.path;
         let fail = |cause: String| RootError::unusable(path, cause);
         let file = lower::open(path)?;
@@ -185,32 +233,35 @@ impl Source {
         span.read_at(&mut start, 0).map_err(RootError::file("read", path))?;
         let (at, mark) = TAR_MARK;
         if start.get(at..at + mark.len()) == Some(mark) {
-            return self.tar(&span, work, limits).map(Form::Copied);
+            return self.tar(&span, work, limits);
         }
         let source = lower::image(span, path)?;
         if source.length() < ext4::SUPERBLOCK + ext4::SUPERBLOCK_SIZE as u64 {
             return Err(fail("it is neither a folder, nor a tar archive, nor a disk image".into()));
         }
         match disk::read(&source, path, limits)? {
-            disk::Found::Tree(tree) => Ok(Form::Copied(tree)),
+            disk::Found::Tree(tree) => Ok((Form::Copied(tree), None)),
             disk::Found::Part(_) if is_compressed => Err(fail(
                 "its file system is one that a guest reads where it lies, and the image is \
                  compressed: unpack it"
                     .into(),
             )),
-            disk::Found::Part(part) => Ok(Form::Part(path.clone(), part)),
+            disk::Found::Part(part) => Ok((Form::Part(path.clone(), part), None)),
         }
     }
 
-    fn tar(&self, span: &Span, work: &Path, limits: Limits) -> Result<Tree, RootError> {
+    fn tar(&self, span: &Span, work: &Path, limits: Limits) -> Result<Found, RootError> {
         if let Some(files) = container::Files::of_archive(span, &self.path)? {
-            return container::read(&files, &self.path, work, limits);
+            return self.image(&files, work, limits);
         }
         let mut tree = Tree::new(&self.path, limits);
         layer::apply(&mut tree, span, 1, false)?;
-        Ok(tree)
+        Ok((Form::Copied(tree), None))
     }
 }
+
+/// A root, with its configuration where it is a container image.
+type Found = (Form, Option<ImageConfig>);
 
 /// Reads the tree of a bare image of ext4.
 ///

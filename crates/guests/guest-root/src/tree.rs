@@ -335,7 +335,8 @@ impl Tree {
         }
     }
 
-    /// Copies what is at `from` in another tree into the folder `to`, as `name`.
+    /// Copies what is at `from` in another tree into the folder `to`, as `name`; names of one object
+    /// stay that.
     pub(crate) fn graft(
         &mut self,
         to: Id,
@@ -344,13 +345,21 @@ impl Tree {
         from: Id,
     ) -> Result<(), RootError> {
         let mut todo = vec![(to, name.to_vec(), from)];
+        let mut copies = BTreeMap::new();
         while let Some((to, name, from)) = todo.pop() {
             let node = &other.nodes[from];
+            if let Some(&copy) = copies.get(&from) {
+                self.link(to, &name, copy)?;
+                continue;
+            }
             let kind = match &node.kind {
                 Kind::Folder(_) => Kind::Folder(BTreeMap::new()),
                 other => other.clone(),
             };
             let id = self.put(to, &name, node.meta.clone(), kind, u32::MAX)?;
+            if node.names > 1 && !matches!(node.kind, Kind::Folder(_)) {
+                copies.insert(from, id);
+            }
             todo.extend(other.children(from).map(|(name, from)| (id, name.to_vec(), from)));
         }
         Ok(())

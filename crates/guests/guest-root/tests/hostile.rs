@@ -44,6 +44,64 @@ proptest! {
     }
 }
 
+/// Configurations that engines write, from which hostile ones are made.
+fn configurations() -> Vec<Vec<u8>> {
+    let texts = [
+        r#"{"architecture":"amd64","os":"linux","config":{"User":"postgres","Env":["PATH=/bin","A=b"],
+            "Entrypoint":["/enter"],"Cmd":["serve","-p"],"WorkingDir":"/srv","Volumes":{"/data":{}},
+            "ExposedPorts":{"5432/tcp":{}},"StopSignal":"SIGINT","Healthcheck":{"Test":["CMD-SHELL","ask"],
+            "Interval":1000000000,"Timeout":1,"StartPeriod":0,"Retries":3}},"rootfs":{"diff_ids":[]}}"#,
+        r#"{"config":{"Healthcheck":{"Test":["NONE"]},"Cmd":null,"Entrypoint":[]}}"#,
+    ];
+    texts.map(|text| text.as_bytes().to_vec()).to_vec()
+}
+
+/// Reads an archive as `docker save` writes it, with this configuration; `true` if it holds.
+fn of_configuration(bytes: &[u8]) -> bool {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut archive = tar::Builder::new(file.reopen().unwrap());
+    for (name, bytes) in [("manifest.json", &br#"[{"Config":"c","Layers":[]}]"#[..]), ("c", bytes)]
+    {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        archive.append_data(&mut header, name, bytes).unwrap();
+    }
+    archive.finish().unwrap();
+    let source = stasis_guest_root::Source::find(file.path().to_str().unwrap()).unwrap();
+    match source.read(&std::env::temp_dir(), stasis_guest_root::Limits::default()) {
+        Ok(read) => {
+            let config = read.config.unwrap();
+            let words = config.entrypoint.iter().chain(&config.command).chain(&config.volumes);
+            let words = words.chain(config.environment.keys()).chain(config.environment.values());
+            // None that a guest's system calls would cut off.
+            assert!(words
+                .chain([&config.user, &config.working_directory])
+                .all(|word| !word.contains('\0')));
+            assert!(config.volumes.iter().all(|path| path.starts_with('/') && path.len() > 1));
+            assert!(config.environment.keys().all(|name| !name.is_empty() && !name.contains('=')));
+            true
+        }
+        Err(error) => {
+            assert!(error.to_string().len() < 4096, "{error}");
+            false
+        }
+    }
+}
+
+#[test]
+fn configurations_hold() {
+    assert!(configurations().iter().all(|bytes| of_configuration(bytes)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases(300)))]
+
+    #[test]
+    fn damaged_configurations_are_refused_or_hold(bytes in inputs(configurations(), 4 << 10)) {
+        of_configuration(&bytes);
+    }
+}
+
 /// Writes the inputs that fuzzing begins with to `target/fuzz`: `scripts/fuzz` uses them.
 #[test]
 #[ignore = "makes inputs, with mke2fs, qemu-img, sfdisk and GNU tar: make fuzz-inputs"]

@@ -44,6 +44,7 @@ fn main() {
         waited: true,
         pauses: Vec::new(),
         failures: Vec::new(),
+        dependencies: Vec::new(),
         orders: Vec::new(),
     };
     let config = Config {

@@ -48,10 +48,11 @@ pub use devices::{Command, CommandSource, PortConfig};
 pub use error::Error;
 pub use machine::{
     first_boot, run, BeginSource, Beginning, Change, ChangeConfig, ChangeSource, Config,
-    Controller, DebugConfig, DebugSource, DriveChange, DriveConfig, Failure, FailureKind,
-    FirstBoot, FirstBootConfig, MachineChange, MachineConfig, MachineFaults, ModelChange,
-    NetworkConfig, PathFault, Pause, ProfileSource, ProgramSource, Resumed, Rewind, SnapshotConfig,
-    SnapshotSource, Speed, Stop, TakeSnapshot, TimelineConfig, Trigger, TriggerConfig, MAX_WINDOW,
+    Controller, DebugConfig, DebugSource, Dependency, DependencyState, DriveChange, DriveConfig,
+    Failure, FailureKind, FirstBoot, FirstBootConfig, MachineChange, MachineConfig, MachineFaults,
+    ModelChange, NetworkConfig, PathFault, Pause, ProfileSource, ProgramSource, Resumed, Rewind,
+    SnapshotConfig, SnapshotSource, Speed, Stop, TakeSnapshot, TimelineConfig, Trigger,
+    TriggerConfig, MAX_WINDOW,
 };
 
 /// Limit on the processors of a machine.

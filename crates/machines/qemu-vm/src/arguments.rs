@@ -6,6 +6,8 @@ use std::ffi::OsString;
 use std::os::fd::RawFd;
 use std::path::Path;
 
+use stasis_guest_root::image_folder;
+
 /// Limit on the memory below the 4 GiB border: q35's own limit, from which on the rest lies above
 /// (hw/i386/pc_q35.c). Smaller machines have all of it there.
 const MAX_LOW: u64 = 2 << 30;
@@ -113,7 +115,12 @@ pub(crate) fn arguments(config: &Config, kvm: bool, root: u64, ends: &Ends<'_>) 
     add("-numa", "node,memdev=root".into());
     // The first 4 GiB but for `low` are devices' and holes.
     let place = (4 << 30) + (memory - low);
-    let of_root = ends.root.map(|(kind, _)| format!("STASIS_ROOT={kind} ")).unwrap_or_default();
+    let of_root = match ends.root {
+        Some((kind, _)) => format!("STASIS_ROOT={kind} "),
+        // A stock machine has the guest of one.
+        None if !config.guest.images.is_empty() => format!("STASIS_IMAGE={} ", image_folder(0)),
+        None => String::new(),
+    };
     let bounce = if memory > low { "" } else { NO_BOUNCE_BUFFERS };
     let append =
         format!("{APPEND} {bounce}memmap={root}!{place} {of_root}{}", config.kernel_arguments);

@@ -333,6 +333,7 @@ impl Vm {
                 Request::Fault { .. }
                 | Request::Orders
                 | Request::Ordered { .. }
+                | Request::Health { .. }
                 | Request::Callable { .. } => Response::Refused(stasis_channel::Refusal::Failed),
                 Request::Log { text } => {
                     outcome.message += &text;

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::{json, Value};
-use stasis_experiment::{Experiment, GuestSpec};
+use stasis_experiment::Experiment;
 use stasis_guest_image::{self as guest_image, DEFAULT_PACKAGES};
 use stasis_report::{Column, Table};
 use stasis_results::units;
-use stasis_runner::guest::{cache, recipe};
+use stasis_runner::guest::{cache, recipe_of};
 use stasis_terminal::{answer, ensure_guest, stop_on_signals};
 
 use crate::arguments::SystemArguments;
@@ -27,25 +27,25 @@ pub struct GuestBuildArguments {
     pub suite: Option<String>,
 }
 
-/// The guest that the words ask for, or the experiment's; words win.
-fn spec(arguments: GuestBuildArguments) -> Result<GuestSpec> {
-    let mut spec = match &arguments.experiment {
+/// An experiment with the guest that the words ask for, or its own; words win.
+fn spec(arguments: GuestBuildArguments) -> Result<Experiment> {
+    let mut experiment = match &arguments.experiment {
         Some(path) => {
             let mut experiment = Experiment::read(path)?;
             experiment.finish()?;
-            experiment.guest
+            experiment
         }
-        None => GuestSpec::default(),
+        None => Experiment::default(),
     };
-    arguments.system.apply(&mut spec);
-    spec.suite = arguments.suite.or(spec.suite);
-    Ok(spec)
+    arguments.system.apply(&mut experiment.guest);
+    experiment.guest.suite = arguments.suite.or(experiment.guest.suite);
+    Ok(experiment)
 }
 
 /// `stasis guest build`.
 pub fn build(arguments: GuestBuildArguments) -> Result<ExitCode> {
     let stop = stop_on_signals()?;
-    let guest = ensure_guest(&recipe(&spec(arguments)?), &stop)?;
+    let guest = ensure_guest(&recipe_of(&spec(arguments)?), &stop)?;
     answer::put("kernel_release", &guest.kernel_release)?;
     answer::put("vmlinux", &guest.vmlinux)?;
     answer::put("initramfs", &guest.initramfs)?;
@@ -82,7 +82,11 @@ pub fn list() -> Result<ExitCode> {
             kept.name,
             kept.recipe.suite,
             kept.kernel_release,
-            kept.recipe.root.unwrap_or_else(|| "packages".into()),
+            match (kept.recipe.root, kept.recipe.images) {
+                (Some(root), _) => root,
+                (None, images) if images.is_empty() => "packages".into(),
+                (None, images) => images.join(" "),
+            },
             more.iter().map(|package| package.as_str()).collect::<Vec<_>>().join(" "),
             units::bytes(kept.bytes),
             (age.as_secs() / 86_400).to_string(),
@@ -119,20 +123,20 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let arguments = |packages: &[&str], kernel: Option<&str>, suite: Option<&str>| {
             let packages = packages.iter().map(|name| (*name).to_owned()).collect();
-            let system =
-                SystemArguments { packages, kernel: kernel.map(str::to_owned), root: None };
+            let kernel = kernel.map(str::to_owned);
+            let system = SystemArguments { packages, kernel, root: None, image: None };
             let (experiment, suite) = (Some(path.clone()), suite.map(str::to_owned));
             GuestBuildArguments { experiment, system, suite }
         };
-        let built = recipe(&spec(arguments(&[], None, None)).unwrap());
+        let built = recipe_of(&spec(arguments(&[], None, None)).unwrap());
         let mut experiment = Experiment::read(&path).unwrap();
         experiment.finish().unwrap();
-        assert_eq!(built, recipe(&experiment.guest), "what `stasis run` builds");
+        assert_eq!(built, recipe_of(&experiment), "what `stasis run` builds");
         assert!(built.packages.contains(&"jq".to_owned()));
         assert_eq!(built.kernel, "linux-image-amd64");
 
         let kernel = "linux-image-cloud-amd64";
-        let built = recipe(&spec(arguments(&["ffmpeg"], Some(kernel), Some("trixie"))).unwrap());
+        let built = recipe_of(&spec(arguments(&["ffmpeg"], Some(kernel), Some("trixie"))).unwrap());
         assert!(["jq", "ffmpeg"].iter().all(|name| built.packages.contains(&(*name).to_owned())));
         assert_eq!((&*built.kernel, &*built.suite), (kernel, "trixie"));
     }

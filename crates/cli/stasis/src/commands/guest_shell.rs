@@ -33,6 +33,12 @@ pub fn main(arguments: ShellArguments, parse: Parse, quiet: bool) -> Result<Exit
     let (mut experiment, base) =
         run::experiment(file.as_deref(), machine, results, |experiment| {
             experiment.command = command_or_shell(command);
+            if experiment.guest.image.is_some()
+                || experiment.guest.root.as_deref().is_some_and(|root| root != "host")
+            {
+                // An image's entry point would be given the shell as its arguments.
+                experiment.machine.container.entrypoint = Some(Vec::new());
+            }
         })?;
     // The terminal is the standard input.
     experiment.guest.stdin = None;

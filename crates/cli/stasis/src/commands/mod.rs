@@ -12,6 +12,7 @@ pub mod export;
 pub mod guest;
 pub mod guest_shell;
 pub mod image;
+pub mod import;
 pub mod inspect;
 pub mod models;
 pub mod moment;

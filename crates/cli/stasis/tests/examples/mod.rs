@@ -17,6 +17,7 @@ const RUN: &[&str] = &[
     "stasis export ",
     "stasis guest list",
     "stasis image ",
+    "stasis import ",
     "stasis inspect ",
     "stasis man ",
     "stasis models",
@@ -111,6 +112,7 @@ fn prepared() -> tempfile::TempDir {
     std::fs::write(at("page.json"), page).unwrap();
     let pairs = "[pairs]\nkeys = 1000\noverwrites = 1000\nretrieves = 1000\n";
     std::fs::write(at("pairs.toml"), pairs).unwrap();
+    std::fs::write(at("compose.yaml"), "services:\n  a:\n    image: app\n").unwrap();
     for name in [".config", ".local/share/bash-completion/completions"] {
         std::fs::create_dir_all(at(name)).unwrap();
     }

@@ -284,6 +284,13 @@ impl Finished {
         self
     }
 
+    /// Checks for words among the messages.
+    #[track_caller]
+    pub fn says_warning(&self, words: &str) -> &Self {
+        assert!(self.stderr.contains(words), "no {words:?} in {self:#?}");
+        self
+    }
+
     /// Checks for one clear message, each of `words` in it.
     #[track_caller]
     pub fn says(&self, words: &[&str]) -> &Self {

@@ -50,6 +50,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         initramfs: file("initramfs.cpio"),
         root: file("root.ext4"),
         in_place: None,
+        images: Vec::new(),
         recipe: Recipe::default(),
         kernel_release: String::new(),
         date: 0,

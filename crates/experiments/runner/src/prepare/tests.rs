@@ -70,6 +70,7 @@ fn prepare_under<T>(
         initramfs,
         root,
         in_place: None,
+        images: Vec::new(),
         recipe,
         kernel_release,
         date: 0,

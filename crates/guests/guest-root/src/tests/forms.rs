@@ -122,13 +122,36 @@ fn tar_of(files: &[(String, Vec<u8>)]) -> Vec<u8> {
     tar.into_inner().unwrap()
 }
 
+/// An image's configuration, whose command is this word.
+fn configuration(command: &str) -> Vec<u8> {
+    let config = serde_json::json!({ "Entrypoint": ["/bin/tool"], "Cmd": [command], "User": "7" });
+    serde_json::json!({ "architecture": "amd64", "os": "linux", "config": config })
+        .to_string()
+        .into_bytes()
+}
+
+/// The configuration of an image in a file of these bytes; `name` picks one of several.
+fn config(bytes: &[u8], name: &str) -> Result<crate::ImageConfig, RootError> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), bytes).unwrap();
+    let source = Source::find(&format!("{}{name}", file.path().display())).unwrap();
+    let read = source.read(std::env::temp_dir().as_path(), Limits::default())?;
+    Ok(read.config.unwrap())
+}
+
 /// An archive as `docker save` writes it, with `images` in its list.
 fn docker(images: usize) -> Vec<u8> {
     let layers = layers();
     let names: Vec<String> = (0..layers.len()).map(|n| format!("{n}/layer.tar")).collect();
-    let image = serde_json::json!({ "Config": "c.json", "RepoTags": ["it:1"], "Layers": names });
-    let list = serde_json::json!(vec![image; images]);
+    let image = |number: usize| {
+        let tags = [format!("it:{}", number + 1)];
+        serde_json::json!({ "Config": format!("{number}.json"), "RepoTags": tags, "Layers": names })
+    };
+    let list = serde_json::json!((0..images).map(image).collect::<Vec<_>>());
     let mut files: Vec<_> = names.into_iter().zip(layers).collect();
+    for number in 0..images {
+        files.push((format!("{number}.json"), configuration(&format!("it {}", number + 1))));
+    }
     files.push(("manifest.json".into(), list.to_string().into_bytes()));
     tar_of(&files)
 }
@@ -148,13 +171,15 @@ fn oci(architecture: &str) -> Vec<(String, Vec<u8>)> {
         gzip.write_all(&layer).unwrap();
         described.push(blob(gzip.finish().unwrap()));
     }
-    let manifest = serde_json::json!({ "schemaVersion": 2, "layers": described });
+    let config = blob(configuration("it 1"));
+    let manifest = serde_json::json!({ "schemaVersion": 2, "config": config, "layers": described });
     let mut image = blob(manifest.to_string().into_bytes());
     image["platform"] = serde_json::json!({ "architecture": architecture, "os": "linux" });
     let mut signature = blob(b"{}".to_vec());
     signature["platform"] = serde_json::json!({ "architecture": "unknown", "os": "unknown" });
     let inner = serde_json::json!({ "manifests": [image, signature] });
-    let list = blob(inner.to_string().into_bytes());
+    let mut list = blob(inner.to_string().into_bytes());
+    list["annotations"] = serde_json::json!({ "org.opencontainers.image.ref.name": "it:1" });
     files
         .push(("index.json".into(), serde_json::json!({ "manifests": [list] }).to_string().into()));
     files.push(("oci-layout".into(), b"{\"imageLayoutVersion\":\"1.0.0\"}".to_vec()));
@@ -177,7 +202,7 @@ fn a_container_image_has_its_layers_in_order() {
 #[test]
 fn a_container_image_that_cannot_be_used_is_told() {
     let text = refused(read_bytes(&docker(2)));
-    assert!(text.contains("2 images (it:1, it:1)"), "{text}");
+    assert!(text.contains("2 images (it:1, it:2)"), "{text}");
     let text = refused(read_bytes(&tar_of(&oci("arm64"))));
     assert!(text.contains("linux/amd64") && text.contains("linux/arm64"), "{text}");
     let mut files = oci("amd64");
@@ -187,6 +212,71 @@ fn a_container_image_that_cannot_be_used_is_told() {
     files.remove(0);
     let text = refused(read_bytes(&tar_of(&files)));
     assert!(text.contains("is missing"), "{text}");
+}
+
+#[test]
+fn a_container_image_says_what_runs_in_it() {
+    let images = [docker(1), tar_of(&oci("amd64"))];
+    for image in &images {
+        for name in ["", ":it:1", ":docker.io/library/it:1"] {
+            let config = config(image, name).unwrap();
+            assert_eq!(
+                (config.entrypoint, config.command),
+                (vec!["/bin/tool".into()], vec!["it 1".into()])
+            );
+            assert_eq!(config.user, "7");
+        }
+        let text = config(image, ":it:3").unwrap_err().to_string();
+        assert!(text.contains("it has no image it:3 (it:1)"), "{text}");
+    }
+    // One of several is picked by its name.
+    for number in [1, 2] {
+        let config = config(&docker(2), &format!(":it:{number}")).unwrap();
+        assert_eq!(config.command, [format!("it {number}")]);
+    }
+    // The name stands for an image only.
+    let text = config(&archive(&items()), ":it:1").unwrap_err().to_string();
+    assert!(text.contains("no container image, and it:1"), "{text}");
+    // A list that names a configuration has it.
+    let mut files = oci("amd64");
+    let place = files.iter().position(|(_, bytes)| *bytes == configuration("it 1")).unwrap();
+    files.remove(place);
+    let text = config(&tar_of(&files), "").unwrap_err().to_string();
+    assert!(text.contains("is missing"), "{text}");
+    // A layout whose configuration is anything.
+    let list = br#"[{"Config":"c","Layers":[]}]"#.to_vec();
+    for bytes in [&b""[..], b"{", b"[]", &[0xff; 100], &b"[".repeat(100_000)] {
+        let files = [("manifest.json".into(), list.clone()), ("c".into(), bytes.to_vec())];
+        let text = config(&tar_of(&files), "").unwrap_err().to_string();
+        assert!(text.contains("its configuration is damaged"), "{text}");
+    }
+}
+
+#[test]
+fn images_of_several_machines_are_one_tree() {
+    let mut debian = as_tar();
+    for name in ["usr/lib/modules/6.1.0-x/kernel", "usr/sbin", "sbin"] {
+        debian.folder(name.as_bytes(), 0).unwrap();
+    }
+    let sbin = debian.at("/sbin").unwrap();
+    let meta = || crate::tree::Meta::of_root(0o755);
+    debian.put(sbin, b"mke2fs", meta(), hole(7), 0).unwrap();
+    let link = Kind::Link(b"usr/lib".to_vec());
+    debian.put(ROOT, b"lib", crate::tree::Meta::of_root(0o777), link, 0).unwrap();
+    let mut tree = Tree::of_images("6.1.0-x", &debian, &[as_tar(), as_tar()]).unwrap();
+    let (_folder, path) = image(&mut tree);
+    let again = crate::read_image(&path).unwrap();
+    for path in ["/lib/modules/6.1.0-x/kernel", "/tools/dev"] {
+        assert!(again.at(path).is_some(), "{path}");
+    }
+    assert_eq!(again.node(again.at("/tools/sbin/mke2fs").unwrap()).names, 1);
+    for place in 0..2 {
+        let folder = crate::image_folder(place);
+        let at = |name: &str| again.at(&format!("/{folder}/{name}")).unwrap();
+        // Names of one file stay that.
+        assert_eq!(at("usr/large"), at("usr/again"));
+        assert_eq!(again.node(at("usr/large")).meta.mode, 0o4755);
+    }
 }
 
 /// An image that mke2fs made of the items' folder with these options.

@@ -21,8 +21,10 @@ pub enum AgentEvent {
     /// The guest is set up and asks for its command, to be answered by
     /// [`ChannelDevice::give_command`].
     WantsCommand,
-    /// The machine could begin with its command.
+    /// The machine could begin with its command, to be answered by [`ChannelDevice::start`].
     Ready,
+    /// The check of the command's health has this result.
+    Health(bool),
     /// From now on a page of the guest's memory shows when it needs help.
     HelpPage(u64),
     /// The guest begins or ends to need help.
@@ -236,8 +238,16 @@ impl ChannelDevice {
         Ok(())
     }
 
-    /// The guest rang: answers its request. `ready`: the other machines could begin with their
-    /// commands. `is_memory`: whether the page at an address is the guest's memory. `now`: the time (ns). `typed`: the
+    /// Answers whether the command may begin: never, where `start` is a reason.
+    pub fn start(&mut self, start: Result<bool, String>) {
+        let answer = match start {
+            Ok(now) => u32::from(now).to_le_bytes().to_vec(),
+            Err(why) => [&2u32.to_le_bytes()[..], why.as_bytes()].concat(),
+        };
+        self.answer(&answer);
+    }
+
+    /// The guest rang: answers its request. `is_memory`: whether the page at an address is the guest's memory. `now`: the time (ns). `typed`: the
     /// terminal's input.
     ///
     /// # Errors
@@ -247,7 +257,6 @@ impl ChannelDevice {
         &mut self,
         now: Nanos,
         events: &mut dyn EventSink,
-        ready: bool,
         is_memory: impl Fn(u64) -> bool,
         typed: &mut dyn FnMut() -> std::io::Result<Typed>,
     ) -> Result<AgentEvent, Error> {
@@ -291,10 +300,8 @@ impl ChannelDevice {
                 Host::respond(&mut mailbox, Response::Bytes(&self.buffer[..length]));
                 return Ok(event);
             }
-            Request::Ready => {
-                Host::respond(&mut mailbox, Response::Bytes(&u32::from(ready).to_le_bytes()));
-                return Ok(AgentEvent::Ready);
-            }
+            Request::Ready => return Ok(AgentEvent::Ready),
+            Request::Health { healthy } => event = AgentEvent::Health(healthy),
             Request::HelpPage { address } => {
                 let known = is_memory(address);
                 self.refused += u64::from(!known);

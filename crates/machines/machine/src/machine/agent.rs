@@ -33,7 +33,6 @@ impl Machine {
         common.stream.set_source(self.number)?;
         // The guest's message has a time.
         common.stream.emit(RunEvent::Progress(common.clock.now_ns()))?;
-        let others = common.preparing - usize::from(!self.progress.is_prepared());
         let memory = &self.memory;
         let is_memory = |address: u64| {
             address.is_multiple_of(application_hint::PAGE as u64)
@@ -44,15 +43,24 @@ impl Machine {
         let typing = &mut common.typing;
         let typed = &mut || typing.take(now, skipped, works);
         let now_ns = common.clock.now_ns();
-        let event =
-            self.channel.doorbell(now_ns, common.stream.sink(), others == 0, is_memory, typed)?;
+        let event = self.channel.doorbell(now_ns, common.stream.sink(), is_memory, typed)?;
         for (stream, bytes) in self.channel.take_heard() {
             common.triggers.output(self.number, stream, &bytes, now_ns);
         }
         Ok(match event {
             AgentEvent::Nothing => After::Continue,
             AgentEvent::Ready => {
+                let others = common.preparing - usize::from(!self.progress.is_prepared());
                 self.prepare(common);
+                let start = match others {
+                    0 => common.dependencies.are_met(usize::from(self.number), now_ns),
+                    _ => Ok(false),
+                };
+                self.channel.start(start);
+                After::Continue
+            }
+            AgentEvent::Health(healthy) => {
+                common.dependencies.health(usize::from(self.number), healthy, now_ns);
                 After::Continue
             }
             AgentEvent::HelpPage(address) => {

@@ -58,6 +58,7 @@ pub fn first_boot(config: FirstBootConfig<'_>) -> Result<FirstBoot, Error> {
         waited: true,
         pauses: Vec::new(),
         failures: Vec::new(),
+        dependencies: Vec::new(),
         orders: Vec::new(),
     };
     let mut events = Unheard;

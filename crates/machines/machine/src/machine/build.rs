@@ -16,6 +16,7 @@ use super::chipset::Chipset;
 use super::common::Common;
 use super::config::{Beginning, Config, DriveConfig, MachineConfig, Rewind, Speed, TimelineConfig};
 use super::controller::Controller;
+use super::dependencies::Dependencies;
 use super::drives::{Drives, Plug};
 use super::event_stream::EventStream;
 use super::faults::Faults;
@@ -79,10 +80,12 @@ impl<'j> Run<'j> {
         let is_single = config.machines.iter().all(|machine| machine.vcpus == 1);
         let code = alike::code(config.vmlinux, config.machines.len());
         let (mut machines, mut processors) = (Vec::new(), Vec::new());
+        let mut dependencies = Vec::new();
         for (number, mut machine) in config.machines.into_iter().enumerate() {
             processors.extend((0..machine.vcpus as usize).map(|index| (number, index)));
             let root = (config.root_length, &mut *config.fill_root);
             let rewind = machine.rewind.take();
+            dependencies.push(std::mem::take(&mut machine.dependencies));
             // All machines' processors are in one pool.
             let kept_boot = match (machine.comes_back, machine.boots_again) {
                 (false, _) => match machine.beginning {
@@ -154,6 +157,7 @@ impl<'j> Run<'j> {
             clock,
             pace,
             preparing: machines.len(),
+            dependencies: Dependencies::new(dependencies),
             stream: EventStream::new(events, !several, config.has_faults),
             triggers: Triggers::new(triggers)?,
             networks,

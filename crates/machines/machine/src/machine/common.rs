@@ -3,6 +3,7 @@
 
 use stasis_run_events::RunEvent;
 
+use super::dependencies::Dependencies;
 use super::event_stream::EventStream;
 use super::networks::Networks;
 use super::pace::Pace;
@@ -20,6 +21,7 @@ pub(super) struct Common<'j> {
     pub(super) pace: Pace,
     /// Machines that are still preparing.
     pub(super) preparing: usize,
+    pub(super) dependencies: Dependencies,
     pub(super) stream: EventStream<'j>,
     pub(super) triggers: Triggers,
     pub(super) networks: Networks,

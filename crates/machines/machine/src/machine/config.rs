@@ -13,6 +13,7 @@ use stasis_run_events::ProfileJob;
 use super::changes::{BeginSource, ChangeSource};
 use super::controller::Controller;
 use super::debug::DebugSource;
+use super::dependencies::Dependency;
 use super::failures::Failure;
 use super::first_boot::FirstBoot;
 use super::networks::NetworkConfig;
@@ -82,6 +83,8 @@ pub struct MachineConfig<'a> {
     pub pauses: Vec<Pause>,
     /// Its failures.
     pub failures: Vec<Failure>,
+    /// Machines whose commands are to be in some state before its own begins.
+    pub dependencies: Vec<Dependency>,
     /// Faults that its agent brings about.
     pub orders: Vec<ScheduledGuestFault>,
 }

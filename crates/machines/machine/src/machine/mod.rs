@@ -17,6 +17,7 @@ mod common;
 mod config;
 mod controller;
 mod debug;
+mod dependencies;
 mod drives;
 mod due_faults;
 mod event_stream;
@@ -84,6 +85,7 @@ pub use config::{
 };
 pub use controller::Controller;
 pub use debug::{DebugConfig, DebugSource};
+pub use dependencies::{Dependency, DependencyState};
 pub use failures::{Failure, FailureKind};
 pub use first_boot::FirstBoot;
 pub use interleaving::MAX_WINDOW;

@@ -36,6 +36,7 @@ impl Run<'_> {
         match event {
             AgentEvent::Nothing
             | AgentEvent::Ready
+            | AgentEvent::Health(_)
             | AgentEvent::HelpPage(_)
             | AgentEvent::Help(_)
             | AgentEvent::Asks(_)
@@ -54,6 +55,7 @@ impl Run<'_> {
             AgentEvent::WantsCommand => self.give_commands()?,
             AgentEvent::Started => {
                 machine.prepare(&mut self.common);
+                self.common.dependencies.started(number, now);
                 if machine.progress.start(now) {
                     machine.drives.controls().for_each(|drive| drive.start(now));
                 }
@@ -120,7 +122,9 @@ impl Run<'_> {
         let machine = &mut self.machines[number];
         // Nobody needs to wait for one that cannot begin.
         machine.prepare(&mut self.common);
-        machine.progress.end(self.common.clock.now_ns(), ending);
+        let now = self.common.clock.now_ns();
+        self.common.dependencies.ended(number, matches!(ending, Ending::Exited(0)), now);
+        machine.progress.end(now, ending);
         self.give_commands()?;
         if self.machines.iter().any(|machine| machine.progress.holds_the_run()) {
             return Ok(());

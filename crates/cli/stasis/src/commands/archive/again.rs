@@ -41,7 +41,7 @@ impl Origin {
 
     /// Gives it to an experiment that does not say.
     pub fn apply(&self, experiment: &mut Experiment) {
-        if experiment.guest.root.is_none() {
+        if experiment.guest.root.is_none() && experiment.guest.image.is_none() {
             experiment.guest.suite = experiment.guest.suite.take().or_else(|| self.suite.clone());
         }
         if experiment.engine == Engine::Auto {

@@ -167,10 +167,16 @@ pub fn of_study(listed: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
 fn own_systems(value: &Value, key: &str, base: &Path) -> Result<()> {
     match value {
         Value::Object(fields) => fields.iter().try_for_each(|(name, value)| {
-            own_systems(value, name.rsplit('.').next().unwrap_or(name), base)
+            let (table, own) = name.rsplit_once('.').unwrap_or((key, name));
+            let of_guest = table.ends_with("guest") || table.ends_with("container");
+            match own {
+                // A disk's image is another thing.
+                "image" if !of_guest => Ok(()),
+                own => own_systems(value, own, base),
+            }
         }),
         Value::Array(items) => items.iter().try_for_each(|item| own_systems(item, key, base)),
-        Value::String(text) if matches!(key, "kernel" | "root") => {
+        Value::String(text) if matches!(key, "kernel" | "root" | "image") => {
             let own = key == "root" || text.starts_with('~') || base.join(text).exists();
             ensure!(
                 !own,

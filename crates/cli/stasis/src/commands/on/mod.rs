@@ -140,7 +140,7 @@ pub(super) fn changed(
     for point in &points {
         claimed.file(&point.name)?;
     }
-    ensure_guest(&guest::recipe(&workload.guest), &stop)?;
+    ensure_guest(&guest::recipe_of(&workload), &stop)?;
     let usual = (engine != Engine::Exact).then_some(1);
     let jobs = jobs.map(usize::from).or(usual);
     let reads: Vec<_> = file.iter().cloned().collect();

@@ -111,7 +111,7 @@ pub fn main(
         claimed.file(&branch.name)?;
         branch.experiment.results = Some(folder.join(&branch.name));
     }
-    ensure_guest(&stasis_runner::guest::recipe(&run.guest), &stop)?;
+    ensure_guest(&stasis_runner::guest::recipe_of(&run), &stop)?;
     let (mut steps, mut ended) = (Steps::new(), 0);
     let outcomes = Batch::new(wish.jobs, &stop).run(
         &branches,

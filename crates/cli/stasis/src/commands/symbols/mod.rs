@@ -324,7 +324,7 @@ pub struct Symbol {
 /// # Errors
 /// If the guest cannot be made or does not run, or tells no addresses.
 pub fn of_guest(experiment: &Experiment, base: &Path, stop: &Arc<AtomicBool>) -> Result<Symbols> {
-    let recipe = stasis_runner::guest::recipe(&experiment.guest);
+    let recipe = stasis_runner::guest::recipe_of(experiment);
     let guest: Guest = stasis_terminal::ensure_guest(&recipe, stop)?;
     let kept = |name: &str| guest.vmlinux.with_file_name(name);
     let (list, file) = (kept(LIST), kept(FILE));

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use cpp_demangle::DemangleOptions;
 use object::read::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use stasis_guest_image::Guest;
-use stasis_guest_root::Lower;
+use stasis_guest_root::{image_folder, read_from_image, Lower};
 use stasis_unwind::Table;
 
 /// The largest file that is read.
@@ -75,8 +75,16 @@ impl Programs {
             None if path == AGENT => agent(self.guest.as_ref()?),
             // The image has the kernel's modules then.
             None if self.in_place.is_some() => self.in_place.as_ref()?.file(path, MAX_FILE),
-            None => stasis_guest_root::read_from_image(&self.image, path, MAX_FILE),
+            None => self.in_image(path),
         }
+    }
+
+    /// The bytes of a file in the root's image, or in that of one of its containers.
+    fn in_image(&self, path: &str) -> Option<Vec<u8>> {
+        let containers = self.guest.as_ref().map_or(0, |guest| guest.images.len());
+        let places = (0..containers).map(|place| format!("/{}{path}", image_folder(place)));
+        let mut places = std::iter::once(path.to_owned()).chain(places);
+        places.find_map(|path| read_from_image(&self.image, &path, MAX_FILE))
     }
 
     fn read(&self, path: &str) -> Option<Program> {
