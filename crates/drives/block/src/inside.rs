@@ -560,7 +560,8 @@ pub struct FlashInside {
     /// Bytes of flash beyond the drive's capacity, as a share of the capacity.
     #[serde(default)]
     pub over_provisioning: f64,
-    /// The over-provisioning that the description asks for, or the default.
+    /// The over-provisioning that the description leads to: what it asks for, or the default, with
+    /// the blocks that are open and kept free.
     #[serde(default)]
     pub asked_over_provisioning: f64,
     /// Bytes of flash that hold nothing valid, by the bytes that do; none where nothing is valid,

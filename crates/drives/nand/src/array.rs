@@ -245,6 +245,16 @@ impl Array {
         }
     }
 
+    /// Returns whether an operation of the host's that was submitted before the operation of the
+    /// number `before` waits for a part of `scope`.
+    pub fn waits(&self, scope: Scope, before: u64) -> bool {
+        let waits = |list: &List| !list.is_empty() && self.slots[list.head].number < before;
+        self.units_in(scope).any(|unit| {
+            let [reads, writes, _] = &self.units[unit as usize].queues;
+            waits(reads) || waits(writes)
+        })
+    }
+
     fn units_in(&self, scope: Scope) -> std::ops::Range<u32> {
         let per_channel = self.units.len() as u32 / self.geometry().channels;
         match scope {

@@ -2,7 +2,7 @@
 
 use super::holders::Holders;
 use super::slots::{List, Phase, NONE};
-use super::{Array, ChannelOrder, Scheduling};
+use super::{Array, ChannelOrder, Priority, Scheduling, MAX_PASSED};
 
 /// Priorities of operations.
 const PRIORITIES: usize = 3;
@@ -17,6 +17,8 @@ pub(super) struct Channel {
     pub busy: u32,
     /// True if it is in the list of those that may start something.
     dirty: bool,
+    /// Transfers of the host's in a row that passed one of housekeeping.
+    passed: u8,
     /// Who has it.
     holders: Holders,
 }
@@ -27,8 +29,34 @@ impl Channel {
             queues: [List::EMPTY; 2 * PRIORITIES],
             busy: NONE,
             dirty: false,
+            passed: 0,
             holders: Holders::default(),
         }
+    }
+}
+
+/// Returns whether the operations of a queue are housekeeping, where queues are by priority.
+fn keeps_house(queue: usize) -> bool {
+    queue % PRIORITIES == Priority::Gc as usize
+}
+
+impl Channel {
+    /// The queue whose first operation is next; `by_class`: queues are by priority.
+    fn next(&self, by_class: bool) -> Option<usize> {
+        let waits = |&queue: &usize| !self.queues[queue].is_empty();
+        let mut queues = 0..self.queues.len();
+        if by_class && self.passed >= MAX_PASSED {
+            let house = queues.clone().find(|queue| keeps_house(*queue) && waits(queue));
+            return house.or_else(|| queues.find(waits));
+        }
+        queues.find(waits)
+    }
+
+    /// An operation of a queue has its turn.
+    fn count(&mut self, queue: usize) {
+        let waits = (0..self.queues.len()).any(|q| keeps_house(q) && !self.queues[q].is_empty());
+        let passes = !keeps_house(queue) && waits;
+        self.passed = if passes { self.passed.saturating_add(1) } else { 0 };
     }
 }
 
@@ -71,8 +99,12 @@ impl Array {
         let this = &mut self.channels[channel as usize];
         this.dirty = false;
         debug_assert_eq!(this.busy, NONE, "a channel is used once at a time");
-        let Some(queue) = this.queues.iter_mut().find(|queue| !queue.is_empty()) else { return };
-        let index = self.slots.pop(queue);
+        let by_class = self.options.scheduling == Scheduling::ReadFirst;
+        let Some(queue) = this.next(by_class) else { return };
+        let index = self.slots.pop(&mut this.queues[queue]);
+        if by_class {
+            this.count(queue);
+        }
         this.busy = index;
         self.slots.waited(index, now, this.holders.at(now));
         this.holders.start(self.slots[index].op.priority, now);

@@ -17,7 +17,7 @@ use crate::hash::{bits, unit};
 pub const MAX_ECC_STEPS: usize = 16;
 /// Stream of the seed that draws bit errors.
 const ERRORS: u64 = 0x6572_726f;
-const HOUR: f64 = 3_600.0;
+const DAY: f64 = 24.0 * 3_600.0;
 
 /// The rate of raw bit errors, in the form of Kim, Choi and Min, Design Tradeoffs for SSD
 /// Reliability, FAST 2019: the sum of a base, of wear, of loss by retention, and of disturbance by
@@ -28,7 +28,7 @@ pub struct ErrorRate {
     pub base: f64,
     /// `[a, k]`: `a * erases^k`.
     pub wear: [f64; 2],
-    /// `[b, m, n]`: `b * erases^m * hours^n`, with the time since the block's first page was
+    /// `[b, m, n]`: `b * erases^m * days^n`, with the time since the block's first page was
     /// programmed.
     pub retention: [f64; 3],
     /// `[c, p, q]`: `c * erases^p * reads^q`, with the reads of a block since its erase by its
@@ -39,7 +39,7 @@ pub struct ErrorRate {
 impl ErrorRate {
     /// The rate of a block (a share of the bits, at most a half).
     pub fn of(&self, erases: u32, seconds: u64, reads_of_page: f64) -> f64 {
-        let (erases, hours) = (f64::from(erases), seconds as f64 / HOUR);
+        let (erases, days) = (f64::from(erases), seconds as f64 / DAY);
         let [a, k] = self.wear;
         let term = |[factor, wear, power]: [f64; 3], value: f64| {
             if factor == 0.0 || value == 0.0 {
@@ -48,8 +48,7 @@ impl ErrorRate {
             factor * erases.powf(wear) * value.powf(power)
         };
         let wear = if a == 0.0 { 0.0 } else { a * erases.powf(k) };
-        let sum =
-            self.base + wear + term(self.retention, hours) + term(self.disturb, reads_of_page);
+        let sum = self.base + wear + term(self.retention, days) + term(self.disturb, reads_of_page);
         sum.clamp(0.0, 0.5)
     }
 }
@@ -379,7 +378,7 @@ mod tests {
             let cycles = f64::from(erases);
             let expected = 1.48e-3
                 + 3.90e-10 * cycles.powf(2.05)
-                + 6.28e-5 * cycles.powf(0.14) * (seconds as f64 / 3_600.0).powf(0.54)
+                + 6.28e-5 * cycles.powf(0.14) * (seconds as f64 / 86_400.0).powf(0.54)
                 + 3.73e-9 * cycles.powf(0.33) * f64::powf(reads, 1.71);
             let rate = RATE.of(erases, seconds, reads);
             assert!((rate / expected - 1.0).abs() < 1e-9, "{rate} for {expected}");

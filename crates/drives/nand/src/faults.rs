@@ -95,7 +95,9 @@ impl FaultRule {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum FaultError {
     /// The rate is not between 0 and 1.
-    #[error("`rate` = {value} is no share of operations; the nearest that works is {nearest}")]
+    #[error(
+        "`faults.rate` = {value} is no share of operations; the nearest that works is {nearest}"
+    )]
     Rate {
         /// The value given.
         value: f64,
@@ -330,7 +332,7 @@ mod tests {
         let says = empty.check(&ARRAY).unwrap_err().to_string();
         assert!(says.contains("`pages` = 2..2") && says.ends_with("at 3"), "{says}");
         let rate = Faults::new(vec![FaultRule::new(Fault::DeadDie).rate(1.5)]);
-        assert!(rate.check(&ARRAY).unwrap_err().to_string().contains("`rate` = 1.5"));
+        assert!(rate.check(&ARRAY).unwrap_err().to_string().contains("`faults.rate` = 1.5"));
         assert_eq!(at(Where { lun: Some(1), ..Where::default() }).check(&ARRAY), Ok(()));
     }
 }

@@ -48,7 +48,7 @@ pub use ecc::{Ecc, EccError, EccStep, ErrorRate, MAX_ECC_STEPS};
 pub use faults::{Fault, FaultError, FaultRule, Faults};
 pub use op::{Breakdown, Op, OpDone, OpKind, OpStatus, Priority, Scope};
 pub use options::{
-    ArrayConfig, ArrayOptions, ChannelOrder, PlaneMode, Scheduling, SlcTimes, TwoPass,
+    ArrayConfig, ArrayOptions, ChannelOrder, PlaneMode, Scheduling, SlcTimes, TwoPass, MAX_PASSED,
 };
 pub use prefetch::prefetch;
 pub use stasis_block::inside::geometry::{Geometry, GeometryError, PageAddress, PlaneId};

@@ -89,9 +89,15 @@ pub enum Scheduling {
     /// Planes: who was submitted first. Channels: who was ready first.
     #[default]
     Fifo,
-    /// Host reads before host writes before housekeeping, and then as `Fifo`.
+    /// Host reads before host writes before housekeeping, and then as `Fifo`. After
+    /// [`MAX_PASSED`] operations of the host's in a row that passed one of housekeeping, that one is
+    /// next.
     ReadFirst,
 }
+
+/// Operations of the host's in a row, at a plane or a channel, that pass one of housekeeping: it has
+/// a ninth of the turns at least, whatever the host does. The number is this project's own choice.
+pub const MAX_PASSED: u8 = 8;
 
 /// Which transfers of a channel come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

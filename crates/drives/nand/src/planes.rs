@@ -4,7 +4,7 @@ use stasis_block::clock::Nanos;
 
 use super::slots::{Phase, NONE};
 use super::unit::UnitState;
-use super::{Array, OpKind, Priority, Scheduling};
+use super::{Array, OpKind, Priority, Scheduling, MAX_PASSED};
 
 impl Array {
     /// Lets a unit decide once everything that ends now has ended.
@@ -106,6 +106,9 @@ impl Array {
         }
         let mut classes = (0..3usize).filter(|&class| heads[class] != NONE);
         match self.options.scheduling {
+            Scheduling::ReadFirst if gc != NONE && this.passed >= MAX_PASSED => {
+                Some(Priority::Gc as usize)
+            }
             Scheduling::ReadFirst => classes.next(),
             Scheduling::Fifo => classes.min_by_key(|&class| self.slots[heads[class]].number),
         }
@@ -156,6 +159,9 @@ impl Array {
                 (last, count) = (mate, count + 1);
             }
         }
+        let passes =
+            class != Priority::Gc as usize && !this.queues[Priority::Gc as usize].is_empty();
+        this.passed = if passes { this.passed.saturating_add(1) } else { 0 };
         let held = this.holders.at(self.now);
         let mut index = leader;
         while index != NONE {

@@ -45,6 +45,8 @@ pub(super) struct Unit {
     pub loading: u8,
     /// Reads that the program or erase gave way to.
     pub given_way: u8,
+    /// Operations of the host's in a row that passed one of housekeeping.
+    pub passed: u8,
     /// True if it is in the list of those that may start something.
     pub dirty: bool,
     /// The planes whose cache registers are taken.
@@ -71,6 +73,7 @@ impl Unit {
             pending: 0,
             loading: 0,
             given_way: 0,
+            passed: 0,
             dirty: false,
             cache: 0,
             held: 0,

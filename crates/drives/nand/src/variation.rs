@@ -69,7 +69,7 @@ pub struct Variation {
 /// A value that no variation can have.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error(
-    "`{key}` = {value} cannot work: it is {least} to {most}; the nearest that works is {nearest}"
+    "`variation.{key}` = {value} cannot work: it is {least} to {most}; the nearest that works is {nearest}"
 )]
 pub struct VariationError {
     /// The key of the value.
@@ -128,8 +128,8 @@ impl Variation {
             ("chip", self.chip, 0.25),
             ("block", self.block, 0.25),
             ("page", self.page, 0.25),
-            ("wear", retry.0, 255.0),
-            ("retention", retry.1, 255.0),
+            ("retry.wear", retry.0, 255.0),
+            ("retry.retention", retry.1, 255.0),
         ] {
             if !(0.0..=most).contains(&value) {
                 let nearest = if value > most { most } else { 0.0 };

@@ -406,8 +406,7 @@ fn alike<T>(one: &Option<T>, other: &Option<T>, are: impl Fn(&T, &T) -> bool) ->
 
 /// Zones in words.
 fn describe_zones(zones: &Zones) -> String {
-    let Zones { size, capacity: _, max_open, max_active, extension_size, zrwa, reads_cross_zones } =
-        zones;
+    let Zones { size, max_open, max_active, extension_size, zrwa, reads_cross_zones, .. } = zones;
     let mut text = format!("zones of {}", format_size(*size));
     if zones.capacity() != *size {
         text += &format!(" with a capacity of {}", format_size(zones.capacity()));

@@ -348,6 +348,41 @@ fn resets_ask_the_drive_to_forget() {
 }
 
 #[test]
+fn a_finish_fills_the_zone_where_the_drive_programs_zones() {
+    let mut driver = driver_with(Zones { fills: true, ..zones() });
+    for (zone, blocks) in [(0, 2), (1, CAPACITY as u32), (3, 7)] {
+        assert_eq!(driver.io(io(WRITE, zone * SIZE, blocks)).status, 0);
+    }
+    driver.asked.clear();
+    let asked = |driver: &mut Driver| -> Vec<_> {
+        let asked = driver.asked.drain(..);
+        asked.map(|at| (at.operation, at.offset / BLOCK, at.length / BLOCK)).collect()
+    };
+    driver.submit(1, send(FINISH, 0));
+    assert!(driver.next(1).is_none(), "it completes when the drive has done it");
+    driver.serve();
+    assert_eq!(driver.reap(1)[0].status, 0);
+    assert_eq!(asked(&mut driver), [(Operation::WriteZeroes, 2, CAPACITY - 2)]);
+    assert_eq!(zone(&mut driver, 0).0, FULL);
+    // One that is full asks for nothing, an empty one for all of it.
+    for (zone, expected) in [(0, 0), (1, 0), (2, 1)] {
+        assert_eq!(driver.io(send(FINISH, zone * SIZE)).status, 0);
+        assert_eq!(asked(&mut driver).len(), expected, "{zone}");
+    }
+    assert_eq!(driver.io(io(WRITE, 4 * SIZE, 1)).status, 0);
+    driver.asked.clear();
+    assert_eq!(driver.io(send(FINISH | ALL, 0)).status, 0);
+    let rests = [(3 * SIZE + 7, CAPACITY - 7), (4 * SIZE + 1, CAPACITY - 1)];
+    assert_eq!(asked(&mut driver), rests.map(|(at, blocks)| (Operation::WriteZeroes, at, blocks)));
+    // Where a random write area is open, nothing is: its blocks are in no order.
+    let zrwa = Some(Zrwa { size: 8 * BLOCK, granularity: BLOCK, count: 1 });
+    let mut driver = driver_with(Zones { fills: true, zrwa, ..zones() });
+    assert_eq!(driver.io(send(OPEN | ZRWAA, 0)).status, 0);
+    assert_eq!(driver.io(send(FINISH, 0)).status, 0);
+    assert!(driver.asked.is_empty());
+}
+
+#[test]
 fn states_change_as_the_state_machine_says() {
     // From each state, the outcome of each action: the state, or an error.
     const EMPTY: u8 = 1;

@@ -146,14 +146,24 @@ pub fn check_sizes(spec: &DriveSpec, capacity: u64, faults: &[DriveFault]) -> Re
     Ok(())
 }
 
-/// Checks that segments of pairs are zones of a model that has some. Of namespaces in groups the model
-/// says so as values are written.
+/// Checks that zones, and segments of pairs, are zones of a model that has some. Of namespaces in groups
+/// the model says so as they are written.
 fn check_segments(spec: &DriveSpec, capacity: u64) -> Result<()> {
     if spec.namespace.iter().any(|one| one.endurance_group.is_some()) {
         return Ok(());
     }
     let Some(zone) = spec.model.kind().zone(capacity) else { return Ok(()) };
     for (namespace, nsid) in namespaces(capacity, spec).iter().zip(1..) {
+        let size = namespace.zoned.as_ref().map_or(zone, |zones| zones.size);
+        if size != zone || namespace.zoned.is_some() && !namespace.start.is_multiple_of(zone) {
+            let (zone, size) = (format_size(zone), format_size(size));
+            bail!(
+                "namespace {nsid} has zones of {size} from byte {} on, but the model has zones of \
+                 {zone}, which are written in order and erased as a whole: give zones.size = \
+                 \"{zone}\", or the model zone_size = \"{size}\"",
+                namespace.start
+            );
+        }
         let Some(log) = namespace.key_value else { continue };
         let segment = log.segment(namespace.bytes());
         if !segment.is_multiple_of(zone) || !namespace.start.is_multiple_of(zone) {
@@ -172,6 +182,16 @@ fn check_segments(spec: &DriveSpec, capacity: u64) -> Result<()> {
 /// The drive's namespaces, one behind the other. A single namespace includes the remainder of a
 /// capacity that is no multiple of 4096 bytes.
 fn namespaces(capacity: u64, spec: &DriveSpec) -> Vec<Namespace> {
+    let mut all = unfilled(capacity, spec);
+    // Namespaces in groups have parts of the model each.
+    let fills = spec.model.kind().zone(capacity).is_some();
+    let zones = all.iter_mut().filter_map(|namespace| namespace.zoned.as_mut());
+    zones.for_each(|zones| zones.fills = fills);
+    all
+}
+
+/// The same, without word of what a finish of a zone does.
+fn unfilled(capacity: u64, spec: &DriveSpec) -> Vec<Namespace> {
     if !spec.namespace.is_empty() {
         return listed(capacity, spec);
     }

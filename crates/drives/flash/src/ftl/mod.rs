@@ -187,6 +187,12 @@ pub trait Ftl: Debug + Send {
 
     /// Panics if its state is inconsistent; slow, for tests.
     fn check(&self) {}
+
+    /// The page in which a unit lies, for tests.
+    #[cfg(test)]
+    fn page_of_unit(&self, _unit: u32) -> Option<stasis_nand::PageAddress> {
+        None
+    }
 }
 
 /// Builds a translation layer from a checked description.

@@ -4,7 +4,7 @@
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{Candidates, VictimPolicy};
+use super::{Candidates, VictimPolicy, ROUNDS};
 use crate::spec::GcSpec;
 
 /// Draws for each choice: a drawn block may be open or free.
@@ -23,6 +23,27 @@ pub(super) fn build(spec: &GcSpec, seed: u64) -> Box<dyn VictimPolicy> {
 
 impl VictimPolicy for DChoices {
     fn choose(&mut self, blocks: &dyn Candidates) -> Option<u32> {
+        for _ in 0..ROUNDS {
+            match self.draw(blocks) {
+                // A block full of valid data frees nothing, and the drive must make progress.
+                Some((valid, block)) if blocks.get(block).is_some_and(|c| valid < c.slots) => {
+                    return Some(block);
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+        blocks.least_valid()
+    }
+
+    fn draws(&self) -> bool {
+        true
+    }
+}
+
+impl DChoices {
+    /// The least valid of so many, and its valid slots.
+    fn draw(&mut self, blocks: &dyn Candidates) -> Option<(u32, u32)> {
         let (mut best, mut found) = (None, 0);
         for _ in 0..self.choices * DRAWS_PER_CHOICE {
             let wide = u64::from(self.random.next_u32()) * u64::from(blocks.blocks());
@@ -36,12 +57,6 @@ impl VictimPolicy for DChoices {
                 break;
             }
         }
-        match best {
-            // A block full of valid data frees nothing, and the drive must make progress.
-            Some((valid, block)) if blocks.get(block).is_some_and(|c| valid < c.slots) => {
-                Some(block)
-            }
-            _ => blocks.least_valid(),
-        }
+        best
     }
 }

@@ -13,6 +13,10 @@ use std::fmt::Debug;
 
 use crate::spec::GcSpec;
 
+/// Draws of a policy that draws, until the least valid block is taken: where most blocks gain
+/// nothing, the cost must have a bound.
+pub(crate) const ROUNDS: u32 = 64;
+
 /// The full blocks of a plane, as policies see them.
 pub trait Candidates {
     /// Blocks of the plane; they are numbered from 0 on.
@@ -44,6 +48,11 @@ pub trait VictimPolicy: Debug + Send {
     /// The block to collect; `None` if there is none. Its cost must not grow
     /// with the plane.
     fn choose(&mut self, blocks: &dyn Candidates) -> Option<u32>;
+
+    /// Returns whether the choice is drawn, so that another one may be another block.
+    fn draws(&self) -> bool {
+        false
+    }
 }
 
 /// Builds a policy from its description and a seed.

@@ -14,7 +14,7 @@ pub struct ErrorsSpec {
     pub base: f64,
     /// `[a, k]`: `a * erases^k`.
     pub wear: [f64; 2],
-    /// `[b, m, n]`: `b * erases^m * hours^n`.
+    /// `[b, m, n]`: `b * erases^m * days^n`.
     pub retention: [f64; 3],
     /// `[c, p, q]`: `c * erases^p * reads^q`, with the reads of a block by its pages.
     pub disturb: [f64; 3],

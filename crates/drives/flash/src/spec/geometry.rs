@@ -7,6 +7,12 @@ use super::{Spec, SpecError};
 
 /// Flash beyond the capacity of a drive that does not state it, as a share.
 const OVER_PROVISIONING: f64 = 0.07;
+/// Blocks of a plane that a small drive's over-provisioning is at least, as far as blocks can be small
+/// enough: with as many, half a block more or less is 3 % of it.
+const MIN_SPARE: f64 = 16.0;
+/// Free blocks of a plane that are kept for collection: one to move into, and
+/// one in case that fails.
+pub(crate) const RESERVE: u32 = 2;
 /// Bytes of an entry of a map in flash (the translation layer `dftl`).
 pub(crate) const MAP_ENTRY: u64 = 4;
 /// Pages of a block where they are not given, unless the drive is small.
@@ -26,10 +32,9 @@ pub(crate) fn map_units(units: u64, unit: u64) -> u64 {
 
 impl Spec {
     /// Pages of each block of a drive of `capacity` bytes: as given, else 256.
-    /// A small drive, whose over-provisioning is less than the blocks that are open
-    /// and free, has smaller blocks: the largest power of two from 8 on with
-    /// which its over-provisioning is as asked. So its planes keep their number, and
-    /// garbage collection its share of the flash.
+    /// A small drive, whose over-provisioning is few blocks, has smaller ones: the largest power of
+    /// two from 8 on with which its over-provisioning is [`MIN_SPARE`] blocks of a plane. So its
+    /// planes keep their number, and garbage collection its share of the flash.
     pub fn pages(&self, capacity: u64) -> u32 {
         if self.pages.is_some() || self.blocks.is_some() || self.has_regions() {
             return self.given_pages();
@@ -39,7 +44,11 @@ impl Spec {
             let half = pages / 2;
             pages > MIN_PAGES && half >= self.least_pages(half) && self.pattern(half).is_ok()
         };
-        while halves(pages) && !self.has_room(capacity, pages) {
+        // Other layers collect nothing, or in another way.
+        let least = if self.is_page_mapped() { MIN_SPARE } else { 0.0 };
+        let spare =
+            |pages: u32| capacity as f64 * self.asked_over_provisioning() / self.round_bytes(pages);
+        while halves(pages) && !(self.has_room(capacity, pages) && spare(pages) >= least) {
             pages /= 2;
         }
         pages
@@ -60,13 +69,18 @@ impl Spec {
     }
 
     /// The over-provisioning that the description leads to on a drive of `capacity` bytes: that
-    /// asked for, or that of the blocks or the zones.
+    /// asked for with the blocks that are open and kept free, or that of the blocks or the zones.
     pub fn expected_over_provisioning(&self, capacity: u64) -> f64 {
-        if self.blocks.is_none() && !self.has_regions() {
-            return self.asked_over_provisioning();
-        }
         let geometry = self.geometry(capacity);
-        let flash = geometry.total_pages() as f64 * f64::from(geometry.page_size);
+        let flash = match self.blocks.is_none() && !self.has_regions() {
+            true if !self.is_page_mapped() => return self.asked_over_provisioning(),
+            // Without those that a small drive has more.
+            true => {
+                let blocks = f64::from(self.wanted_blocks(capacity, geometry.pages));
+                blocks * self.round_bytes(geometry.pages)
+            }
+            false => geometry.total_pages() as f64 * f64::from(geometry.page_size),
+        };
         flash / capacity.max(1) as f64 - 1.0
     }
 
@@ -75,7 +89,7 @@ impl Spec {
         let pages = self.pages(capacity);
         let blocks = self.blocks.unwrap_or_else(|| {
             // A small drive still needs blocks to work with.
-            self.asked_blocks(capacity, pages).max(self.least_blocks(capacity, pages))
+            self.wanted_blocks(capacity, pages).max(self.least_blocks(capacity, pages))
         });
         Geometry {
             channels: self.channels,
@@ -218,6 +232,31 @@ impl Spec {
         // The cache's own blocks are none of the over-provisioning.
         ((flash / self.round_bytes(pages)).ceil() as u32)
             .saturating_add(self.cache_blocks(capacity, pages).0)
+    }
+
+    /// Blocks of each plane that the drive is to have: with those that are open or kept free, what
+    /// collections work with is the over-provisioning that is asked for, whatever the drive's size.
+    #[expect(clippy::cast_possible_truncation, reason = "a cast of a float saturates")]
+    fn wanted_blocks(&self, capacity: u64, pages: u32) -> u32 {
+        let asked = self.asked_blocks(capacity, pages);
+        if !self.is_page_mapped() {
+            return asked;
+        }
+        let share = 1.0 + self.asked_over_provisioning();
+        let streams = f64::from(self.open_streams()) + f64::from(u8::from(self.ftl == "dftl"));
+        // Full blocks hold the data but for what lies in open ones, which are half full on average.
+        // A drive that is written as fast as it can has as many free ones as the host does not get,
+        // less a quarter of one on average (measured) that collections are about to fill.
+        let free = f64::from(RESERVE) - 0.25;
+        let reserve = free + (streams + 1.0) * (1.0 - share / 2.0);
+        let exact = capacity as f64 * share / self.round_bytes(pages);
+        let wanted = (exact + reserve).round() as u32;
+        asked.max(wanted.saturating_add(self.cache_blocks(capacity, pages).0))
+    }
+
+    /// Returns whether units lie anywhere, and blocks are collected for their space.
+    fn is_page_mapped(&self) -> bool {
+        matches!(self.ftl.as_str(), "page" | "dftl")
     }
 
     /// Returns the least share, in hundredths, that gives `blocks` blocks in each plane.

@@ -33,6 +33,7 @@ pub use self::ecc::{EccSpec, EccStepSpec, ErrorsSpec};
 pub use self::error::SpecError;
 pub use self::faults::{FaultKind, FaultSpec};
 pub use self::front::{DramSpec, PcieSpec, ProcessorsSpec, TrimSpec};
+pub(crate) use self::geometry::RESERVE;
 pub use self::read_cache::{CachedWrites, ReadCacheSpec, Replacement};
 pub use self::scrub::ScrubSpec;
 pub use self::slc_cache::{CacheSize, SlcCacheSpec, WhenFull};

@@ -48,10 +48,10 @@ fn expected(steps: &[EccStepSpec], rate: f64) -> (f64, f64) {
     (added, wrong)
 }
 
-fn rate(errors: &ErrorsSpec, erases: f64, hours: f64, reads: f64) -> f64 {
+fn rate(errors: &ErrorsSpec, erases: f64, days: f64, reads: f64) -> f64 {
     let ErrorsSpec { base, wear: [a, k], retention: [b, m, n], disturb: [c, p, q] } = *errors;
     base + a * erases.powf(k)
-        + b * erases.powf(m) * hours.powf(n)
+        + b * erases.powf(m) * days.powf(n)
         + c * erases.powf(p) * reads.powf(q)
 }
 
@@ -68,13 +68,13 @@ fn reads_take_the_expected_time_at_each_wear_and_age() {
     // Nothing is disturbed here: the rate stays as it is.
     let errors = ErrorsSpec { disturb: [0.0; 3], ..ErrorsSpec::default() };
     let mut reached = 0;
-    for (erases, days) in [(1_000, 20), (1_000, 60), (3_000, 90), (100, 300)] {
+    for (erases, days) in [(3_000, 90), (3_000, 365), (4_000, 365), (5_000, 700)] {
         let ecc = EccSpec { errors, erases, age: days * DAY, ..EccSpec::default() };
         let spec = drive(ecc.clone());
         let mut ssd = Ssd::new(&spec, CAPACITY, 1).unwrap();
         let count = 40_000;
         let done = run(&mut ssd, 0, 1, count, |index| on(Operation::Read, unit(index), 1));
-        let rate = rate(&errors, f64::from(erases), days as f64 * 24.0, 0.0);
+        let rate = rate(&errors, f64::from(erases), days as f64, 0.0);
         let (added, lost) = expected(&ecc.steps, rate);
         let mean = done.last().unwrap().at as f64 / count as f64;
         near(mean, 1_000.0 + READ + added + 10_240.0, "mean");
@@ -89,19 +89,19 @@ fn reads_take_the_expected_time_at_each_wear_and_age() {
 #[test]
 fn data_ages_as_time_passes_and_is_as_new_once_it_was_written_again() {
     let errors = ErrorsSpec { disturb: [0.0; 3], ..ErrorsSpec::default() };
-    let spec = drive(EccSpec { errors, erases: 1_000, ..EccSpec::default() });
+    let spec = drive(EccSpec { errors, erases: 3_000, ..EccSpec::default() });
     let mut ssd = Ssd::new(&spec, CAPACITY, 1).unwrap();
     let mean = |ssd: &mut Ssd, start: u64| {
         let done = run(ssd, start, 1, 8_000, |index| on(Operation::Read, unit(index), 1));
         (done.last().unwrap().at - start) as f64 / 8_000.0
     };
-    let [fresh, old] = [0, 45 * DAY].map(|start| mean(&mut ssd, start));
+    let [fresh, old] = [0, 200 * DAY].map(|start| mean(&mut ssd, start));
     let after_days = |days: f64| {
-        let rate = rate(&errors, 1_000.0, days * 24.0, 0.0);
+        let rate = rate(&errors, 3_000.0, days, 0.0);
         1_000.0 + READ + expected(&EccSpec::default().steps, rate).0 + 10_240.0
     };
     near(fresh, after_days(0.0), "fresh");
-    near(old, after_days(45.0), "old");
+    near(old, after_days(200.0), "old");
     assert!(old > 1.3 * fresh);
     let now = ssd.now_for_tests();
     run(&mut ssd, now, 32, UNITS, |index| on(Operation::Write, index, 1));
@@ -109,6 +109,39 @@ fn data_ages_as_time_passes_and_is_as_new_once_it_was_written_again() {
     let now = ssd.now_for_tests();
     // Blocks were erased once more than the rest of the drive was.
     assert!((mean(&mut ssd, now) / fresh - 1.0).abs() < 0.02);
+}
+
+/// The classes of JESD218 at the rated erases: what nothing corrects is rarer than the class
+/// allows, by the closed form, and no read of a drive is lost. Ages are those at 30 C; three months at
+/// 40 C are as many as Arrhenius' law has at 1.1 eV, the activation energy there.
+#[test]
+fn the_default_keeps_data_as_long_as_each_class_asks() {
+    const BOLTZMANN: f64 = 8.617e-5;
+    let faster = |celsius: f64| (1.1 / BOLTZMANN * (1.0 / 303.15 - 1.0 / (celsius + 273.15))).exp();
+    for (class, days, errors_of_bits) in
+        [("client", 365.0, 1e-15), ("enterprise", 91.25 * faster(40.0), 1e-16)]
+    {
+        let ecc = EccSpec { erases: Spec::default().endurance, ..EccSpec::default() };
+        let rate = rate(&ecc.errors, f64::from(ecc.erases), days, 0.0);
+        let last = ecc.steps.last().unwrap();
+        // The tail of the binomial distribution, from the first number that is too much on.
+        let (bits, p) = (8_192.0, rate * last.errors);
+        let ln_choose = |wrong: f64| -> f64 {
+            (1..=wrong as u64).map(|k| ((bits - k as f64 + 1.0) / k as f64).ln()).sum()
+        };
+        let term = |wrong: u32| {
+            let wrong = f64::from(wrong);
+            (ln_choose(wrong) + wrong * p.ln() + (bits - wrong) * (1.0 - p).ln()).exp()
+        };
+        let lost: f64 = (last.bits + 1..last.bits + 200).map(term).sum();
+        assert!(lost / bits < errors_of_bits, "{class}: {lost} of codewords");
+        let age = (days * DAY as f64) as u64;
+        let mut ssd = Ssd::new(&drive(EccSpec { age, ..ecc }), CAPACITY, 1).unwrap();
+        run(&mut ssd, 0, 8, 8_000, |index| on(Operation::Read, unit(index), 1));
+        let inside = inside(&ssd);
+        assert_eq!(inside.uncorrectable, 0, "{class}");
+        assert!(inside.decoded[0] < 1_000, "{class}: it needs the later steps");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The whole drive against the shadow array.
 
 mod agree;
+mod amplification;
 mod bad_blocks;
 pub mod basics;
 mod broken;
@@ -9,6 +10,7 @@ mod dftl;
 mod ecc;
 mod features;
 mod front;
+mod housekeeping;
 mod hybrid;
 mod kept;
 pub mod load;

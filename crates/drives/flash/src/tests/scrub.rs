@@ -68,13 +68,13 @@ fn visits_read_a_page_of_each_block_once_in_a_period() {
     assert_eq!(ssd.context().statistics.ops(OpKind::Read), inside.scrub_reads);
 }
 
-/// The share of the host's reads that need a step after the first, at the end of 200 days.
+/// The share of the host's reads that need a step after the first, at the end of 700 days.
 fn late(scrub: Option<ScrubSpec>) -> (f64, u64) {
     let errors = ErrorsSpec { disturb: [0.0; 3], ..ErrorsSpec::default() };
-    let ecc = Some(EccSpec { errors, erases: 1_000, ..EccSpec::default() });
+    let ecc = Some(EccSpec { errors, erases: 2_000, ..EccSpec::default() });
     let spec = Spec { ecc, scrub, ..drive(ScrubSpec::default()) };
     let mut ssd = Ssd::new(&spec, CAPACITY, 1).unwrap();
-    pass(&mut ssd, 200 * DAY);
+    pass(&mut ssd, 700 * DAY);
     ssd.start(ssd.now_for_tests());
     let start = ssd.now_for_tests();
     run(&mut ssd, start, 8, 8_000, |index| on(Operation::Read, unit(index), 1));

@@ -192,7 +192,10 @@ pub(super) const FLASH: [NamedModel; 8] = [
         assumptions: "8 channels of 4 LUNs of 2 planes; a page is programmed in 6.55 ms and read in 140 us, a page in SLC mode \
                       in 175 us and in 25 us: the first of them is fitted to the write rate past the cache, the others are of \
                       the size that is usual; 64 MiB of the drive's memory are for writes, which they take at 530 MB/s",
-        ends: EMPTY_DRIVE,
+        ends: "the published sizes are those of an empty drive (`precondition = \"none\"`), and of this one's: on one that is full the \
+               dynamic part has only the free blocks of the over-provisioning. The rate past the cache follows the dies, of \
+               which a smaller drive has fewer: Samsung gives the 2 TB drive the same 160 MB/s, and this description with half \
+               of the dies would have 80",
         make: || {
             ssd(json!({
                 "channels": 8, "luns": 4, "planes": 2, "cells": "qlc",

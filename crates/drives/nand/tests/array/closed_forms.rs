@@ -2,7 +2,7 @@
 
 use stasis_nand::{
     Array, ArrayConfig, ArrayOptions, Breakdown, ChannelOrder, Op, OpDone, OpKind, PlaneMode,
-    Priority, Scheduling,
+    Priority, Scheduling, MAX_PASSED,
 };
 use stasis_nand::{BusRate, CellTimes, PageAddress, PlaneId, Scope, SlcTimes, Timing, Variation};
 
@@ -366,4 +366,29 @@ fn a_block_in_slc_mode_has_its_own_times_until_it_is_erased() {
     }
     let took: Vec<u64> = run(&mut array).iter().map(|done| done.times.cell).collect();
     assert_eq!(took, [100_000, 20_000, 900_000, 50_000, 3_000_000, 900_000, 50_000]);
+}
+
+/// Reads of the host's without end beside one erase or one read of housekeeping at a time: whatever
+/// comes first otherwise, it has its turn after so many.
+#[test]
+fn housekeeping_has_its_share_beside_a_plane_full_of_reads() {
+    let options = ArrayOptions { scheduling: Scheduling::ReadFirst, ..DOUBLE };
+    // The plane is what is waited for, and then the channel.
+    for read in [90_000, 5_000] {
+        let timing = Timing::uniform(read, 1, 1, BUS);
+        let mut array = array(geometry(1, 1, 1), timing, options);
+        let house = Op { priority: Priority::Gc, ..op(OpKind::Read, 0, 99) };
+        let ops: Vec<Op> = reads(12, |_| 0).into_iter().chain([house]).collect();
+        let done = closed_loop(&mut array, &ops, 4_000);
+        let share = done.iter().filter(|done| done.token == 99).count() as f64 / done.len() as f64;
+        let expected = 1.0 / f64::from(MAX_PASSED + 1);
+        assert!((share / expected - 1.0).abs() < 0.12, "{read}: {share} for {expected}");
+    }
+    // Several planes share a channel, which programs of housekeeping wait for.
+    let timing = Timing { command: 1_000, ..Timing::uniform(5_000, 1, 1, BUS) };
+    let mut array = array(geometry(1, 4, 1), timing, options);
+    let house = Op { priority: Priority::Gc, ..op(OpKind::Program, 3, 99) };
+    let ops: Vec<Op> = reads(24, |token| token % 3).into_iter().chain([house]).collect();
+    let done = closed_loop(&mut array, &ops, 4_000);
+    assert!(done.iter().filter(|done| done.token == 99).count() > 100);
 }

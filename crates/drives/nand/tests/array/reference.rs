@@ -3,7 +3,7 @@
 //! step.
 
 use stasis_nand::{ArrayOptions, Breakdown, ChannelOrder, Op, OpKind, PlaneMode, Priority};
-use stasis_nand::{CellPattern, Geometry, Scheduling, Scope, Timing};
+use stasis_nand::{CellPattern, Geometry, Scheduling, Scope, Timing, MAX_PASSED};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wants {
@@ -59,6 +59,7 @@ struct Group {
 struct Part {
     queue: Vec<usize>,
     held: u32,
+    passed: u32,
     cells: Option<Group>,
     suspended: Option<(Group, u64)>,
     suspending: Option<u64>,
@@ -83,6 +84,8 @@ pub struct Reference {
     pub now: u64,
     pub runs: Vec<Run>,
     parts: Vec<Part>,
+    // By channel.
+    passed: Vec<u32>,
 }
 
 impl Reference {
@@ -90,7 +93,16 @@ impl Reference {
         let lockstep = options.planes == PlaneMode::Lockstep;
         let parts = if lockstep { g.total_luns() } else { g.total_planes() };
         let parts = (0..parts).map(|_| Part::default()).collect();
-        Self { geometry: g, cells, timing, options, now: 0, runs: Vec::new(), parts }
+        Self {
+            geometry: g,
+            cells,
+            timing,
+            options,
+            now: 0,
+            runs: Vec::new(),
+            parts,
+            passed: vec![0; g.channels as usize],
+        }
     }
 
     fn part_of(&self, op: &Op) -> usize {
@@ -309,6 +321,9 @@ impl Reference {
         }
         match self.options.scheduling {
             Scheduling::Fifo => may.next(),
+            Scheduling::ReadFirst if this.passed >= u32::from(MAX_PASSED) => {
+                may.find(|&index| priority(index) == Priority::Gc)
+            }
             Scheduling::ReadFirst => may.min_by_key(|&index| (priority(index), index)),
         }
     }
@@ -348,6 +363,10 @@ impl Reference {
             }
         }
         self.parts[part].queue.retain(|index| !members.contains(index));
+        let house = |index: &usize| self.runs[*index].op.priority == Priority::Gc;
+        let passes = !house(&first) && self.parts[part].queue.iter().any(house);
+        let passed = &mut self.parts[part].passed;
+        *passed = if passes { *passed + 1 } else { 0 };
         members
     }
 
@@ -468,6 +487,9 @@ impl Reference {
             matches!(run.doing, Doing::WaitingForChannel(_))
                 && self.geometry.channel(run.op.at.plane) == channel
         };
+        let house = |index: &usize| self.runs[*index].op.priority == Priority::Gc;
+        let by_class = self.options.scheduling == Scheduling::ReadFirst;
+        let owed = by_class && self.passed[channel as usize] >= u32::from(MAX_PASSED);
         let order = |index: &usize| {
             let run = &self.runs[*index];
             let class = match self.options.scheduling {
@@ -476,10 +498,14 @@ impl Reference {
             };
             let data_first = self.options.channel_order == ChannelOrder::DataFirst;
             let data = run.doing == Doing::WaitingForChannel(Wants::DataOut);
-            (data_first && !data, class, run.ready, *index)
+            (owed && !house(index), data_first && !data, class, run.ready, *index)
         };
         let next = (0..self.runs.len()).filter(waits).min_by_key(order);
         if let Some(index) = next {
+            let others = (0..self.runs.len()).filter(waits).any(|other| house(&other));
+            let passed = self.passed[channel as usize];
+            self.passed[channel as usize] =
+                if by_class && !house(&index) && others { passed + 1 } else { 0 };
             let Doing::WaitingForChannel(wants) = self.runs[index].doing else { unreachable!() };
             let end = self.now + self.channel_time(index, wants);
             self.runs[index].doing = Doing::OnChannel(wants, end);

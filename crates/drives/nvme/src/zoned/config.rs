@@ -47,6 +47,10 @@ pub struct Zones {
     /// True if one read may cover several zones.
     #[serde(default)]
     pub reads_cross_zones: bool,
+    /// True if a zone that is finished is written to its end: the drive below programs zones in
+    /// order, and a zone that is closed for good has its blocks filled up.
+    #[serde(skip)]
+    pub fills: bool,
 }
 
 impl Zones {
@@ -60,6 +64,7 @@ impl Zones {
             extension_size: 0,
             zrwa: None,
             reads_cross_zones: false,
+            fills: false,
         }
     }
 

@@ -78,17 +78,19 @@ fn zone_management_send(
         return act_on_all(io, command, asked);
     }
     let Some(zoned) = io.namespaces.zones_mut(command.nsid) else { return Err(wrong_action) };
+    let rest = zoned.set.rest(index).filter(|_| asked == Action::Finish);
     let forgets = zoned.set.act(index, asked).map_err(|status| status.at(location::CDW10))?;
-    if !forgets {
-        return Ok(Outcome::Done(0));
-    }
-    let owner = Owner::Command(command.id());
-    discard_zones(io, command, owner, index, 1);
+    let (operation, blocks) = match rest {
+        Some(rest) => (Operation::WriteZeroes, rest),
+        None if forgets => (Operation::Discard, (zoned.set.start(index), zoned.set.size)),
+        None => return Ok(Outcome::Done(0)),
+    };
+    ask(io, command, Owner::Command(command.id()), operation, blocks);
     Ok(Outcome::Pending)
 }
 
 /// Select All. A reset asks the drive to forget each run of neighbours at
-/// once.
+/// once; a finish that fills zones fills each by itself.
 fn act_on_all(io: &mut Io, command: &SubmissionEntry, asked: Action) -> Result<Outcome, Failure> {
     let Some(zoned) = io.namespaces.zones_mut(command.nsid) else { return Ok(Outcome::Done(0)) };
     let set = &mut zoned.set;
@@ -100,14 +102,17 @@ fn act_on_all(io: &mut Io, command: &SubmissionEntry, asked: Action) -> Result<O
     let states = set.zones().iter().enumerate();
     let meant = states.filter(|(_, zone)| ZoneSet::is_meant(asked, zone.state));
     let meant: Vec<usize> = meant.map(|(index, _)| index).collect();
-    // First zone, count of zones.
-    let mut runs: Vec<(usize, usize)> = Vec::new();
+    // First block, and how many.
+    let mut runs: Vec<(Operation, (u64, u64))> = Vec::new();
     for index in meant {
+        let rest = set.rest(index).filter(|_| asked == Action::Finish);
         let forgets = set.act(index, asked).map_err(|status| status.at(location::CDW13))?;
-        match runs.last_mut() {
+        let (start, size) = (set.start(index), set.size);
+        match (rest, runs.last_mut()) {
+            (Some(rest), _) => runs.push((Operation::WriteZeroes, rest)),
             _ if !forgets => {}
-            Some((first, count)) if *first + *count == index => *count += 1,
-            _ => runs.push((index, 1)),
+            (_, Some((_, (first, count)))) if *first + *count == start => *count += size,
+            _ => runs.push((Operation::Discard, (start, size))),
         }
     }
     if runs.is_empty() {
@@ -115,21 +120,25 @@ fn act_on_all(io: &mut Io, command: &SubmissionEntry, asked: Action) -> Result<O
     }
     let id = command.id();
     let group = io.commands.slots.insert_group(id, runs.len(), false);
-    for (part, (first, count)) in (0..).zip(runs) {
-        let owner = Owner::Part { group, part };
-        discard_zones(io, command, owner, first, count);
+    for (part, (operation, blocks)) in (0..).zip(runs) {
+        ask(io, command, Owner::Part { group, part }, operation, blocks);
     }
     Ok(Outcome::Pending)
 }
 
-/// Asks the drive to forget `count` zones from the zone `first` on.
-fn discard_zones(io: &mut Io, command: &SubmissionEntry, owner: Owner, first: usize, count: usize) {
+/// Asks the drive to forget blocks of zones, or to fill them: the first, and how many.
+fn ask(
+    io: &mut Io,
+    command: &SubmissionEntry,
+    owner: Owner,
+    operation: Operation,
+    (lba, blocks): (u64, u64),
+) {
     let nsid = command.nsid;
     let Some(zoned) = io.namespaces.zones(nsid) else { return };
     let block = zoned.block;
-    let (lba, blocks) = (zoned.set.start(first), count as u64 * zoned.set.size);
-    let discard = Command::new(Operation::Discard, lba * block, blocks * block);
-    io.request(command.sq, Slot::new(owner, &discard, nsid, lba), discard);
+    let asked = Command::new(operation, lba * block, blocks * block);
+    io.request(command.sq, Slot::new(owner, &asked, nsid, lba), asked);
 }
 
 fn set_extension(

@@ -102,6 +102,7 @@ pub struct ZoneSet {
     area: Option<Area>,
     areas_left: u32,
     reads_cross: bool,
+    fills: bool,
     extension_size: usize,
     extensions: Vec<u8>,
     /// Returns the number of changes of what is kept of them.
@@ -128,6 +129,7 @@ impl ZoneSet {
             }),
             areas_left: config.zrwa.map_or(0, |zrwa| zrwa.count),
             reads_cross: config.reads_cross_zones,
+            fills: config.fills,
             extension_size,
             extensions: vec![0; count * extension_size],
             changes: 0,
@@ -319,6 +321,16 @@ impl ZoneSet {
             _ => return Err(StatusCode::InvalidZoneStateTransition),
         }
         Ok(false)
+    }
+
+    /// The blocks of a zone that its finish writes, if it writes any: the first, and how many. What a
+    /// random write area holds is in no order, and so is not filled up.
+    pub fn rest(&self, index: usize) -> Option<(u64, u64)> {
+        let zone = &self.zones[index];
+        let finishes = zone.state == ZoneState::Empty || zone.state.is_active();
+        let remaining = self.capacity.saturating_sub(zone.written);
+        (self.fills && finishes && !zone.has_zrwa() && remaining > 0)
+            .then(|| (self.start(index) + zone.written, remaining))
     }
 
     /// Opens a zone with a random write area.

@@ -367,6 +367,23 @@ impl Blocks {
         Some(block)
     }
 
+    /// Takes the most worn of the free blocks that were used, and opens it: for data that stays. The
+    /// cost grows with the free blocks.
+    pub fn open_worn(&mut self, plane: u32) -> Option<u32> {
+        let pool = &mut self.planes[plane as usize];
+        let mut used = std::mem::take(&mut pool.used).into_vec();
+        let erases = |&place: &usize| self.blocks[used[place].0 .1 as usize].erases;
+        let most = (0..used.len()).max_by_key(erases);
+        let block = most.map(|place| used.swap_remove(place).0 .1);
+        let pool = &mut self.planes[plane as usize];
+        pool.used = used.into();
+        pool.free -= u32::from(block.is_some());
+        let entry = &mut self.blocks[block? as usize];
+        debug_assert_eq!((entry.state, entry.valid), (BlockState::Free, 0));
+        (entry.state, entry.next, entry.ended) = (BlockState::Open, 0, 0);
+        block
+    }
+
     /// Takes a free block into the SLC cache and opens it: one that is always in SLC mode, or
     /// another while the plane has free ones enough.
     pub fn open_cached(&mut self, plane: u32) -> Option<u32> {
@@ -521,6 +538,12 @@ impl Blocks {
         (entry.next, entry.ended) = (pages, pages);
     }
 
+    /// An open block on which nothing is under way takes no more pages.
+    pub fn close(&mut self, block: u32) {
+        debug_assert_eq!(self.blocks[block as usize].ended, self.begun(block));
+        self.fill(block);
+    }
+
     /// A full block that was to be collected is not.
     pub fn put_back(&mut self, block: u32) {
         debug_assert_eq!(self.state(block), BlockState::Collected);
@@ -620,7 +643,8 @@ impl Blocks {
         second.map(|second| (first, second))
     }
 
-    /// The full block of a plane that was erased least, if another was erased at least `gap` times
+    /// The full block of a plane that was erased least, of those whose data stays: as many others as
+    /// the plane has were filled since. None unless another block was erased at least `gap` times
     /// more.
     pub fn little_worn(&self, plane: u32, gap: u32) -> Option<u32> {
         let start = self.shape.block(plane, 0);
@@ -628,11 +652,13 @@ impl Blocks {
         let blocks = start..start + self.cache.regular;
         let erases = |block: u32| self.blocks[block as usize].erases;
         let most = blocks.clone().map(erases).max()?;
-        let full = |block: &u32| {
+        let filled = self.planes[plane as usize].filled;
+        let stays = |block: &u32| {
             let block = &self.blocks[*block as usize];
-            block.state == BlockState::Full && !block.slc
+            let is_full = block.state == BlockState::Full && !block.slc;
+            is_full && filled.wrapping_sub(block.filled) >= self.cache.regular
         };
-        let full = blocks.filter(full);
+        let full = blocks.filter(stays);
         let least = full.min_by_key(|&block| erases(block))?;
         (erases(least) + gap <= most).then_some(least)
     }

@@ -1,20 +1,26 @@
 //! The cleaner: in each plane one block at a time is emptied, by moving its valid units to another
 //! block of the plane, and erased.
 //!
+//! Units that do not fill a page at the end of a block that is emptied for its space wait for those of
+//! the next one, and their block with them ([`Remains`]).
+//!
 //! Invariants: a plane has one job at most; a slot is in one place at most: gathered, or in a
-//! page under way; a block is erased when nothing of it is valid and no read of the host's needs
-//! it; a hold of the array is released when its job ends.
+//! page under way; a block is erased when nothing of it is valid, no page under way has a slot of it,
+//! and no read of the host's needs it; a hold of the array is released when its job ends.
 
 use std::collections::VecDeque;
 
 use stasis_block::clock::Nanos;
 use stasis_block::timeline::Purpose;
-use stasis_nand::{Op, OpDone, OpKind, OpStatus, PageAddress, PlaneId, Priority, Scope};
+use stasis_nand::{Op, OpDone, OpKind, OpStatus, PageAddress, PlaneId, Priority};
 
 use super::blocks::{BlockState, Blocks, PageEnd};
+use super::due::{Due, Reason};
+use super::gate::Gate;
 use super::patrol::Patrol;
 use super::placement::Placement;
 use super::programs::Programs;
+use super::remains::Remains;
 use super::token::{ERASE, GC_COPY, GC_PROGRAM, GC_READ, PATROL_READ};
 use super::victims::{Need, Victims, Why};
 use crate::buffer::NONE;
@@ -22,7 +28,7 @@ use crate::ftl::{Context, Shape};
 use crate::kept::{KeptError, Reader, Writer};
 use crate::narrow::count;
 use crate::owners::Owner;
-use crate::spec::{Blocking, Spec};
+use crate::spec::{Blocking, Spec, RESERVE};
 
 /// Operations that one collection has under way at a time: enough that the
 /// plane never waits for it, and few enough that the host's get their turn.
@@ -45,9 +51,22 @@ struct Job {
     draining: bool,
     // There is nowhere to move to.
     abandoned: bool,
+    // Its last units do not wait for those of another block.
+    last: bool,
+    // The block that is open beside that for the data of a little worn one.
+    aside: u32,
     // The block whose units fill the last page of moved ones, and its next page to look at.
     filler: Option<(u32, u32)>,
     since: Nanos,
+}
+
+/// A block that is emptied next.
+#[derive(Debug, Clone, Copy)]
+struct Next {
+    victim: u32,
+    why: Why,
+    // Its last units do not wait for those of another block.
+    last: bool,
 }
 
 /// A plane's collection.
@@ -61,10 +80,10 @@ struct Collector {
     waits: bool,
     // Blocks that are to be emptied because a program failed.
     bad: VecDeque<u32>,
-    // Blocks that were read too often.
-    disturbed: VecDeque<u32>,
-    // Blocks that a visit found old, or with many errors.
-    aged: VecDeque<u32>,
+    // Blocks whose data has to move for other reasons.
+    due: Due,
+    // Blocks whose last units are gathered.
+    remains: Remains,
     // It should collect, and no block would gain anything.
     starved: bool,
 }
@@ -79,9 +98,23 @@ impl Collector {
             open: NONE,
             waits: false,
             bad: VecDeque::new(),
-            disturbed: VecDeque::new(),
-            aged: VecDeque::new(),
+            due: Due::default(),
+            remains: Remains::default(),
             starved: false,
+        }
+    }
+}
+
+impl Collector {
+    /// The block that was open before a job is so again; the one that was open for it counts as
+    /// full.
+    fn take_back(&mut self, aside: u32, blocks: &mut Blocks) {
+        if aside == NONE {
+            return;
+        }
+        let worn = std::mem::replace(&mut self.open, aside);
+        if worn != NONE && blocks.state(worn) == BlockState::Open {
+            blocks.close(worn);
         }
     }
 }
@@ -103,7 +136,10 @@ pub(super) struct Cleaner {
     victims: Victims,
     collectors: Vec<Collector>,
     jobs: u32,
+    // Erases of blocks that are no job's.
+    erasing: u32,
     blocking: Blocking,
+    gate: Gate,
     copyback: bool,
     // Operations that a collection has under way: more where pages wait for others.
     window: u32,
@@ -128,7 +164,9 @@ impl Cleaner {
             victims: Victims::new(spec, shape.planes, shape.geometry.blocks, seed),
             collectors: (0..shape.planes).map(|_| Collector::new(shape.slots)).collect(),
             jobs: 0,
+            erasing: 0,
             blocking: spec.gc.blocking,
+            gate: Gate::new(spec.gc.blocking, shape.geometry),
             copyback: spec.gc.copyback.unwrap_or(spec.gc.blocking == Blocking::Plane),
             window: if shape.line > 1 { WINDOW + 2 * shape.line } else { WINDOW },
             programs: Programs::new(shape.slots),
@@ -169,7 +207,7 @@ impl Cleaner {
                 *disturbs = read;
                 if read >= self.most_disturbs {
                     let plane = self.shape.plane_of(block);
-                    self.collectors[plane as usize].disturbed.push_back(block);
+                    self.collectors[plane as usize].due.add(Reason::Reads, block);
                 }
             }
         }
@@ -187,12 +225,15 @@ impl Cleaner {
     }
 
     /// The power comes back: what is drawn, and what is counted in memory, begins anew.
-    pub fn power_on(&mut self, erases: u64) {
-        self.victims.power_on(erases);
+    pub fn power_on(&mut self, blocks: &mut Blocks) {
+        self.victims.power_on(blocks.spares().erases());
         self.background_at = None;
+        self.gate.power_cut();
         for collector in &mut self.collectors {
             collector.starved = false;
-            collector.aged.clear();
+            collector.due.power_on();
+            collector.gathered.clear();
+            collector.remains.take_all().into_iter().for_each(|block| blocks.put_back(block));
         }
     }
 
@@ -220,7 +261,9 @@ impl Cleaner {
         let (plane, place) = patrol.visit();
         let block = self.shape.block(plane, place);
         let blocks = moment.placement.blocks();
-        if blocks.state(block) != BlockState::Full || blocks.valid_in(block) == 0 {
+        let waits = self.collectors[plane as usize].remains.contains(block);
+        let is_full = blocks.state(block) == BlockState::Full || waits;
+        if !is_full || blocks.valid_in(block) == 0 {
             return;
         }
         let at = self.shape.address(block, patrol.page(blocks.pages_of(block)));
@@ -257,27 +300,14 @@ impl Cleaner {
     }
 
     fn move_aged(&mut self, plane: u32, block: u32, moment: &mut Moment) {
-        let aged = &mut self.collectors[plane as usize].aged;
-        if !aged.contains(&block) {
-            aged.push_back(block);
-        }
+        self.collectors[plane as usize].due.add(Reason::Age, block);
         self.look_at(plane, moment);
     }
 
-    /// The next block of a plane that a visit found to move.
-    fn next_aged(&mut self, plane: u32, blocks: &Blocks) -> Option<u32> {
-        loop {
-            let block = self.collectors[plane as usize].aged.pop_front()?;
-            if blocks.state(block) == BlockState::Full {
-                return Some(block);
-            }
-        }
-    }
-
-    /// Returns whether a block is being emptied.
+    /// Returns whether a block is being emptied, or will be.
     #[inline]
     pub fn is_collecting(&self) -> bool {
-        self.jobs > 0
+        self.jobs + self.erasing > 0 || self.gate.has_turned_away()
     }
 
     /// Returns the time at which background collection begins.
@@ -306,11 +336,29 @@ impl Cleaner {
 
     /// Begins to empty a block of a plane, if one should be.
     pub fn look_at(&mut self, plane: u32, moment: &mut Moment) {
-        if self.collectors[plane as usize].job.is_some() {
+        let idle = self.collectors[plane as usize].job.is_none();
+        if idle && self.gate.lets_in(plane, &moment.context.array) {
+            self.enter(plane, moment);
+        }
+    }
+
+    fn enter(&mut self, plane: u32, moment: &mut Moment) {
+        if let Some(next) = self.next_victim(plane, moment) {
+            self.begin(plane, next, None, moment);
+        }
+    }
+
+    /// An operation has ended: planes that waited for others of the host's to start are looked at.
+    #[inline]
+    pub fn let_in(&mut self, moment: &mut Moment) {
+        if !self.gate.has_turned_away() {
             return;
         }
-        let Some((victim, why)) = self.next_victim(plane, moment) else { return };
-        self.begin(plane, (victim, why), None, moment);
+        for plane in self.gate.reopened(&moment.context.array) {
+            if self.collectors[plane as usize].job.is_none() {
+                self.enter(plane, moment);
+            }
+        }
     }
 
     /// In each plane where no block alone gains a page, the least valid one is emptied together
@@ -320,12 +368,14 @@ impl Cleaner {
         for plane in 0..self.shape.planes {
             let collector = &self.collectors[plane as usize];
             let blocks = moment.placement.blocks_mut();
+            debug_assert_eq!(collector.remains.waiting(), 0, "a plane that is stuck is starved");
             let has_room = blocks.free_in(plane) > 0 || collector.open != NONE;
             if collector.job.is_some() || !has_room {
                 continue;
             }
             if let Some((victim, filler)) = blocks.two_least_valid(plane) {
-                self.begin(plane, (victim, Why::Space), Some((filler, 0)), moment);
+                let next = Next { victim, why: Why::Space, last: true };
+                self.begin(plane, next, Some((filler, 0)), moment);
             }
         }
     }
@@ -333,11 +383,12 @@ impl Cleaner {
     fn begin(
         &mut self,
         plane: u32,
-        (victim, why): (u32, Why),
+        Next { victim, why, last }: Next,
         filler: Option<(u32, u32)>,
         moment: &mut Moment,
     ) {
         let blocks = moment.placement.blocks_mut();
+        let spare = blocks.free_in(plane) >= RESERVE;
         debug_assert!(self.collectors[plane as usize].job.is_none(), "one job at a time");
         debug_assert_eq!(self.shape.plane_of(victim), plane);
         debug_assert!(why != Why::Bad || blocks.state(victim) == BlockState::Bad);
@@ -346,10 +397,19 @@ impl Cleaner {
         }
         let held = self.blocking != Blocking::None;
         if held {
-            moment.context.array.hold(moment.now, self.scope(plane));
+            moment.context.array.hold(moment.now, self.gate.scope(plane));
         }
         self.jobs += 1;
+        let worn = (why == Why::Wear).then(|| moment.placement.blocks_mut().open_worn(plane));
+        // Data that stays goes to a block that is worn, and so rests.
+        let aside = match worn.flatten() {
+            Some(worn) => std::mem::replace(&mut self.collectors[plane as usize].open, worn),
+            None => NONE,
+        };
         self.collectors[plane as usize].starved = false;
+        let counts = why != Why::Bad && spare;
+        let space = matches!(why, Why::Space | Why::Fold);
+        self.collectors[plane as usize].due.begin(space, counts);
         self.collectors[plane as usize].job = Some(Job {
             victim,
             why,
@@ -359,9 +419,12 @@ impl Cleaner {
             held,
             draining: false,
             abandoned: false,
+            last,
+            aside,
             filler,
             since: moment.now,
         });
+        self.erase_remains(plane, moment);
         self.go_on(plane, moment);
     }
 
@@ -380,7 +443,7 @@ impl Cleaner {
         match end {
             PageEnd::Going => {}
             PageEnd::Full if self.is_disturbed(block) => {
-                self.collectors[plane as usize].disturbed.push_back(block);
+                self.collectors[plane as usize].due.add(Reason::Reads, block);
                 self.look_at(plane, moment);
             }
             // It may be folded at once.
@@ -401,7 +464,7 @@ impl Cleaner {
             *disturbs = disturbs.saturating_add(1);
             if *disturbs == self.most_disturbs {
                 let plane = self.shape.plane_of(block);
-                self.collectors[plane as usize].disturbed.push_back(block);
+                self.collectors[plane as usize].due.add(Reason::Reads, block);
             }
         }
     }
@@ -409,17 +472,6 @@ impl Cleaner {
     /// Returns whether a block was read too often since its last erase.
     fn is_disturbed(&self, block: u32) -> bool {
         self.disturbs.get(block as usize).is_some_and(|&disturbs| disturbs >= self.most_disturbs)
-    }
-
-    /// The next block of a plane whose data should move because it was read too often. One that is
-    /// still being filled waits until it is full.
-    fn next_disturbed(&mut self, plane: u32, blocks: &Blocks) -> Option<u32> {
-        loop {
-            let block = self.collectors[plane as usize].disturbed.pop_front()?;
-            if blocks.state(block) == BlockState::Full && self.is_disturbed(block) {
-                return Some(block);
-            }
-        }
     }
 
     /// A read of the host's no longer needs its block.
@@ -430,48 +482,110 @@ impl Cleaner {
         if self.reads[block as usize] == 0 {
             self.drained(at.plane.0, block, moment);
         }
-        if !self.collectors[at.plane.0 as usize].disturbed.is_empty() {
+        if self.collectors[at.plane.0 as usize].due.is_disturbed() {
             self.look_at(at.plane.0, moment);
         }
     }
 
-    fn scope(&self, plane: u32) -> Scope {
-        match self.blocking {
-            Blocking::Channel => Scope::Channel(self.shape.geometry.channel(PlaneId(plane))),
-            Blocking::Controller => Scope::Controller,
-            Blocking::Plane | Blocking::None => Scope::Plane(PlaneId(plane)),
+    /// The block of a plane that is emptied next, if one is.
+    fn next_victim(&mut self, plane: u32, moment: &mut Moment) -> Option<Next> {
+        let collector = &mut self.collectors[plane as usize];
+        if let Some(victim) = collector.bad.pop_front() {
+            return Some(Next { victim, why: Why::Bad, last: true });
+        }
+        let free = moment.placement.blocks().free_in(plane);
+        if free == 0 {
+            // Without a block to move into nothing can be collected.
+            if collector.open == NONE {
+                return None;
+            }
+            // With pages of one only, blocks that are nearly empty are erased first.
+            if !collector.remains.is_empty() {
+                return self.finish_one(plane, moment);
+            }
+        }
+        let owed = collector.due.is_owed() && free >= RESERVE;
+        if let Some(next) = owed.then(|| self.next_due(plane, moment)).flatten() {
+            return Some(next);
+        }
+        let collector = &mut self.collectors[plane as usize];
+        let emptied = collector.remains.waiting();
+        let blocks = moment.placement.blocks_mut();
+        let need = self.victims.choose(moment.now, plane, emptied, blocks);
+        collector.starved = need == Need::Starved;
+        match need {
+            Need::Empty(victim, why) => Some(Next { victim, why, last: why != Why::Space }),
+            Need::Starved => match self.finish_one(plane, moment) {
+                Some(next) => Some(next),
+                None if free == 0 => None,
+                None => self.next_due(plane, moment),
+            },
+            Need::Nothing => self.next_due(plane, moment),
         }
     }
 
-    fn next_victim(&mut self, plane: u32, moment: &mut Moment) -> Option<(u32, Why)> {
-        let collector = &mut self.collectors[plane as usize];
-        if let Some(block) = collector.bad.pop_front() {
-            return Some((block, Why::Bad));
-        }
-        // Without a block to move into nothing can be collected.
-        if moment.placement.blocks().free_in(plane) == 0 && collector.open == NONE {
-            return None;
-        }
-        let need = self.victims.choose(moment.now, plane, moment.placement.blocks_mut());
-        collector.starved = need == Need::Starved;
-        match need {
-            Need::Empty(block, why) => Some((block, why)),
-            Need::Starved => None,
-            Need::Nothing => {
-                let blocks = moment.placement.blocks();
-                let (block, why) = match self.next_disturbed(plane, blocks) {
-                    Some(block) => (block, Why::Disturb),
-                    None => (self.next_aged(plane, blocks)?, Why::Age),
-                };
-                let statistics = &mut moment.context.statistics;
-                match why {
-                    Why::Age => statistics.refreshes += 1,
-                    _ => statistics.reclaims += 1,
-                }
-                let slc = moment.placement.blocks().is_slc(block);
-                Some((block, if slc { Why::Fold } else { why }))
+    /// No other block gains anything: the last units of one that waits are moved without it.
+    fn finish_one(&mut self, plane: u32, moment: &mut Moment) -> Option<Next> {
+        self.erase_remains(plane, moment);
+        let victim = self.collectors[plane as usize].remains.take_any()?;
+        self.put_back(victim, moment.placement.blocks_mut());
+        Some(Next { victim, why: Why::Space, last: true })
+    }
+
+    /// A block that waits for another one does so no longer: it is as full as before.
+    fn put_back(&mut self, block: u32, blocks: &mut Blocks) {
+        let plane = self.shape.plane_of(block);
+        let gathered = &mut self.collectors[plane as usize].gathered;
+        gathered.retain(|&slot| self.shape.block_of(slot) != block);
+        blocks.put_back(block);
+    }
+
+    /// The block of a plane that moves for another reason than its space, if one does.
+    fn next_due(&mut self, plane: u32, moment: &mut Moment) -> Option<Next> {
+        for reason in self.collectors[plane as usize].due.order() {
+            let blocks = moment.placement.blocks();
+            let found = match reason {
+                Reason::Wear => self.victims.little_worn(plane, blocks),
+                Reason::Reads | Reason::Age => self.take_due(plane, reason, blocks),
+            };
+            let Some(victim) = found else { continue };
+            let collector = &mut self.collectors[plane as usize];
+            collector.due.served(reason);
+            if collector.remains.remove(victim) {
+                self.put_back(victim, moment.placement.blocks_mut());
             }
+            let statistics = &mut moment.context.statistics;
+            let why = match reason {
+                Reason::Wear => Why::Wear,
+                Reason::Reads => Why::Disturb,
+                Reason::Age => Why::Age,
+            };
+            match why {
+                Why::Age => statistics.refreshes += 1,
+                Why::Disturb => statistics.reclaims += 1,
+                _ => {}
+            }
+            let slc = moment.placement.blocks().is_slc(victim);
+            return Some(Next { victim, why: if slc { Why::Fold } else { why }, last: true });
         }
+        None
+    }
+
+    /// The next block of a plane whose data has to move for a reason. One that is still being filled
+    /// waits until it is full.
+    fn take_due(&mut self, plane: u32, reason: Reason, blocks: &Blocks) -> Option<u32> {
+        let (disturbs, most) = (&self.disturbs, self.most_disturbs);
+        let Collector { due, remains, .. } = &mut self.collectors[plane as usize];
+        due.take(reason, |block| {
+            let many = disturbs.get(block as usize).is_some_and(|&disturbs| disturbs >= most);
+            if reason == Reason::Reads && !many {
+                return None;
+            }
+            match blocks.state(block) {
+                BlockState::Full => Some(true),
+                _ => remains.contains(block).then(|| remains.is_idle(block)),
+            }
+        })
     }
 
     /// Moves as many pages as the window allows; erases once all are moved.
@@ -495,15 +609,25 @@ impl Cleaner {
         if job.page < pages || job.reads > 0 || self.fill_up(plane, moment) {
             return;
         }
-        if !self.write_gathered(plane, 1, moment) {
+        // Word lines are filled up at the end, and then nothing is left to wait.
+        let last = job.last || self.shape.line > 1;
+        let least = if last { 1 } else { self.shape.slots as usize };
+        if !self.write_gathered(plane, least, moment) {
             return;
         }
         if self.collectors[plane as usize].waits && !self.close_line(plane, moment) {
             return;
         }
-        let Some(job) = self.collectors[plane as usize].job else { return };
-        if job.programs == 0 && self.collectors[plane as usize].gathered.is_empty() {
+        let collector = &self.collectors[plane as usize];
+        let Some(job) = collector.job.filter(|job| job.programs == 0) else { return };
+        if collector.gathered.is_empty() {
             self.emptied(plane, moment);
+        } else if !last {
+            // Those that are gathered may all be of blocks before it.
+            match moment.placement.blocks().valid_in(job.victim) {
+                0 => self.emptied(plane, moment),
+                _ => self.set_aside(plane, moment),
+            }
         }
     }
 
@@ -583,9 +707,15 @@ impl Cleaner {
         collector.gathered.retain(|&slot| moment.placement.unit(slot).is_some());
         while self.collectors[plane as usize].gathered.len() >= least.max(1) {
             let page = self.programs.begin();
-            let gathered = &mut self.collectors[plane as usize].gathered;
+            let gathered = &self.collectors[plane as usize].gathered;
             let count = gathered.len().min(self.shape.slots as usize);
-            gathered.drain(..count).for_each(|slot| self.programs.push(page, slot));
+            let collector = &mut self.collectors[plane as usize];
+            for slot in collector.gathered.drain(..count) {
+                self.programs.push(page, slot);
+                if !collector.remains.is_empty() {
+                    collector.remains.take_off(self.shape.block_of(slot));
+                }
+            }
             let nowhere = PageAddress { plane: PlaneId(plane), ..PageAddress::default() };
             if !self.move_to((OpKind::Program, nowhere), page, moment) {
                 return false;
@@ -630,7 +760,9 @@ impl Cleaner {
         let blocks = moment.placement.blocks_mut();
         let collector = &mut self.collectors[plane as usize];
         if collector.open == NONE {
-            collector.open = blocks.open(plane).unwrap_or(NONE);
+            let aside = collector.job.as_mut().map(|job| std::mem::replace(&mut job.aside, NONE));
+            let aside = aside.filter(|&aside| aside != NONE);
+            collector.open = aside.or_else(|| blocks.open(plane)).unwrap_or(NONE);
         }
         let block = collector.open;
         if block == NONE {
@@ -729,6 +861,9 @@ impl Cleaner {
         let collector = &mut self.collectors[plane as usize];
         let folds = collector.job.is_some_and(|job| job.why == Why::Fold);
         for (index, &old) in (0..).zip(self.programs.contents(page)) {
+            if !collector.remains.is_empty() {
+                collector.remains.land(self.shape.block_of(old));
+            }
             // The host wrote it meanwhile, or it was lost.
             let Some(unit) = moment.placement.unit(old) else { continue };
             if failed {
@@ -751,12 +886,47 @@ impl Cleaner {
         }
         let end = moment.placement.blocks_mut().page_ended(block, failed);
         self.block_ended((block, end), moment);
+        self.erase_remains(plane, moment);
         self.go_on(plane, moment);
+    }
+
+    /// The job ends with units that do not fill a page: its block waits with them.
+    fn set_aside(&mut self, plane: u32, moment: &mut Moment) {
+        let Some(job) = self.collectors[plane as usize].job else { return };
+        self.collectors[plane as usize].remains.add(job.victim);
+        moment.context.note(|owners| owners.leave(plane, job.victim));
+        self.end_job(plane, moment);
+    }
+
+    /// Erases the blocks that waited and are empty now.
+    fn erase_remains(&mut self, plane: u32, moment: &mut Moment) {
+        let Collector { remains, gathered, .. } = &mut self.collectors[plane as usize];
+        if remains.is_empty() {
+            return;
+        }
+        let (reads, blocks) = (&self.reads, moment.placement.blocks());
+        let empty = |block: u32| blocks.valid_in(block) == 0 && reads[block as usize] == 0;
+        while let Some(block) = remains.begin_erase(empty) {
+            // Other units may soon lie in its slots.
+            gathered.retain(|&slot| self.shape.block_of(slot) != block);
+            self.erasing += 1;
+            let at = self.shape.address(block, 0);
+            let op = Op {
+                kind: OpKind::Erase,
+                at,
+                source: at,
+                bytes: 0,
+                priority: Priority::Gc,
+                token: ERASE | u64::from(plane),
+                group: 0,
+            };
+            moment.context.submit_for(moment.now, op, |owners| owners.erase_left(block));
+        }
     }
 
     /// All is moved: the block is erased, once no read of the host's needs it.
     fn emptied(&mut self, plane: u32, moment: &mut Moment) {
-        let scope = self.scope(plane);
+        let scope = self.gate.scope(plane);
         let Some(job) = &mut self.collectors[plane as usize].job else { return };
         if job.why == Why::Bad {
             moment.placement.blocks_mut().retire(job.victim);
@@ -786,6 +956,7 @@ impl Cleaner {
 
     /// The host's last read of a block has ended.
     fn drained(&mut self, plane: u32, block: u32, moment: &mut Moment) {
+        self.erase_remains(plane, moment);
         let Some(job) = &mut self.collectors[plane as usize].job else { return };
         if !job.draining || job.victim != block {
             return;
@@ -793,7 +964,7 @@ impl Cleaner {
         job.draining = false;
         if self.blocking != Blocking::None {
             job.held = true;
-            moment.context.array.hold(moment.now, self.scope(plane));
+            moment.context.array.hold(moment.now, self.gate.scope(plane));
         }
         self.emptied(plane, moment);
     }
@@ -810,15 +981,23 @@ impl Cleaner {
             if let Some(disturbs) = self.disturbs.get_mut(block as usize) {
                 *disturbs = 0;
             }
-            self.collectors[plane as usize].aged.retain(|&other| other != block);
+            self.collectors[plane as usize].due.erased(block);
+        }
+        if self.collectors[plane as usize].remains.remove(block) {
+            self.erasing -= 1;
+            return self.look_at(plane, moment);
         }
         self.end_job(plane, moment);
     }
 
     fn end_job(&mut self, plane: u32, moment: &mut Moment) {
         let Some(job) = self.collectors[plane as usize].job.take() else { return };
+        self.collectors[plane as usize].take_back(job.aside, moment.placement.blocks_mut());
+        if self.blocking != Blocking::None {
+            self.gate.ended(plane, &moment.context.array);
+        }
         if job.held {
-            moment.context.array.release(moment.now, self.scope(plane));
+            moment.context.array.release(moment.now, self.gate.scope(plane));
         }
         self.jobs -= 1;
         let block = self.shape.address(job.victim, 0).block;
@@ -842,14 +1021,28 @@ impl Cleaner {
             collector.job = Some(job);
             return;
         }
+        let blocks = moment.placement.blocks_mut();
+        collector.take_back(job.aside, blocks);
         if job.why == Why::Bad {
             collector.bad.push_back(job.victim);
         } else {
-            moment.placement.blocks_mut().put_back(job.victim);
+            blocks.put_back(job.victim);
         }
         collector.starved = true;
+        if job.why == Why::Age {
+            collector.due.add(Reason::Age, job.victim);
+        }
+        // What was gathered of others is where it was, too.
+        let mut back = vec![job.victim];
+        while let Some(block) = collector.remains.take_any() {
+            blocks.put_back(block);
+            back.push(block);
+        }
+        let most = self.most_disturbs;
+        let many = |&block: &u32| self.disturbs.get(block as usize).is_some_and(|&d| d >= most);
+        back.into_iter().filter(many).for_each(|block| collector.due.add(Reason::Reads, block));
         if job.held {
-            moment.context.array.release(moment.now, self.scope(plane));
+            moment.context.array.release(moment.now, self.gate.scope(plane));
         }
         moment.context.note(|owners| owners.abandon_collection(plane));
         self.jobs -= 1;
@@ -860,12 +1053,15 @@ impl Cleaner {
     pub fn power_cut(&mut self, placement: &mut Placement) {
         self.reads.fill(0);
         self.programs.clear();
-        self.jobs = 0;
+        (self.jobs, self.erasing) = (0, 0);
+        self.gate.power_cut();
         let blocks = placement.blocks_mut();
         for collector in &mut self.collectors {
             collector.gathered.clear();
+            collector.remains.take_all().into_iter().for_each(|block| blocks.put_back(block));
             (collector.starved, collector.waits) = (false, false);
             if let Some(job) = collector.job.take() {
+                collector.take_back(job.aside, blocks);
                 if blocks.state(job.victim) == BlockState::Bad {
                     collector.bad.push_front(job.victim);
                 } else {

@@ -17,10 +17,7 @@ use crate::buffer::{Buffer, NONE};
 use crate::ftl::Shape;
 use crate::kept::{KeptError, Reader, Writer};
 use crate::narrow;
-
-/// Free blocks of a plane that are kept for collection: one to move into, and
-/// one in case that fails.
-pub(super) const RESERVE: u32 = 2;
+use crate::spec::RESERVE;
 
 /// Place of a stream's next page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

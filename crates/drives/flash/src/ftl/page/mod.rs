@@ -9,7 +9,9 @@ mod above;
 mod begin;
 mod blocks;
 mod cleaner;
+mod due;
 mod frontier;
+mod gate;
 mod heat;
 mod lockstep;
 mod map;
@@ -18,6 +20,7 @@ mod placement;
 mod programs;
 mod queue;
 mod recover;
+mod remains;
 mod spares;
 #[cfg(test)]
 #[allow(clippy::cast_possible_truncation)]
@@ -34,7 +37,7 @@ pub(super) use self::above::{Above, Change, Event};
 use self::begin::Beginning;
 use self::blocks::{BlockState, Blocks};
 use self::cleaner::{Cleaner, Moment};
-use self::frontier::{Choice, Frontier, RESERVE};
+use self::frontier::{Choice, Frontier};
 use self::lockstep::Lockstep;
 use self::placement::Placement;
 use self::queue::WriteQueue;
@@ -49,7 +52,7 @@ use crate::buffer::NONE;
 use crate::kept::{KeptError, Reader, Writer};
 use crate::narrow::{self, count, remainder, subject};
 use crate::owners::{Owner, Owners};
-use crate::spec::{GcSpec, Planes, Precondition, Spec, SpecError};
+use crate::spec::{GcSpec, Planes, Precondition, Spec, SpecError, RESERVE};
 
 /// The page-mapped translation layer.
 #[derive(Debug)]
@@ -568,7 +571,11 @@ impl Ftl for PageFtl {
         let cleaner = &mut self.cleaner;
         let moment = &mut Moment { now, placement: &mut self.placement, context };
         match done.token & KIND {
-            HOST_READ => return self.read_done(now, whom, done, context),
+            HOST_READ => {
+                self.read_done(now, whom, done, context);
+                let moment = &mut Moment { now, placement: &mut self.placement, context };
+                return self.cleaner.let_in(moment);
+            }
             PARTIAL_READ => {
                 self.queue.completed(whom, done, context);
                 self.read_ended(now, done, context);
@@ -581,6 +588,8 @@ impl Ftl for PageFtl {
             ERASE => cleaner.erase_done(done, moment),
             _ => {}
         }
+        let moment = &mut Moment { now, placement: &mut self.placement, context };
+        self.cleaner.let_in(moment);
         self.pump(now, context);
     }
 
@@ -668,7 +677,7 @@ impl Ftl for PageFtl {
     fn power_on(&mut self) {
         self.queue.power_on();
         self.lockstep.power_cut();
-        self.cleaner.power_on(self.placement.blocks().spares().erases());
+        self.cleaner.power_on(self.placement.blocks_mut());
         self.placement.blocks_mut().set_exhausted(false);
     }
 
@@ -745,5 +754,10 @@ impl Ftl for PageFtl {
 
     fn check(&self) {
         self.placement.check();
+    }
+
+    #[cfg(test)]
+    fn page_of_unit(&self, unit: u32) -> Option<PageAddress> {
+        self.placement.slot(unit).map(|slot| self.shape.page(slot))
     }
 }

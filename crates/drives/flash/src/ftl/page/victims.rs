@@ -6,8 +6,8 @@ use stasis_block::clock::Nanos;
 use stasis_nand::hash::mix;
 
 use super::blocks::Blocks;
-use crate::gc::{self, VictimPolicy};
-use crate::spec::{GcSpec, Spec, WearLevelling};
+use crate::gc::{self, VictimPolicy, ROUNDS};
+use crate::spec::{GcSpec, Spec, WearLevelling, RESERVE};
 
 /// Erases by which a plane's blocks may differ before data is moved out of the
 /// least worn: static wear levelling.
@@ -106,16 +106,16 @@ impl Victims {
         self.erases[plane as usize] += 1;
     }
 
-    /// Looks at a plane. Free blocks are kept for the host's writes, and more while it is silent.
-    pub fn choose(&mut self, now: Nanos, plane: u32, blocks: &mut Blocks) -> Need {
+    /// Looks at a plane, of which `emptied` blocks are free as soon as a page of what was in them is
+    /// full. Free blocks are kept for the host's writes, and more while it is silent.
+    pub fn choose(&mut self, now: Nanos, plane: u32, emptied: u32, blocks: &mut Blocks) -> Need {
         let idle = self.idle_since.is_some_and(|since| since + self.gc.idle <= now);
         let target = if idle { self.gc.background } else { 0 }.max(self.gc.foreground);
-        if blocks.free_in(plane) < target {
-            let chosen = self.policy.choose(&blocks.candidates(plane));
-            let chosen = chosen.map(|at| blocks.in_plane(plane, at));
-            let chosen = chosen.filter(|block| blocks.gains(*block));
-            let victim = chosen.or_else(|| blocks.least_valid(plane));
-            let victim = victim.filter(|block| blocks.gains(*block));
+        let free = blocks.free_in(plane);
+        // The host opens none of the last blocks, and the SLC cache none beyond the target.
+        let soon = if free > RESERVE && !self.folds { emptied } else { 0 };
+        if free + soon < target {
+            let victim = self.draw(plane, blocks);
             // The one of the two that moves less.
             let fold = if self.folds { blocks.oldest_cached(plane, true) } else { None };
             let least = victim.map_or(u32::MAX, |block| blocks.valid_in(block));
@@ -134,20 +134,37 @@ impl Victims {
                 return Need::Empty(block, Why::Space);
             }
         }
-        let worn = self.little_worn(plane, blocks);
-        worn.map_or(Need::Nothing, |block| Need::Empty(block, Why::Wear))
+        Need::Nothing
     }
 
-    /// A block whose data should move so that others rest; looked for once in an
-    /// eighth as many erases as a plane has blocks, which keeps the cost of an
+    /// The block that the policy chooses, of those that gain; if it finds none, the least valid.
+    fn draw(&mut self, plane: u32, blocks: &mut Blocks) -> Option<u32> {
+        let least = blocks.least_valid(plane).filter(|&block| blocks.gains(block));
+        let rounds = if self.policy.draws() { ROUNDS } else { 1 };
+        for _ in 0..rounds {
+            let chosen = self.policy.choose(&blocks.candidates(plane));
+            let chosen = chosen.map(|at| blocks.in_plane(plane, at));
+            if chosen.is_some_and(|block| blocks.gains(block)) {
+                return chosen;
+            }
+            if least.is_none() {
+                break;
+            }
+        }
+        least
+    }
+
+    /// A block whose data should move so that others rest. After one was found the next erase looks
+    /// again; else an eighth as many erases as a plane has blocks, which keeps the cost of an
     /// erase from growing with the plane.
-    fn little_worn(&mut self, plane: u32, blocks: &Blocks) -> Option<u32> {
+    pub fn little_worn(&mut self, plane: u32, blocks: &Blocks) -> Option<u32> {
         let erases = &mut self.erases[plane as usize];
         if self.levelling != WearLevelling::Static || *erases < self.interval {
             return None;
         }
-        *erases = 0;
-        blocks.little_worn(plane, WEAR_GAP)
+        let found = blocks.little_worn(plane, WEAR_GAP);
+        *erases = if found.is_some() { self.interval.saturating_sub(1) } else { 0 };
+        found
     }
 }
 
@@ -177,21 +194,21 @@ mod tests {
     fn space_is_made_below_the_target_where_a_block_gains() {
         let (mut victims, mut blocks) = plane(&spec(3, 0), 2, 1);
         let first = blocks.in_plane(0, 0);
-        assert_eq!(victims.choose(0, 0, &mut blocks), Need::Empty(first, Why::Space));
+        assert_eq!(victims.choose(0, 0, 0, &mut blocks), Need::Empty(first, Why::Space));
         let (mut victims, mut blocks) = plane(&spec(3, 0), 2, 2);
-        assert_eq!(victims.choose(0, 0, &mut blocks), Need::Starved);
+        assert_eq!(victims.choose(0, 0, 0, &mut blocks), Need::Starved);
         let (mut victims, mut blocks) = plane(&spec(3, 0), 3, 1);
-        assert_eq!(victims.choose(0, 0, &mut blocks), Need::Nothing);
+        assert_eq!(victims.choose(0, 0, 0, &mut blocks), Need::Nothing);
     }
 
     #[test]
     fn more_is_free_while_the_host_is_silent() {
         let (mut victims, mut blocks) = plane(&spec(3, 5), 4, 1);
         assert_eq!(victims.host_active(50, true), None);
-        assert_eq!(victims.choose(500, 0, &mut blocks), Need::Nothing);
+        assert_eq!(victims.choose(500, 0, 0, &mut blocks), Need::Nothing);
         assert_eq!(victims.host_active(600, false), Some(700));
-        assert_eq!(victims.choose(699, 0, &mut blocks), Need::Nothing);
-        assert!(matches!(victims.choose(700, 0, &mut blocks), Need::Empty(_, Why::Space)));
+        assert_eq!(victims.choose(699, 0, 0, &mut blocks), Need::Nothing);
+        assert!(matches!(victims.choose(700, 0, 0, &mut blocks), Need::Empty(_, Why::Space)));
     }
 
     #[test]
@@ -199,15 +216,21 @@ mod tests {
         let levelled = Spec { wear_levelling: WearLevelling::Static, ..spec(1, 0) };
         let (mut victims, mut blocks) = plane(&levelled, 2, 2);
         let [_, worn] = [0, 0].map(|plane| blocks.open(plane).unwrap());
-        (1..WEAR_GAP).for_each(|_| {
+        // It is filled as often as the plane has blocks: what the others hold stays there.
+        (0..victims.interval * 9).for_each(|_| {
+            assert!(blocks.begin(worn, 2));
+            blocks.collect(worn);
             blocks.erased(worn);
             assert_eq!(blocks.open(0), Some(worn), "one block is worn");
         });
         blocks.erased(worn);
-        assert_eq!(victims.choose(0, 0, &mut blocks), Need::Nothing);
+        assert_eq!(victims.choose(0, 0, 0, &mut blocks), Need::Nothing);
+        assert_eq!(victims.little_worn(0, &blocks), None);
         (0..victims.interval).for_each(|_| victims.erased(0));
         let little = blocks.in_plane(0, 0);
-        assert_eq!(victims.choose(0, 0, &mut blocks), Need::Empty(little, Why::Wear));
-        assert_eq!(victims.choose(0, 0, &mut blocks), Need::Nothing, "not at once again");
+        assert_eq!(victims.little_worn(0, &blocks), Some(little));
+        assert_eq!(victims.little_worn(0, &blocks), None, "not at once again");
+        victims.erased(0);
+        assert_eq!(victims.little_worn(0, &blocks), Some(little), "there may be more");
     }
 }
