@@ -70,7 +70,7 @@ impl<C: Contents> Synchronous<C> {
             let command = request.command;
             let moves = matches!(command.operation, Operation::Read | Operation::Write);
             let most = if command.operation == Operation::Copy { PIECE } else { PIECE * UNMOVED };
-            // What is wrong is wrong as a whole.
+            // A wrong I/O is wrong as a whole.
             let wrong = check(&command, request.data.len(), self.contents.capacity()).is_err();
             let length = match moves || wrong {
                 true => command.length,
@@ -117,7 +117,7 @@ impl<C: Contents> Medium for Synchronous<C> {
     }
 
     fn poll(&mut self, done: &mut Vec<Finished>) {
-        // What was done while it was submitted is of the slice that ends here.
+        // I/Os carried out while they were submitted are of the slice that ends here.
         self.work();
         self.moved = 0;
         done.append(&mut self.finished);

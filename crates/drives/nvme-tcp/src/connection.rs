@@ -564,7 +564,7 @@ impl Connection {
         let direction = if opc == OPCODE { fctype } else { opc } & 3;
         let (to_host, from_host) = (direction & 2 != 0, direction & 1 != 0);
         let authenticates = is_authentication(command);
-        // What comes before all that a command says itself.
+        // Refusals that come before all that a command says itself.
         let refused = match () {
             () if !intact => Some(CapsuleFault::Damaged),
             () if !self.is_authenticated() && !authenticates => Some(CapsuleFault::Unauthenticated),

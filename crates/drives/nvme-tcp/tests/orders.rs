@@ -20,7 +20,7 @@ struct Descriptor {
 fn malformed(case: &Case) -> Vec<Descriptor> {
     let bytes = case.bytes;
     let whole = bytes as usize;
-    let of = |name, kind, address, length, data, status| Descriptor {
+    let block = |name, kind, address, length, data, status| Descriptor {
         name,
         kind,
         address,
@@ -29,27 +29,27 @@ fn malformed(case: &Case) -> Vec<Descriptor> {
         status,
     };
     let mut all = vec![
-        of("a block in memory", 0x00, 0, bytes, 0, 0x011),
-        of("a block in memory without a byte", 0x00, 0, 0, 0, 0x011),
-        of("a bit bucket", 0x10, 0, bytes, 0, 0x011),
-        of("a segment", 0x20, 0, 16, 0, 0x011),
-        of("the last segment", 0x30, 0, 16, 0, 0x011),
-        of("a keyed block", 0x4f, 0, bytes, 0, 0x011),
-        of("another subtype of a transport's", 0x50, 0, bytes, 0, 0x011),
-        of("a vendor's", 0xff, 0, bytes, 0, 0x011),
-        of("a block longer than a transfer", 0x5a, 0, (512 << 10) + 4, 0, 0x00f),
+        block("a block in memory", 0x00, 0, bytes, 0, 0x011),
+        block("a block in memory without a byte", 0x00, 0, 0, 0, 0x011),
+        block("a bit bucket", 0x10, 0, bytes, 0, 0x011),
+        block("a segment", 0x20, 0, 16, 0, 0x011),
+        block("the last segment", 0x30, 0, 16, 0, 0x011),
+        block("a keyed block", 0x4f, 0, bytes, 0, 0x011),
+        block("another subtype of a transport's", 0x50, 0, bytes, 0, 0x011),
+        block("a vendor's", 0xff, 0, bytes, 0, 0x011),
+        block("a block longer than a transfer", 0x5a, 0, (512 << 10) + 4, 0, 0x00f),
     ];
     if case.to_host() {
-        all.push(of("a place in its capsule", 0x01, 0, bytes, whole, 0x011));
-        all.push(of("a block without a byte", 0x5a, 0, 0, 0, 0x00f));
-        all.push(of("a block that is too short", 0x5a, 0, bytes - 4, 0, 0x00f));
+        all.push(block("a place in its capsule", 0x01, 0, bytes, whole, 0x011));
+        all.push(block("a block without a byte", 0x5a, 0, 0, 0, 0x00f));
+        all.push(block("a block that is too short", 0x5a, 0, bytes - 4, 0, 0x00f));
     } else {
-        all.push(of("less data than it says", 0x01, 0, bytes, whole - 4, 0x00f));
-        all.push(of("data that begins too late", 0x01, 4, bytes, whole, 0x00f));
-        all.push(of("data behind the capsule", 0x01, u64::from(bytes) + 4, 4, whole, 0x016));
-        all.push(of("data nowhere", 0x01, u64::MAX, bytes, whole, 0x016));
-        all.push(of("less data than it needs", 0x01, 0, bytes - 4, whole, 0x00f));
-        all.push(of("no data", 0x01, 0, 0, 0, 0x00f));
+        all.push(block("less data than it says", 0x01, 0, bytes, whole - 4, 0x00f));
+        all.push(block("data that begins too late", 0x01, 4, bytes, whole, 0x00f));
+        all.push(block("data behind the capsule", 0x01, u64::from(bytes) + 4, 4, whole, 0x016));
+        all.push(block("data nowhere", 0x01, u64::MAX, bytes, whole, 0x016));
+        all.push(block("less data than it needs", 0x01, 0, bytes - 4, whole, 0x00f));
+        all.push(block("no data", 0x01, 0, 0, 0, 0x00f));
     }
     all
 }

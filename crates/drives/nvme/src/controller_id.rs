@@ -39,7 +39,7 @@ impl ControllerId {
     /// another place: none has PCIe's.
     pub(crate) fn following(self) -> impl Iterator<Item = Self> {
         let next = |id: u16| if id >= LAST { 1 } else { id + 1 };
-        // Where they begin again, some places come twice.
+        // Some places come twice, where identifiers begin again.
         let all = std::iter::successors(Some(next(self.0)), move |&id| Some(next(id)));
         all.take(2 * MAX_CONTROLLERS).map(Self).filter(|id| id.index() != Self::PCIE.index())
     }
@@ -52,12 +52,12 @@ mod tests {
     #[test]
     fn identifiers_rotate_over_all_that_there_are() {
         let mut id = ControllerId::PCIE;
-        let mut seen = std::collections::BTreeSet::new();
-        while let Some(next) = id.following().next().filter(|next| seen.insert(next.0)) {
+        let mut used = std::collections::BTreeSet::new();
+        while let Some(next) = id.following().next().filter(|next| used.insert(next.0)) {
             id = next;
         }
-        assert_eq!(seen.len(), 0xffef - 0xffef / 64);
-        assert!(!seen.contains(&0) && seen.iter().all(|id| id % 64 != 0 && *id < 0xfff0));
+        assert_eq!(used.len(), 0xffef - 0xffef / 64);
+        assert!(!used.contains(&0) && used.iter().all(|id| id % 64 != 0 && *id < 0xfff0));
         // From each one on every place but PCIe's is found.
         for id in [0, 1, 63, 0xffee, 0xffef] {
             let places = ControllerId(id).following().map(ControllerId::index);

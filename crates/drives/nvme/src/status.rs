@@ -35,7 +35,7 @@ pub enum StatusCode {
     TransientTransportError = 0x022,
     /// Flexible Data Placement is off in the endurance group (NVMe TP4146).
     FdpDisabled = 0x029,
-    /// Of a namespace to be created (NVMe TP4146).
+    /// The list of a namespace to be created cannot be (NVMe TP4146).
     InvalidPlacementHandles = 0x02a,
     InvalidCommandSet = 0x02c,
     LbaOutOfRange = 0x080,

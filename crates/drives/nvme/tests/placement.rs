@@ -474,12 +474,16 @@ fn a_created_namespace_has_the_handles_of_its_list() {
     assert_eq!(create(&mut driver, 2, &[2, 1]), 0);
     assert_eq!(usage(&mut driver), [2, 1, 1]);
     // Placement handles 0 and 1 are reclaim unit handles 2 and 1, in each of two groups.
-    let of = |nsid: u32, sqe: Sqe| Sqe { nsid, ..sqe };
-    assert_eq!(stream(&mut driver, of(2, write(0, 0, 1))), Ok(2));
-    assert_eq!(stream(&mut driver, of(2, write(2, 0, 1))), Ok(2));
-    assert_eq!(stream(&mut driver, of(2, write(2, 0x8001, 1))), Ok(0x8001));
-    assert_eq!(stream(&mut driver, of(2, write(2, 2, 1))), Ok(2), "none: the first of the list");
-    assert_eq!(stream(&mut driver, of(1, write(2, 1, 1))), Ok(0), "it has one");
+    let within = |nsid: u32, sqe: Sqe| Sqe { nsid, ..sqe };
+    assert_eq!(stream(&mut driver, within(2, write(0, 0, 1))), Ok(2));
+    assert_eq!(stream(&mut driver, within(2, write(2, 0, 1))), Ok(2));
+    assert_eq!(stream(&mut driver, within(2, write(2, 0x8001, 1))), Ok(0x8001));
+    assert_eq!(
+        stream(&mut driver, within(2, write(2, 2, 1))),
+        Ok(2),
+        "none: the first of the list"
+    );
+    assert_eq!(stream(&mut driver, within(1, write(2, 1, 1))), Ok(0), "it has one");
     let receive = Sqe {
         opcode: MANAGEMENT_RECEIVE,
         nsid: 2,

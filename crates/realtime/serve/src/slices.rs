@@ -1,4 +1,4 @@
-//! What a host asks for is done in slices: while each command of each set runs with its largest
+//! Tests that a host's commands are done in slices: while each command of each set runs with its largest
 //! arguments, no turn of the drive's thread takes long. Time is the thread's own, so that a busy
 //! machine does not matter.
 
@@ -23,7 +23,7 @@ use tcp_host::{Connection, Event, TcpHost};
 
 /// The longest that a turn may take of a thread's time (ns): tests are less optimised than the program,
 /// and share caches with others. What is not divided takes a hundred times as long.
-const LONGEST: u64 = 1_000_000;
+const MAX_TURN: u64 = 1_000_000;
 
 /// Time that this thread has had of its processor (ns).
 fn own_time() -> u64 {
@@ -80,7 +80,7 @@ impl Bench {
         self.settle();
         let longest = self.turns.longest.load(Ordering::Relaxed);
         eprintln!("{name}: status {status:#x}, longest turn {} us", longest / 1000);
-        if longest > LONGEST {
+        if longest > MAX_TURN {
             self.slow.push(format!("{name}: {} us", longest / 1000));
         }
         status
@@ -115,7 +115,7 @@ impl Bench {
         }
         let longest = self.turns.longest.load(Ordering::Relaxed);
         eprintln!("{name}: longest turn {} us", longest / 1000);
-        if longest > LONGEST {
+        if longest > MAX_TURN {
             self.slow.push(format!("{name}: {} us", longest / 1000));
         }
     }

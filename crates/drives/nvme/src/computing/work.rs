@@ -51,7 +51,7 @@ struct Running {
     program_and_set: Option<(u16, u16)>,
 }
 
-/// What a piece of work that the device carries out holds until its end.
+/// Things that a piece of the device's work holds until its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holds {
     /// Nothing but itself.

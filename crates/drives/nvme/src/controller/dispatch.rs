@@ -32,7 +32,7 @@ impl ControllerMut<'_> {
     ) -> Result<Option<&'static IoCommand>, Failure> {
         let psdt = command.flags & PSDT;
         let wrong = match self.host.transport.has_capsules() {
-            // Of commands of fabrics the byte is reserved.
+            // The byte is reserved in commands of fabrics.
             true => psdt != DATA_SGL && command.opcode != capsules::OPCODE,
             false => psdt == PSDT,
         };

@@ -30,7 +30,7 @@ const INVALID_NAMESPACE: u16 = 0x00b;
 const OUT_OF_RANGE: u16 = 0x080;
 const INVALID_LOG_PAGE: u16 = 0x109;
 
-/// Of a drive with one namespace of blocks of 512 bytes, and of transfers up to 512 KiB.
+/// Commands for a drive with one namespace of blocks of 512 bytes, and of transfers up to 512 KiB.
 pub const CASES: [Case; 13] = [
     Case {
         name: "Read",
@@ -159,7 +159,7 @@ pub const CASES: [Case; 13] = [
     },
 ];
 
-/// Of a transfer: above MDTS, beyond the end, of no namespace.
+/// Refusals of a transfer: above MDTS, beyond the end, of no namespace.
 const IO: &[(Words, u16)] = &[
     (Words(1, [0, 0, 0x7ff, 0]), INVALID_FIELD),
     (Words(1, [u32::MAX, 0, 7, 0]), OUT_OF_RANGE),
