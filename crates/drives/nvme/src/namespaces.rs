@@ -589,7 +589,11 @@ impl Namespaces {
         (state.marks, state.troubles) = (Intervals::default(), Intervals::default());
         state.zones = ZonedNamespace::new(namespace);
         state.chunks = ChunkSet::new(namespace.ocssd.as_ref());
-        state.pairs = KeyValueNamespace::new(namespace, transfer);
+        match &mut state.pairs {
+            // Their memory is given back slice by slice.
+            Some(pairs) => pairs.clear(),
+            None => state.pairs = KeyValueNamespace::new(namespace, transfer),
+        }
         self.past_changes += past;
         before != format
     }
