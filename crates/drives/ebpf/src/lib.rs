@@ -16,5 +16,5 @@ mod instruction;
 mod program;
 mod run;
 
-pub use program::{LoadError, Program, MAX_INSTRUCTIONS};
-pub use run::{Ended, Fault, Memory, FRAMES, FRAME_SIZE, STACK};
+pub use program::{LoadError, Loader, Program, MAX_INSTRUCTIONS};
+pub use run::{Ended, Execution, Fault, Memory, FRAMES, FRAME_SIZE, STACK};

@@ -30,56 +30,108 @@ pub enum LoadError {
     },
 }
 
+/// A program whose instructions are being checked, some at a time.
+#[derive(Debug)]
+pub struct Loader {
+    bytes: Vec<u8>,
+    code: Vec<Instruction>,
+    // The second halves of 64-bit immediate loads.
+    second: Vec<bool>,
+    checked: usize,
+}
+
+impl Loader {
+    /// A program of these bytes: basic instructions of 8 bytes, little-endian.
+    ///
+    /// # Errors
+    /// Not a number of whole instructions, none, or too many.
+    pub fn new(bytes: Vec<u8>) -> Result<Self, LoadError> {
+        let count = bytes.len() / SIZE;
+        if !bytes.len().is_multiple_of(SIZE) || !(1..=MAX_INSTRUCTIONS).contains(&count) {
+            return Err(LoadError::Size(bytes.len()));
+        }
+        Ok(Self { bytes, code: Vec::new(), second: Vec::new(), checked: 0 })
+    }
+
+    /// Goes on by at most `most` instructions, which are read first, and then checked; `None` if
+    /// there are more.
+    ///
+    /// # Errors
+    /// The first instruction that cannot be.
+    pub fn go_on(&mut self, most: usize) -> Result<Option<Program>, LoadError> {
+        let count = self.bytes.len() / SIZE;
+        let mut rest = most;
+        if self.code.len() < count {
+            let there = self.code.len()..count.min(self.code.len().saturating_add(rest));
+            rest -= there.len();
+            let raw = &self.bytes[SIZE * there.start..SIZE * there.end];
+            let parse = |raw: &[u8]| raw.try_into().ok().map(Instruction::parse);
+            for one in raw.chunks_exact(SIZE).filter_map(parse) {
+                // Behind the first half of a load there is its second one.
+                let last = self.code.last().zip(self.second.last());
+                let second = last.is_some_and(|(last, second)| last.opcode == LDDW && !second);
+                self.second.push(second);
+                self.code.push(one);
+            }
+        }
+        while rest > 0 && self.checked < count {
+            self.check(self.checked)?;
+            self.checked += 1;
+            rest -= 1;
+        }
+        let all = self.checked == count;
+        Ok(all.then(|| Program { code: std::mem::take(&mut self.code).into() }))
+    }
+
+    /// Checks an instruction where it stands.
+    fn check(&self, at: usize) -> Result<(), LoadError> {
+        let (code, second, count) = (&self.code, &self.second, self.code.len());
+        let wrong = |reason| Err(LoadError::Instruction { at, reason });
+        let one = code[at];
+        if second[at] {
+            return Ok(());
+        }
+        if one.opcode == LDDW {
+            let is_half = code.get(at + 1).is_some_and(|half| {
+                half.opcode == 0 && half.dst == 0 && half.src == 0 && half.offset == 0
+            });
+            if !is_half {
+                return wrong("its second half is not there");
+            }
+        }
+        if let Err(reason) = check(one) {
+            return wrong(reason);
+        }
+        let jumps =
+            matches!(one.class(), class::JMP | class::JMP32) && one.operation() != jump::EXIT;
+        let target = at as i64 + 1 + one.distance();
+        let lands = |to: &usize| *to < count && !second[*to];
+        if jumps && !usize::try_from(target).as_ref().is_ok_and(lands) {
+            return wrong("it leads outside the program, or into the middle of an instruction");
+        }
+        let is_last = at + 1 == count || at + 2 == count && second[at + 1];
+        let ends = matches!(one.class(), class::JMP | class::JMP32)
+            && matches!(one.operation(), jump::EXIT | jump::JA);
+        if is_last && !ends {
+            return wrong("the program goes on behind its last instruction");
+        }
+        Ok(())
+    }
+}
+
 impl Program {
     /// A program of these bytes: basic instructions of 8 bytes, little-endian.
     ///
     /// # Errors
     /// The first instruction that cannot be.
     pub fn load(bytes: &[u8]) -> Result<Self, LoadError> {
-        let count = bytes.len() / SIZE;
-        if !bytes.len().is_multiple_of(SIZE) || !(1..=MAX_INSTRUCTIONS).contains(&count) {
-            return Err(LoadError::Size(bytes.len()));
-        }
-        let parse = |raw: &[u8]| raw.try_into().ok().map(Instruction::parse);
-        let code: Box<[Instruction]> = bytes.chunks_exact(SIZE).filter_map(parse).collect();
-        // The second halves of 64-bit immediate loads.
-        let mut second = vec![false; count];
-        let mut at = 0;
-        while at < count {
-            if code[at].opcode == LDDW {
-                let half = code.get(at + 1);
-                let is_half = half.is_some_and(|half| {
-                    half.opcode == 0 && half.dst == 0 && half.src == 0 && half.offset == 0
-                });
-                if !is_half {
-                    let reason = "its second half is not there";
-                    return Err(LoadError::Instruction { at, reason });
-                }
-                second[at + 1] = true;
-                at += 1;
-            }
-            at += 1;
-        }
-        for (at, one) in code.iter().enumerate().filter(|(at, _)| !second[*at]) {
-            let wrong = |reason| Err(LoadError::Instruction { at, reason });
-            if let Err(reason) = check(*one) {
-                return wrong(reason);
-            }
-            let jumps =
-                matches!(one.class(), class::JMP | class::JMP32) && one.operation() != jump::EXIT;
-            let target = at as i64 + 1 + one.distance();
-            let lands = |to: &usize| *to < count && !second[*to];
-            if jumps && !usize::try_from(target).as_ref().is_ok_and(lands) {
-                return wrong("it leads outside the program, or into the middle of an instruction");
-            }
-            let is_last = at + 1 == count || at + 2 == count && second[at + 1];
-            let ends = matches!(one.class(), class::JMP | class::JMP32)
-                && matches!(one.operation(), jump::EXIT | jump::JA);
-            if is_last && !ends {
-                return wrong("the program goes on behind its last instruction");
+        let mut loader = Loader::new(bytes.to_vec())?;
+        loop {
+            // All are read at first, and then checked.
+            if let Some(program) = loader.go_on(MAX_INSTRUCTIONS)? {
+                return Ok(program);
             }
         }
-        Ok(Self { code })
     }
 
     /// Returns the number of basic instructions it has.

@@ -63,23 +63,71 @@ struct Frame {
 
 struct Machine<'a, M> {
     memory: &'a mut M,
+    registers: &'a mut [u64; 11],
+    stack: &'a mut [u8; FRAMES * FRAME_SIZE],
+}
+
+/// The run of a program between two of its slices.
+#[derive(Debug)]
+pub struct Execution {
     registers: [u64; 11],
-    stack: [u8; FRAMES * FRAME_SIZE],
+    stack: Box<[u8; FRAMES * FRAME_SIZE]>,
+    frames: [Frame; FRAMES],
+    depth: usize,
+    at: usize,
+    instructions: u64,
+}
+
+impl Execution {
+    /// The beginning of a run: `argument` in r1, and an empty stack.
+    pub fn new(argument: u64) -> Self {
+        let mut registers = [0; 11];
+        registers[1] = argument;
+        registers[10] = STACK + FRAME_SIZE as u64;
+        let (stack, frames) = (Box::new([0; FRAMES * FRAME_SIZE]), [Frame::default(); FRAMES]);
+        Self { registers, stack, frames, depth: 0, at: 0, instructions: 0 }
+    }
+
+    /// Returns the number of instructions carried out so far.
+    pub fn instructions(&self) -> u64 {
+        self.instructions
+    }
 }
 
 impl Program {
     /// Runs the program, of at most `budget` instructions: with `argument` in r1, and with an empty
     /// stack.
     pub fn run(&self, memory: &mut impl Memory, argument: u64, budget: u64) -> Ended {
-        let mut machine = Machine { memory, registers: [0; 11], stack: [0; FRAMES * FRAME_SIZE] };
-        machine.registers[1] = argument;
-        machine.registers[10] = STACK + FRAME_SIZE as u64;
-        let mut frames = [Frame::default(); FRAMES];
-        let (mut depth, mut at, mut instructions) = (0, 0, 0);
+        let mut execution = Execution::new(argument);
+        loop {
+            if let Some(ended) = self.go_on(&mut execution, memory, budget, budget) {
+                return ended;
+            }
+        }
+    }
+
+    /// Goes on with a run by at most `most` instructions; `None` if it has not ended. `budget`: the
+    /// instructions of all of the run.
+    pub fn go_on(
+        &self,
+        execution: &mut Execution,
+        memory: &mut impl Memory,
+        most: u64,
+        budget: u64,
+    ) -> Option<Ended> {
+        let Execution { registers, stack, frames, depth, at: reached, instructions: done } =
+            execution;
+        let mut machine = Machine { memory, registers, stack };
+        let (mut at, mut instructions) = (*reached, *done);
+        let until = instructions.saturating_add(most).min(budget);
         let result = loop {
             // A program that was loaded never leaves itself.
             let Some(&one) = self.code.get(at) else { break Err(Fault::Access { at, address: 0 }) };
-            if instructions == budget {
+            if instructions == until {
+                if until < budget {
+                    (*reached, *done) = (at, instructions);
+                    return None;
+                }
                 break Err(Fault::Budget);
             }
             instructions += 1;
@@ -90,21 +138,21 @@ impl Program {
                     false
                 }
                 class::JMP | class::JMP32 => match one.operation() {
-                    jump::EXIT if depth == 0 => break Ok(machine.registers[0]),
+                    jump::EXIT if *depth == 0 => break Ok(machine.registers[0]),
                     jump::EXIT => {
-                        depth -= 1;
-                        let Frame { next: back, saved } = frames[depth];
+                        *depth -= 1;
+                        let Frame { next: back, saved } = frames[*depth];
                         machine.registers[6..10].copy_from_slice(&saved);
                         machine.registers[10] -= FRAME_SIZE as u64;
                         next = back;
                         false
                     }
-                    jump::CALL if depth + 1 == FRAMES => break Err(Fault::Depth { at }),
+                    jump::CALL if *depth + 1 == FRAMES => break Err(Fault::Depth { at }),
                     jump::CALL => {
                         let mut saved = [0; 4];
                         saved.copy_from_slice(&machine.registers[6..10]);
-                        frames[depth] = Frame { next, saved };
-                        depth += 1;
+                        frames[*depth] = Frame { next, saved };
+                        *depth += 1;
                         machine.registers[10] += FRAME_SIZE as u64;
                         true
                     }
@@ -126,7 +174,8 @@ impl Program {
             };
             at = if goes { next.wrapping_add_signed(one.distance() as isize) } else { next };
         };
-        Ended { result, instructions }
+        *done = instructions;
+        Some(Ended { result, instructions })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Programs against what the specification says of them, and against another interpreter.
 
 use proptest::prelude::*;
-use stasis_ebpf::{Ended, Fault, LoadError, Memory, Program, FRAME_SIZE, STACK};
+use stasis_ebpf::{Ended, Execution, Fault, LoadError, Loader, Memory, Program, FRAME_SIZE, STACK};
 
 /// Bytes at an address.
 struct Bytes {
@@ -230,7 +230,20 @@ fn a_program_ends_with_its_budget() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let reason = |code: &[[u8; 8]]| Program::load(&code.concat()).unwrap_err().to_string();
+    // Some instructions at a time, the outcome is the same.
+    let in_slices = |code: &[[u8; 8]]| {
+        let mut loader = Loader::new(code.concat())?;
+        loop {
+            if let Some(program) = loader.go_on(3)? {
+                return Ok::<Program, LoadError>(program);
+            }
+        }
+    };
+    let reason = |code: &[[u8; 8]]| {
+        let error = Program::load(&code.concat()).unwrap_err();
+        assert_eq!(in_slices(code).unwrap_err(), error);
+        error.to_string()
+    };
     for (code, expected) in [
         (one(0x05, 0, 0, 1, 0), "outside the program"),
         (one(0x05, 0, 0, -2, 0), "outside the program"),
@@ -348,8 +361,21 @@ proptest! {
         // Most are refused; the rest of each is tried behind it.
         for first in 0..code.len() {
             if let Ok(program) = Program::load(&code[first..].concat()) {
-                let ended = program.run(&mut Bytes::new(vec![0; 16]), argument, 5000);
+                let mut memory = Bytes::new(vec![0; 16]);
+                let ended = program.run(&mut memory, argument, 5000);
                 prop_assert!(ended.instructions <= 5000);
+                // In slices it is the same run.
+                let mut execution = Execution::new(argument);
+                let mut other = Bytes::new(vec![0; 16]);
+                let mut slices = 0;
+                let sliced = loop {
+                    slices += 1;
+                    if let Some(end) = program.go_on(&mut execution, &mut other, 7, 5000) {
+                        break end;
+                    }
+                    prop_assert_eq!(execution.instructions(), slices * 7);
+                };
+                prop_assert_eq!((sliced, other.bytes), (ended, memory.bytes));
             }
         }
     }

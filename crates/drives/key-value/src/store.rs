@@ -196,6 +196,17 @@ impl Store {
         self.index.range((first, Bound::Unbounded)).map(|(key, _)| key)
     }
 
+    /// Takes a store apart that is not used any more, by at most `count` pairs, as to drop it whole
+    /// takes long; returns whether there are more.
+    pub fn take_apart(&mut self, count: usize) -> bool {
+        for _ in 0..count {
+            if self.index.pop_first().is_none() & self.values.pop_first().is_none() {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Length of a key's value in bytes, if it is there.
     pub fn length(&self, key: &Key) -> Option<u32> {
         self.index.get(key).map(|place| place.length)

@@ -171,7 +171,11 @@ impl MediumSpec {
                 if size < MIN_CAPACITY || size % SECTOR != 0 {
                     return Err(OpenError::RamSize { size });
                 }
-                return Ok(delayed(Ram::new(size), options));
+                let ram = Ram::new(size);
+                return Ok(match options.execution {
+                    Execution::Polled => delayed(ram.divided(), options),
+                    _ => delayed(ram, options),
+                });
             }
             Self::File { path, size, direct } => {
                 open::file(&options.base.join(path), &self.label(), *size, *direct)?

@@ -346,7 +346,10 @@ layout! {
         [384] lbstm: U64,
         /// Number of Placement Handles (NVMe TP4146).
         [392] nphndls: U16,
-        [394] reserved394: [u8; 3702],
+        [394] reserved394: [u8; 118],
+        /// Placement Handle List: the reclaim unit handle of each placement handle (NVMe TP4146).
+        [512] phndl: [U16; 128],
+        [768] reserved768: [u8; 3328],
     }
 }
 

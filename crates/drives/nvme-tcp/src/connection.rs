@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use slab::Slab;
 use stasis_block::clock::Nanos;
-use stasis_nvme::fabrics::{CapsuleFault, IN_CAPSULE, OPCODE};
+use stasis_nvme::fabrics::{CapsuleFault, CONNECT, IN_CAPSULE, OPCODE};
 use stasis_nvme::fabrics::{Connect, ConnectError, Connected, CONNECT_DATA};
 use stasis_nvme::fabrics::{DiscoveryEntry, DISCOVERY_NQN};
 use stasis_nvme::{ControllerMut, Subsystem};
@@ -40,6 +40,41 @@ mod block {
     pub const OFFSET: u8 = 0x01;
     /// Moved by PDUs of data.
     pub const TRANSPORT: u8 = 0x5a;
+}
+
+/// The place of a command's data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In its capsule, from this byte on.
+    Capsule(usize),
+    /// In PDUs of data.
+    Pdus,
+}
+
+/// The place that a descriptor names, of `there` bytes of data in the capsule, where a transfer has `most`
+/// bytes. `from_host`: the data is the host's.
+///
+/// # Errors
+/// The fault of the descriptor.
+fn place(
+    sgl: &SglDescriptor,
+    (there, most): (usize, u32),
+    from_host: bool,
+) -> Result<Place, CapsuleFault> {
+    match sgl.identifier {
+        // ICDOFF is 0: offsets are from the data's beginning.
+        block::OFFSET if from_host => {
+            let start = usize::try_from(sgl.address.get()).ok().filter(|&start| start <= there);
+            let start = start.ok_or(CapsuleFault::BlockOffset)?;
+            match sgl.length.get() as usize <= there - start {
+                true => Ok(Place::Capsule(start)),
+                false => Err(CapsuleFault::BlockLength),
+            }
+        }
+        block::TRANSPORT if sgl.length.get() > most => Err(CapsuleFault::BlockLength),
+        block::TRANSPORT => Ok(Place::Pdus),
+        _ => Err(CapsuleFault::BlockType),
+    }
 }
 
 /// Progress of a connection.
@@ -279,7 +314,9 @@ impl Connection {
             kind::IC_REQUEST if self.state == State::New => (pdu::IC, 0),
             kind::HOST_TERMINATION => (DATA, pdu::MAX_TERMINATION - DATA),
             kind::COMMAND if self.state != State::New => (pdu::COMMAND, IN_CAPSULE as usize),
-            kind::HOST_DATA if self.connected().is_some() => (DATA, MAX_HOST_DATA as usize),
+            kind::HOST_DATA if self.connected().is_some() || self.is_connecting() => {
+                (DATA, MAX_HOST_DATA as usize)
+            }
             kind::IC_REQUEST | kind::COMMAND | kind::HOST_DATA => {
                 return Err(Fault::Sequence(header.kind));
             }
@@ -303,6 +340,10 @@ impl Connection {
         }
         if length == before {
             return Ok(());
+        }
+        // Without data, or shorter than its header: it is the length that is wrong.
+        if header.offset == 0 || length < before {
+            return invalid(4);
         }
         let start = usize::from(header.offset);
         let sum = if digests.data { DIGEST } else { 0 };
@@ -374,18 +415,63 @@ impl Connection {
         Ok(())
     }
 
-    /// The Connect command, which makes the connection a queue.
+    /// Returns whether a Connect waits for its data.
+    fn is_connecting(&self) -> bool {
+        self.state == State::Initialized && !self.commands.is_empty()
+    }
+
+    /// A command before there is a queue: Connect, whose data is in its capsule, or is asked for.
     fn connect(&mut self, shared: &mut Shared, header: &Header, raw: &[u8]) -> Result<(), Fault> {
         let (data, intact) = self.data(header, raw);
         let Some(command) = raw[COMMON..].first_chunk::<64>() else {
             return Err(Fault::Header { kind: header.kind, at: 4 });
         };
+        let FabricsEntry { opc, cid, fctype, sgl1, .. } = transmute!(*command);
+        let refusal = match place(&sgl1, (data.len(), u32::MAX), true) {
+            _ if !intact => CapsuleFault::Damaged,
+            _ if opc != OPCODE || fctype != CONNECT || self.is_connecting() => {
+                CapsuleFault::Sequence
+            }
+            Err(fault) => fault,
+            Ok(_) if sgl1.length.get() as usize != CONNECT_DATA => CapsuleFault::BlockLength,
+            Ok(Place::Capsule(start)) => {
+                let data = &data[start..start + CONNECT_DATA];
+                self.end_connect(shared, command, data.try_into().ok());
+                return Ok(());
+            }
+            Ok(Place::Pdus) => {
+                let command = Command {
+                    cid: cid.get(),
+                    raw: *command,
+                    stage: Stage::Waiting,
+                    length: CONNECT_DATA,
+                    to_host: false,
+                    buffer: None,
+                    damaged: false,
+                };
+                let index = self.commands.insert(command);
+                self.waiting.push_back(index);
+                self.begin(shared);
+                return Ok(());
+            }
+        };
+        let status = (refusal.field() << 1).into();
+        self.respond(CompletionEntry { cid, status, ..Default::default() });
+        Ok(())
+    }
+
+    /// Connect has its data, or `None` where that was damaged: the connection becomes a queue, or not.
+    fn end_connect(
+        &mut self,
+        shared: &mut Shared,
+        command: &[u8; 64],
+        data: Option<&[u8; CONNECT_DATA]>,
+    ) {
         let FabricsEntry { cid, .. } = transmute!(*command);
         let mut entry = CompletionEntry { cid, ..Default::default() };
-        let outcome = match (intact, <&[u8; CONNECT_DATA]>::try_from(data)) {
-            (false, _) => Err((CapsuleFault::Damaged.field(), 0)),
-            (true, Err(_)) => Err((CapsuleFault::BlockLength.field(), 0)),
-            (true, Ok(data)) => {
+        let outcome = match data {
+            None => Err((CapsuleFault::Damaged.field(), 0)),
+            Some(data) => {
                 let made = Connect::parse(command, data).and_then(|connect| {
                     self.make_queue(shared, &connect).map(|queue| (connect, queue))
                 });
@@ -407,7 +493,6 @@ impl Connection {
             }
         }
         self.respond(entry);
-        Ok(())
     }
 
     fn make_queue(
@@ -474,28 +559,28 @@ impl Connection {
             return Err(Fault::Header { kind: header.kind, at: 4 });
         };
         let FabricsEntry { opc, cid, fctype, sgl1, .. } = transmute!(*command);
-        let (cid, length) = (cid.get(), sgl1.length.get() as usize);
+        let cid = cid.get();
         // Bits 1:0 of the opcode, of a command of fabrics of its type: 1 from the host, 2 to it.
         let direction = if opc == OPCODE { fctype } else { opc } & 3;
         let (to_host, from_host) = (direction & 2 != 0, direction & 1 != 0);
-        let refused = match sgl1.identifier {
-            _ if !intact => Some(CapsuleFault::Damaged),
-            _ if !self.is_authenticated() && !is_authentication(command) => {
-                Some(CapsuleFault::Unauthenticated)
-            }
-            _ if length == 0 => None,
-            _ if length > shared.subsystem.config().max_transfer as usize => {
-                Some(CapsuleFault::BlockLength)
-            }
-            // The data lies at the capsule's beginning (ICDOFF is 0).
-            block::OFFSET if from_host && sgl1.address == 0 => {
-                (length > data.len()).then_some(CapsuleFault::BlockLength)
-            }
-            block::TRANSPORT => None,
-            _ => Some(CapsuleFault::BlockType),
+        let authenticates = is_authentication(command);
+        // Refusals that come before all that a command says itself.
+        let refused = match () {
+            () if !intact => Some(CapsuleFault::Damaged),
+            () if !self.is_authenticated() && !authenticates => Some(CapsuleFault::Unauthenticated),
+            () => None,
         };
-        let length = if to_host || from_host { length } else { 0 };
-        let in_capsule = length > 0 && sgl1.identifier == block::OFFSET;
+        // The descriptor of a command without data is not looked at; of the others a fault of it waits
+        // until the command gets as far as its data.
+        let most = shared.subsystem.config().max_transfer;
+        let place = match to_host || from_host {
+            true => place(&sgl1, (data.len(), most), from_host),
+            false => Ok(Place::Capsule(0)),
+        };
+        let length = match place {
+            Ok(_) if to_host || from_host => sgl1.length.get() as usize,
+            _ => 0,
+        };
         let mut command = Command {
             cid,
             raw: *command,
@@ -505,6 +590,7 @@ impl Connection {
             buffer: None,
             damaged: false,
         };
+        let refused = refused.or(place.err().filter(|_| authenticates));
         if let Some(fault) = refused {
             if let Some(mut controller) = shared.subsystem.controller(connected.controller) {
                 controller.pass(&*shared.arena, connected.queue, cid, Err(fault));
@@ -515,18 +601,25 @@ impl Connection {
             self.commands.insert(command);
             return Ok(());
         }
-        if in_capsule {
-            let buffer = shared.arena.take(length);
-            shared.arena.bytes(buffer).copy_from_slice(&data[..length]);
-            command.buffer = Some(buffer);
-            self.buffered += length;
-            let index = self.commands.insert(command);
-            self.submit(shared, index);
-            return Ok(());
+        match place {
+            Ok(Place::Capsule(start)) if length > 0 => {
+                let buffer = shared.arena.take(length);
+                shared.arena.bytes(buffer).copy_from_slice(&data[start..start + length]);
+                command.buffer = Some(buffer);
+                self.buffered += length;
+                let index = self.commands.insert(command);
+                self.submit(shared, index, None);
+            }
+            Err(fault) => {
+                let index = self.commands.insert(command);
+                self.submit(shared, index, Some(fault));
+            }
+            Ok(_) => {
+                let index = self.commands.insert(command);
+                self.waiting.push_back(index);
+                self.begin(shared);
+            }
         }
-        let index = self.commands.insert(command);
-        self.waiting.push_back(index);
-        self.begin(shared);
         Ok(())
     }
 
@@ -545,7 +638,7 @@ impl Connection {
             self.buffered += command.length;
             command.buffer = (command.length > 0).then(|| shared.arena.take(command.length));
             if command.to_host || command.length == 0 {
-                self.submit(shared, index);
+                self.submit(shared, index, None);
                 continue;
             }
             command.stage = Stage::Receiving(0);
@@ -566,11 +659,16 @@ impl Connection {
         let DataHeader { cccid, ttag, datao, datal, .. } = *head(header, raw)?;
         let (cid, index) = (cccid.get(), usize::from(ttag));
         let (data, intact) = self.data(header, raw);
-        let command = self.commands.get_mut(index).filter(|command| command.cid == cid);
-        let Some(command) = command else {
-            let at = offset_of!(DataHeader, ttag) as u16;
-            return Err(Fault::Header { kind: header.kind, at });
+        let wrong = |at: usize| Err(Fault::Header { kind: header.kind, at: at as u16 });
+        let Some(command) = self.commands.get_mut(index) else {
+            return wrong(offset_of!(DataHeader, ttag));
         };
+        // The tag is of a command that waits for data: of another one than the header says.
+        if command.cid != cid {
+            let waits = matches!(command.stage, Stage::Receiving(_));
+            let cccid = offset_of!(DataHeader, cccid);
+            return wrong(if waits { cccid } else { offset_of!(DataHeader, ttag) });
+        }
         let Stage::Receiving(received) = command.stage else { return Err(Fault::Range(cid)) };
         let end = received + data.len();
         let place = (datao.get() as usize, datal.get() as usize);
@@ -591,13 +689,26 @@ impl Connection {
             command.damaged = true;
         }
         if end == command.length {
-            self.submit(shared, index);
+            match self.state {
+                State::Initialized => self.connect_with(shared, index),
+                _ => self.submit(shared, index, None),
+            }
         }
         Ok(())
     }
 
-    /// Hands a command whose data has come to the controller.
-    fn submit(&mut self, shared: &mut Shared, index: usize) {
+    /// The data of a Connect has come.
+    fn connect_with(&mut self, shared: &mut Shared, index: usize) {
+        let Some(command) = self.commands.get(index) else { return };
+        let (raw, damaged) = (command.raw, command.damaged);
+        let data = command.buffer.map_or(&[][..], |buffer| shared.arena.bytes(buffer)).to_vec();
+        self.finish(shared.arena, index);
+        let data = data.first_chunk::<CONNECT_DATA>().filter(|_| !damaged);
+        self.end_connect(shared, &raw, data);
+    }
+
+    /// Hands a command whose data has come to the controller, or whose data block has a fault.
+    fn submit(&mut self, shared: &mut Shared, index: usize, fault: Option<CapsuleFault>) {
         let State::Connected(connected) = self.state else { return };
         let Some(command) = self.commands.get_mut(index) else { return };
         command.stage = Stage::Submitted;
@@ -632,7 +743,7 @@ impl Connection {
             length: (command.length as u32).into(),
             ..Default::default()
         };
-        if !controller.submit(&*shared.arena, connected.queue, command.raw) {
+        if !controller.submit(&*shared.arena, connected.queue, command.raw, fault) {
             // A reset has taken the queue away meanwhile: its owner ends the connection.
             self.finish(shared.arena, index);
         }

@@ -252,3 +252,54 @@ fn a_host_deletes_only_what_no_other_host_has() {
     assert_eq!(delete(&mut bench, &mut one, 2), 0);
     assert_eq!(listed(&mut bench, &mut one, 0x10), [1, 3, 4]);
 }
+
+#[test]
+fn identifiers_of_controllers_are_not_used_again_soon() {
+    let mut bench = Bench::new();
+    let nqn = bench.nqn();
+    let mut last = 0;
+    for round in 0..200u64 {
+        let mut host = Host::open(&mut bench, 0);
+        let cqe = host.connect(&mut bench, 0, 0xffff, &nqn);
+        assert_eq!(cqe.status, 0);
+        assert!(
+            cqe.result > last && !cqe.result.is_multiple_of(64),
+            "{} in round {round}",
+            cqe.result
+        );
+        last = cqe.result;
+        // A queue of a controller that is gone is no other one's.
+        let id = host.id;
+        bench.target.close(id);
+        let mut late = Host::open(&mut bench, 0);
+        assert_eq!(late.connect(&mut bench, 1, last as u16, &nqn).status, 0x182);
+        let id = late.id;
+        bench.target.close(id);
+    }
+}
+
+#[test]
+fn controllers_with_late_identifiers_are_as_all_others() {
+    let mut bench = Bench::new();
+    let nqn = bench.nqn();
+    for _ in 0..100 {
+        let mut host = Host::open(&mut bench, 0);
+        host.connect(&mut bench, 0, 0xffff, &nqn);
+        bench.target.close(host.id);
+    }
+    let (mut one, _io, first) = with_queue(&mut bench, 0);
+    let (mut other, _other_io, second) = with_queue(&mut bench, 0);
+    assert!(first > 100 && second > first);
+    // Both hear of a change, whatever the order of their places.
+    let waiting = [&mut one, &mut other].map(|admin| request_event(&mut bench, admin));
+    bench.target.set_attached(1, None, false).unwrap();
+    bench.work();
+    for (admin, cid) in [&mut one, &mut other].into_iter().zip(waiting) {
+        assert_eq!(admin.completion(&mut bench).0.cid, cid);
+    }
+    // The list of controllers ascends.
+    let (cqe, list) = one.admin_read(&mut bench, (IDENTIFY, 0), 0x13, 4096);
+    let ids: Vec<u16> =
+        list[..6].chunks(2).map(|raw| u16::from_le_bytes([raw[0], raw[1]])).collect();
+    assert_eq!((cqe.status, ids), (0, vec![2, first, second]));
+}

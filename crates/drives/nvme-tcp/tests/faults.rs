@@ -118,8 +118,8 @@ fn a_data_block_that_cannot_be_fails_its_command() {
         assert_eq!(io.command(&mut bench, raw, &[1; 512]).0.status, 0x011, "type {kind:#x}");
     }
     let mut offset = Host::io(WRITE, 0, 512, true);
-    offset[24] = 4;
-    assert_eq!(io.command(&mut bench, offset, &[1; 516]).0.status, 0x011);
+    offset[24] = 8;
+    assert_eq!(io.command(&mut bench, offset, &[1; 516]).0.status, 0x00f);
     // Data in the capsule of a Read.
     assert_eq!(io.command(&mut bench, Host::io(READ, 0, 512, true), &[1; 512]).0.status, 0x011);
     // Shorter than the command's data.

@@ -8,5 +8,6 @@ mod faults;
 mod host;
 mod hostile;
 mod metadata;
+mod orders;
 mod reservations;
 mod support;

@@ -46,6 +46,7 @@ impl NamespaceSet {
 /// The namespaces of a controller.
 #[derive(Debug)]
 struct Attached {
+    id: ControllerId,
     /// The NQN of its host, on a fabric.
     host: Option<String>,
     namespaces: NamespaceSet,
@@ -64,7 +65,9 @@ pub struct Attachments {
     detached: NamespaceSet,
     /// Namespaces of the other hosts, by their NQNs.
     by_host: BTreeMap<String, NamespaceSet>,
-    /// By controller; `None` where there is none for I/O.
+    /// True if the controllers on PCIe are of one host.
+    one_host: bool,
+    /// By the places of controllers; `None` where there is none for I/O.
     controllers: [Option<Attached>; MAX_CONTROLLERS],
 }
 
@@ -77,6 +80,7 @@ impl Attachments {
             private: NamespaceSet::default(),
             detached: NamespaceSet::default(),
             by_host: BTreeMap::new(),
+            one_host: false,
             controllers: [const { None }; MAX_CONTROLLERS],
         }
     }
@@ -124,19 +128,20 @@ impl Attachments {
         }
         let host = host.map(str::to_owned);
         if let Some(attached) = self.controllers.get_mut(controller.index()) {
-            *attached = Some(Attached { host, namespaces });
+            *attached = Some(Attached { id: controller, host, namespaces });
         }
     }
 
     /// Ends a controller.
     pub fn end(&mut self, controller: ControllerId) {
         if let Some(attached) = self.controllers.get_mut(controller.index()) {
-            *attached = None;
+            attached.take_if(|attached| attached.id == controller);
         }
     }
 
     fn attached(&self, controller: ControllerId) -> Option<&Attached> {
-        self.controllers.get(controller.index())?.as_ref()
+        let attached = self.controllers.get(controller.index())?.as_ref();
+        attached.filter(|attached| attached.id == controller)
     }
 
     /// Returns whether a controller is of the host of this NQN.
@@ -144,10 +149,20 @@ impl Attachments {
         self.attached(controller).is_some_and(|attached| attached.host.as_deref() == Some(host))
     }
 
+    /// The controllers on PCIe are of one host.
+    pub fn share_host(&mut self) {
+        self.one_host = true;
+    }
+
     /// Returns whether two controllers have one host.
     pub fn is_of_same_host(&self, one: ControllerId, other: ControllerId) -> bool {
-        let host = self.attached(other).and_then(|attached| attached.host.as_deref());
-        one == other || host.is_some_and(|host| self.is_of_host(one, host))
+        let host = |id| self.attached(id).map(|attached| attached.host.as_deref());
+        match (host(one), host(other)) {
+            _ if one == other => true,
+            (Some(None), Some(None)) => self.one_host,
+            (Some(Some(one)), Some(Some(other))) => one == other,
+            _ => false,
+        }
     }
 
     fn of(&self, controller: ControllerId) -> NamespaceSet {
@@ -164,10 +179,9 @@ impl Attachments {
         self.of(controller).iter()
     }
 
-    /// The controllers for I/O, in order.
+    /// The controllers for I/O.
     pub fn controllers(&self) -> impl Iterator<Item = ControllerId> + '_ {
-        let all = (0..).zip(&self.controllers);
-        all.filter_map(|(id, attached)| attached.as_ref().map(|_| ControllerId(id)))
+        self.controllers.iter().flatten().map(|attached| attached.id)
     }
 
     /// Returns whether a namespace is attached to any controller.
@@ -215,6 +229,7 @@ impl Attachments {
             return false;
         }
         let attached = self.controllers.get_mut(controller.index()).and_then(Option::as_mut);
+        let attached = attached.filter(|attached| attached.id == controller);
         attached.is_some_and(|attached| attached.namespaces.set(nsid, on))
     }
 }
@@ -240,6 +255,26 @@ mod tests {
         attachments.end(one);
         assert!(!attachments.has(one, 1) && !attachments.set(one, 1, true), "an ended controller");
         assert_eq!(attachments.controllers().collect::<Vec<_>>(), [other]);
+    }
+
+    #[test]
+    fn controllers_on_pcie_are_of_one_host_if_that_is_said() {
+        let mut attachments = Attachments::new(1);
+        let (one, other, far) = (ControllerId(0), ControllerId(1), ControllerId(2));
+        attachments.begin(one, None);
+        attachments.begin(other, None);
+        attachments.begin(far, Some("far"));
+        let same = |attachments: &Attachments| {
+            [(one, one), (one, other), (one, far), (far, other)]
+                .map(|(one, other)| attachments.is_of_same_host(one, other))
+        };
+        assert_eq!(same(&attachments), [true, false, false, false]);
+        attachments.share_host();
+        assert_eq!(same(&attachments), [true, true, false, false]);
+        // The place of one that is gone has another identifier.
+        let later = ControllerId(2 + 64);
+        attachments.end(later);
+        assert!(attachments.has(far, 1) && !attachments.has(later, 1));
     }
 
     #[test]

@@ -106,6 +106,9 @@ impl Buffers {
         command: &SubmissionEntry,
         length: usize,
     ) -> Result<Vec<Segment>, Failure> {
+        if let Some(fault) = command.fault {
+            return Err(fault.status().at(location::PRP1));
+        }
         let mut segments = self.pool.take_segments();
         match prp::walk(memory, command, length, &mut self.page, &mut segments) {
             Ok(()) => Ok(segments),

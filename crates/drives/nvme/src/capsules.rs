@@ -5,16 +5,21 @@ use crate::command::{location, Dword, SubmissionEntry, CQE_SIZE, SQE_SIZE};
 use crate::narrow::constant16;
 use crate::status::{Failure, Outcome, StatusCode};
 
+pub use crate::capsule_fault::CapsuleFault;
+
 /// The name of the discovery subsystem (NVMe-oF 1.1 section 1.5.2).
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
 /// Opcode of all commands of fabrics (NVMe-oF 1.1 section 3).
 pub const OPCODE: u8 = 0x7f;
 
+/// Fabrics Command Type of Connect.
+pub const CONNECT: u8 = 0x01;
+
 /// Fabrics Command Types (NVMe-oF 1.1 figure 16).
 pub(crate) mod kind {
+    pub use super::CONNECT;
     pub const PROPERTY_SET: u8 = 0x00;
-    pub const CONNECT: u8 = 0x01;
     pub const PROPERTY_GET: u8 = 0x04;
 }
 
@@ -27,38 +32,6 @@ pub(crate) const IORCSZ: u32 = constant16(CQE_SIZE as u64) as u32 / 16;
 
 /// The controller of a Connect that leaves the choice to the subsystem (NVMe-oF 1.1 section 3.3).
 pub(crate) const ANY_CONTROLLER: u16 = 0xffff;
-
-/// Why a transport does not hand a command over, or refuses it itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CapsuleFault {
-    /// Its data was damaged on the way.
-    Damaged,
-    /// Its data block is of a type that the transport does not have.
-    BlockType,
-    /// Its data block is longer than a transfer can be, or than the capsule's data.
-    BlockLength,
-    /// The host has not authenticated on this queue.
-    Unauthenticated,
-    /// A field of an authentication command is invalid.
-    Field,
-    /// There is no message for the host to take.
-    Sequence,
-}
-
-impl CapsuleFault {
-    /// The status field of the completion, without its phase bit.
-    pub fn field(self) -> u16 {
-        let status = match self {
-            Self::Damaged => StatusCode::TransientTransportError,
-            Self::BlockType => StatusCode::SglDescriptorTypeInvalid,
-            Self::BlockLength => StatusCode::DataSglLengthInvalid,
-            Self::Unauthenticated => StatusCode::AuthenticationRequired,
-            Self::Field => StatusCode::InvalidField,
-            Self::Sequence => StatusCode::CommandSequenceError,
-        };
-        status.field()
-    }
-}
 
 /// A host, as it names itself.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use stasis_nvme_layout::{queue, transmute, transmute_ref};
 
+use crate::capsule_fault::CapsuleFault;
 use crate::controller_id::ControllerId;
 
 /// Size of a submission queue entry in bytes (NVMe 1.4 section 4.2).
@@ -16,6 +17,8 @@ pub const FUSE: u8 = 0x03;
 /// PSDT in the flags: 0 for PRPs, 1 and 2 for SGLs, which differ in where
 /// metadata is only.
 pub const PSDT: u8 = 0xc0;
+/// PSDT: data by SGLs, metadata in one piece: the only one on a fabric.
+pub const DATA_SGL: u8 = 0x40;
 /// PSDT: data and metadata by SGLs.
 pub const METADATA_SGL: u8 = 0x80;
 
@@ -107,6 +110,9 @@ pub struct SubmissionEntry {
     pub cdw13: u32,
     pub cdw14: u32,
     pub cdw15: u32,
+    /// Fault of its data block, where that was looked at before: it fails a command that gets as far as
+    /// its data.
+    pub fault: Option<CapsuleFault>,
 }
 
 impl SubmissionEntry {
@@ -131,6 +137,7 @@ impl SubmissionEntry {
             cdw13: raw.cdw13.get(),
             cdw14: raw.cdw14.get(),
             cdw15: raw.cdw15.get(),
+            fault: None,
         }
     }
 

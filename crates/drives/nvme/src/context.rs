@@ -127,6 +127,17 @@ impl ControllerMut<'_> {
         }
     }
 
+    /// Goes on with a list, or ends it.
+    pub(crate) fn go_on_lists(&mut self, memory: &dyn Memory) {
+        let Some(list) = self.io.commands.slots.lists.next(self.host.id) else { return };
+        let (id, nsid) = (list.command.id(), list.command.nsid);
+        match self.io.go_on_list(memory, list) {
+            Ok(true) => self.host.post(memory, id, 0, 0),
+            Ok(false) => {}
+            Err(failure) => self.host.post_failure(memory, id, failure, nsid, 0),
+        }
+    }
+
     /// Goes on with a format that waited for room.
     pub(crate) fn go_on_formatting(&mut self, memory: &dyn Memory) {
         self.formatting.go_on(self.io, self.host, memory);

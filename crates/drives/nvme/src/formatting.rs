@@ -112,7 +112,11 @@ impl Formatting {
         let rest = io.namespaces.capacity(nsid) - format.erased;
         if rest > 0 {
             format.asked = true;
-            let erase = Command::new(format.erase, format.erased, rest.min(PIECE));
+            let erase = Command::new(
+                format.erase,
+                format.erased,
+                rest.min(io.slices.piece_of(&io.namespaces, nsid, PIECE)),
+            );
             let slot = Slot {
                 purpose: Purpose::Format,
                 ..Slot::new(Owner::Format(host.id), &erase, nsid, 0)

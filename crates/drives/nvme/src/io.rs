@@ -23,6 +23,7 @@ use crate::power::Power;
 use crate::protection::{Passage, Use};
 use crate::registered::Registered;
 use crate::reservations::HostId;
+use crate::slices::Slices;
 use crate::slots::{Owner, Purpose, Slot};
 use crate::state::{Access, Background, Commands, Reports};
 use crate::status::{Failure, Outcome, StatusCode};
@@ -59,6 +60,8 @@ pub struct Io {
     pub power: Power,
     /// The device of computational programs, if the drive has one.
     pub computing: Option<Device>,
+    /// The division of work.
+    pub slices: Slices,
     /// Virtual time as last set (ns).
     pub now: Nanos,
 }
@@ -88,6 +91,7 @@ impl Io {
             reports: Reports::default(),
             power: Power::new(config.power_states.states()),
             computing: Device::new(config.programs),
+            slices: Slices::default(),
             now: 0,
             config,
         }
@@ -238,9 +242,10 @@ impl Io {
         size: (u64, BlockFormat),
         home: (u16, u16),
         shared: bool,
-        host: Option<&str>,
+        (host, handles): (Option<&str>, Vec<u8>),
     ) -> Result<u32, StatusCode> {
-        let nsid = self.namespaces.create(size, home, shared, host.map(str::to_owned))?;
+        let by = (host.map(str::to_owned), handles);
+        let nsid = self.namespaces.create(size, home, shared, by)?;
         self.access.attachments.create(host, nsid, shared);
         self.reports.changes.add(Change::Namespace(nsid));
         Ok(nsid)
@@ -443,9 +448,10 @@ impl Io {
     /// data.
     pub fn place(&mut self, command: &SubmissionEntry, length: u64) -> Result<u16, Failure> {
         let group = self.namespaces.endurance_group(command.nsid);
-        let Self { placement, features, now, .. } = self;
+        let Self { placement, features, namespaces, now, .. } = self;
+        let place = (group, namespaces.handles(command.nsid));
         placement
-            .place(command, group, length, || features.of(command.controller).timestamp_at(*now))
+            .place(command, place, length, || features.of(command.controller).timestamp_at(*now))
     }
 
     /// Returns whether a write is durable when it is acknowledged: because it asks so, or because
@@ -509,6 +515,7 @@ impl Io {
 
     /// Hands a request with its data, or room for it, to the drive.
     pub fn send_request(&mut self, queue: u16, slot: Slot, command: Command, data: Vec<u8>) -> Tag {
+        self.slices.data(data.len());
         let request = self.make_request(queue, slot, command, data);
         let tag = request.tag;
         self.commands.outgoing.send(request);

@@ -102,6 +102,9 @@ pub struct KeptCreated {
     /// The NQN of the host; `None`: that on PCIe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// The reclaim unit handles of its placement handles, under Flexible Data Placement.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub handles: Vec<u8>,
     /// Its state.
     pub namespace: KeptNamespace,
 }

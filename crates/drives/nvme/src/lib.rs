@@ -38,6 +38,7 @@ mod ana;
 mod atomicity;
 mod attachments;
 mod buffers;
+mod capsule_fault;
 mod capsules;
 mod changes;
 mod command;
@@ -67,6 +68,7 @@ mod keep_alive;
 mod kept;
 mod key_value;
 mod lba_status;
+mod listing;
 mod log_page;
 mod memory_buffer;
 mod metadata;
@@ -93,6 +95,7 @@ mod self_test;
 mod self_testing;
 mod sgl;
 mod shadow;
+mod slices;
 mod slots;
 mod smart;
 mod state;
@@ -138,7 +141,7 @@ pub use zoned::{KeptZones, ZoneState, Zones, ZonesError, Zrwa};
 /// NVMe over Fabrics: how hosts make controllers and queues by capsules.
 pub mod fabrics {
     pub use crate::capsules::{CapsuleFault, ConnectedHost, DiscoveryEntry};
-    pub use crate::capsules::{DISCOVERY_NQN, IN_CAPSULE, OPCODE};
+    pub use crate::capsules::{CONNECT, DISCOVERY_NQN, IN_CAPSULE, OPCODE};
     pub use crate::connect::{Connect, ConnectError, Connected, CONNECT_DATA, MAX_NQN};
 }
 

@@ -77,6 +77,9 @@ pub struct Creation {
     pub shared: bool,
     /// The NQN of the host; `None`: that on PCIe.
     pub host: Option<String>,
+    /// The reclaim unit handles of its placement handles, under Flexible Data Placement; empty: the
+    /// controller has chosen one.
+    pub handles: Vec<u8>,
 }
 
 impl NamespaceState {
@@ -335,6 +338,28 @@ impl Namespaces {
         self.there().any(|(_, state)| state.pairs.is_some())
     }
 
+    /// The reclaim unit handles of a namespace's placement handles; empty: all, by their numbers. One
+    /// that was created without a list has the first.
+    pub fn handles(&self, nsid: u32) -> &[u8] {
+        match self.creation(nsid) {
+            None => &[],
+            Some(Creation { handles, .. }) if handles.is_empty() => &[0],
+            Some(Creation { handles, .. }) => handles,
+        }
+    }
+
+    /// Gives back the memory of at most `count` pairs of each that were cleared.
+    pub fn forget_pairs(&mut self, count: usize) {
+        if !self.has_pairs() {
+            return;
+        }
+        for nsid in 1..=self.count() {
+            if let Some(pairs) = self.key_value_mut(nsid) {
+                pairs.forget(count);
+            }
+        }
+    }
+
     /// The pairs of one that has some.
     pub fn key_value(&self, nsid: u32) -> Option<&KeyValueNamespace> {
         self.state(nsid)?.pairs.as_ref()
@@ -564,7 +589,11 @@ impl Namespaces {
         (state.marks, state.troubles) = (Intervals::default(), Intervals::default());
         state.zones = ZonedNamespace::new(namespace);
         state.chunks = ChunkSet::new(namespace.ocssd.as_ref());
-        state.pairs = KeyValueNamespace::new(namespace, transfer);
+        match &mut state.pairs {
+            // Their memory is given back slice by slice.
+            Some(pairs) => pairs.clear(),
+            None => state.pairs = KeyValueNamespace::new(namespace, transfer),
+        }
         self.past_changes += past;
         before != format
     }
@@ -609,7 +638,7 @@ impl Namespaces {
         (blocks, format): (u64, BlockFormat),
         (group, set): (u16, u16),
         shared: bool,
-        host: Option<String>,
+        (host, handles): (Option<String>, Vec<u8>),
     ) -> Result<u32, StatusCode> {
         let free = |nsid: &u32| self.state(*nsid).is_none();
         let nsid = (1..=MAX_NSID).find(free);
@@ -632,7 +661,7 @@ impl Namespaces {
         let BlockFormat { size, metadata } = format;
         let plain = Namespace::new(blocks, size);
         let namespace = Namespace { start, metadata, endurance_group, nvm_set, ..plain };
-        let created = Creation { number: self.creations, shared, host };
+        let created = Creation { number: self.creations, shared, host, handles };
         self.put(nsid, &namespace, created);
         Ok(nsid)
     }
@@ -698,12 +727,13 @@ impl Namespaces {
     /// The state of those that hosts have created.
     pub fn kept_created(&self) -> Vec<KeptCreated> {
         let kept = |(nsid, state): (u32, &NamespaceState)| {
-            let Creation { number, shared, host } = state.created.clone()?;
+            let Creation { number, shared, host, handles } = state.created.clone()?;
             // Its capacity is kept in the smallest blocks, however it is formatted now.
             let (block_size, metadata) = (SECTOR_BYTES, None);
             let blocks = state.made_capacity / SECTOR;
             let made = Namespace { blocks, block_size, metadata, ..state.namespace.clone() };
-            Some(KeptCreated { nsid, number, shared, host, namespace: state.kept(&made) })
+            let namespace = state.kept(&made);
+            Some(KeptCreated { nsid, number, shared, host, handles, namespace })
         };
         self.there().filter_map(kept).collect()
     }
@@ -718,7 +748,7 @@ impl Namespaces {
     /// # Errors
     /// The reason why it cannot be.
     pub fn restore_created(&mut self, kept: &KeptCreated) -> Result<(), &'static str> {
-        let KeptCreated { nsid, number, shared, ref host, ref namespace } = *kept;
+        let KeptCreated { nsid, number, shared, ref host, ref handles, ref namespace } = *kept;
         let made = &namespace.made;
         if !(1..=MAX_NSID).contains(&nsid) || self.state(nsid).is_some() {
             return Err("another one has its number, or none can have it");
@@ -746,7 +776,11 @@ impl Namespaces {
             return Err("it overlaps another one");
         }
         self.creations = self.creations.max(number);
-        self.put(nsid, made, Creation { number, shared, host: host.clone() });
+        self.put(
+            nsid,
+            made,
+            Creation { number, shared, host: host.clone(), handles: handles.clone() },
+        );
         self.restore(nsid, namespace)
     }
 

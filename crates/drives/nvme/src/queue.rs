@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use crate::capsule_fault::CapsuleFault;
 use crate::command::{CompletionEntry, SubmissionEntry, CQE_SIZE, SQE_SIZE};
 use crate::{Memory, OutOfMemoryRange};
 
@@ -21,6 +22,8 @@ enum Place<const SIZE: usize> {
 #[derive(Debug)]
 pub struct SubmissionQueue {
     place: Place<SQE_SIZE>,
+    /// Faults of the data blocks of commands in capsules, one for each of them.
+    faults: VecDeque<Option<CapsuleFault>>,
     /// Entries; one always stays free.
     pub size: u16,
     /// Entry that the controller fetches next.
@@ -47,14 +50,17 @@ impl SubmissionQueue {
     }
 
     fn at(place: Place<SQE_SIZE>, size: u16, cq: u16) -> Self {
-        Self { place, size, head: 0, tail: 0, cq, fused: None, is_stopped: false }
+        let faults = VecDeque::new();
+        Self { place, faults, size, head: 0, tail: 0, cq, fused: None, is_stopped: false }
     }
 
-    /// Takes a command that came in a capsule. Returns whether there was room for it.
-    pub fn push(&mut self, raw: [u8; SQE_SIZE]) -> bool {
+    /// Takes a command that came in a capsule, with the fault of its data block, if it has one. Returns
+    /// whether there was room for it.
+    pub fn push(&mut self, raw: [u8; SQE_SIZE], fault: Option<CapsuleFault>) -> bool {
         match &mut self.place {
             Place::Capsules(entries) if entries.len() < self.size.into() => {
                 entries.push_back(raw);
+                self.faults.push_back(fault);
                 true
             }
             _ => false,
@@ -73,8 +79,11 @@ impl SubmissionQueue {
         self.head = next(self.head, self.size);
     }
 
-    /// Copies the entry at the head and moves the head past it.
-    pub fn fetch(&mut self, memory: &dyn Memory) -> Result<[u8; SQE_SIZE], OutOfMemoryRange> {
+    /// Copies the entry at the head and moves the head past it; with the fault of its data block.
+    pub fn fetch(
+        &mut self,
+        memory: &dyn Memory,
+    ) -> Result<([u8; SQE_SIZE], Option<CapsuleFault>), OutOfMemoryRange> {
         let mut raw = [0; SQE_SIZE];
         debug_assert!(self.head < self.size && self.tail < self.size);
         debug_assert!(!self.is_empty());
@@ -86,7 +95,7 @@ impl SubmissionQueue {
             Place::Capsules(entries) => raw = entries.pop_front().unwrap_or(raw),
         }
         self.head = next(self.head, self.size);
-        Ok(raw)
+        Ok((raw, self.faults.pop_front().flatten()))
     }
 }
 

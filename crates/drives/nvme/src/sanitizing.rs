@@ -5,7 +5,6 @@ use stasis_block::{Command, Operation, Status};
 use stasis_nvme_layout::logs::SanitizeLog;
 
 use crate::changes::Change;
-use crate::computing::Device;
 use crate::config::Namespace;
 use crate::controller_id::ControllerId;
 use crate::event_log::Occurrence;
@@ -26,7 +25,7 @@ impl Io {
     pub fn begin_sanitize(&mut self, dword10: u32, pattern: u32) {
         let nsids: Vec<u32> = self.namespaces.nsids_on_drive().collect();
         // The memory of programs is of the drive's contents.
-        self.computing.iter_mut().for_each(Device::clear);
+        self.clear_memory();
         self.erasing_ends_self_test(&nsids, ended::BY_SANITIZE);
         let bytes: u64 = nsids.iter().map(|&nsid| self.namespaces.capacity(nsid)).sum();
         let times = match Action::of(dword10) {
@@ -74,7 +73,7 @@ impl Io {
         };
         // Commands of hosts that were reset may still reach the drive.
         let of_host = |slot: &Slot| !matches!(slot.owner, Owner::SelfTest | Owner::Sanitize);
-        let waiting = self.commands.slots.has_waiting();
+        let waiting = self.commands.slots.has_waiting() || self.commands.slots.work.is_clearing();
         if waiting || self.commands.slots.any(of_host) || !self.commands.slots.requests.has_room(1)
         {
             return;
@@ -104,10 +103,11 @@ impl Io {
                 continue;
             }
             running.asked = true;
+            let piece = self.slices.piece_of(&self.namespaces, nsid, PIECE);
             let (operation, most) = match running.step {
                 Step::Erase if overwrites => (Operation::Write, OVERWRITTEN),
-                Step::Erase => (self.config.erasure(), PIECE),
-                Step::Deallocate | Step::Flush => (Operation::Discard, PIECE),
+                Step::Erase => (self.config.erasure(), piece),
+                Step::Deallocate | Step::Flush => (Operation::Discard, piece),
             };
             let command = Command::new(operation, running.offset, rest.min(most));
             let inverts = dword10 & field::INVERT != 0 && running.passed % 2 == 1;

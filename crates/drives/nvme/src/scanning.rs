@@ -23,7 +23,7 @@ pub enum Step {
 impl Io {
     /// Goes on with a scan: adds what is known of the next blocks, and asks the drive for others.
     pub fn go_on_scan(&mut self, id: CommandId) -> Step {
-        let Self { background, namespaces, commands, .. } = self;
+        let Self { background, namespaces, commands, slices, .. } = self;
         let Some(scan) = background.lba_scans.of_mut(id).filter(|scan| !scan.asked) else {
             return Step::GoesOn;
         };
@@ -43,7 +43,7 @@ impl Io {
                 return Step::GoesOn;
             }
             let end = known.map_or(scan.end, |(start, _)| start);
-            let length = (end - scan.at).min(PIECE);
+            let length = (end - scan.at).min(slices.piece(PIECE));
             scan.asked = true;
             let verify = Command::new(Operation::Verify, scan.at, length);
             let (purpose, nsid) = (Purpose::Format, scan.nsid);

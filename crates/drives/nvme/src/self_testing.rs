@@ -7,7 +7,6 @@ use stasis_block::{Command, Operation, Status};
 
 use crate::controller_id::ControllerId;
 use crate::io::Io;
-use crate::narrow::size;
 use crate::self_test::{code, ended, Running};
 use crate::slots::{Owner, Purpose, Slot};
 
@@ -29,10 +28,7 @@ impl Io {
                 code::SHORT if bytes > 2 * SAMPLE => vec![(0, SAMPLE), (bytes - SAMPLE, SAMPLE)],
                 _ => vec![(0, bytes)],
             };
-            for (offset, length) in parts {
-                let pieces = (0..length).step_by(size(PIECE));
-                remaining.extend(pieces.map(|at| (nsid, offset + at, PIECE.min(length - at))));
-            }
+            remaining.extend(parts.into_iter().map(|(offset, length)| (nsid, offset, length)));
         }
         let total = remaining.iter().map(|(.., length)| length).sum();
         let (done, asked) = (0, false);
@@ -52,9 +48,10 @@ impl Io {
         else {
             return;
         };
-        let Some(&(nsid, offset, length)) = running.remaining.front() else {
+        let Some(&(nsid, offset, rest)) = running.remaining.front() else {
             return self.end_self_test(ended::WELL, None);
         };
+        let length = rest.min(self.slices.piece(PIECE));
         if let Some(lba) = self.namespaces.first_marked(nsid, offset, length) {
             return self
                 .end_self_test(ended::SEGMENT_FAILED, Some((MEDIA_CHECK, Some((nsid, lba)))));
@@ -76,11 +73,15 @@ impl Io {
         else {
             return;
         };
-        if running.remaining.front() != Some(&(slot.nsid, slot.offset, slot.length)) {
+        let Some((nsid, offset, rest)) = running.remaining.front_mut() else { return };
+        if (*nsid, *offset) != (slot.nsid, slot.offset) || *rest < slot.length {
             return;
         }
         running.asked = false;
-        running.remaining.pop_front();
+        (*offset, *rest) = (*offset + slot.length, *rest - slot.length);
+        if *rest == 0 {
+            running.remaining.pop_front();
+        }
         running.done += slot.length;
         if status != Status::Ok {
             self.namespaces.note_unreadable(slot.nsid, slot.offset + failed_at);

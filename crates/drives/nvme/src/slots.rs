@@ -10,6 +10,7 @@ use crate::command::CommandId;
 use crate::computing::Work;
 use crate::controller_id::ControllerId;
 use crate::key_value::Pair;
+use crate::listing::Listings;
 use crate::protection::Passage;
 use crate::status::StatusCode;
 
@@ -180,6 +181,8 @@ pub struct Slots {
     held: BTreeMap<Tag, Request>,
     /// Commands of computational programs, which end by themselves.
     pub work: Work,
+    /// Commands that wait for a list.
+    pub lists: Listings,
 }
 
 /// Stores that wait, and requests that wait for a page of the index.
@@ -288,7 +291,8 @@ impl Slots {
         };
         let found = self.requests.iter().find(belongs).map(|slot| slot.nsid);
         let waits = || self.stores.iter().find(|store| store.command == command);
-        let works = || self.work.commands().find(|(id, _)| *id == command);
+        let apart = || self.work.commands().chain(self.lists.commands());
+        let works = || apart().find(|(id, _)| *id == command);
         let found = found.or_else(|| waits().map(|store| store.nsid));
         found.or_else(|| works().map(|(_, nsid)| nsid))
     }
@@ -309,7 +313,8 @@ impl Slots {
         };
         let requests = self.requests.iter().filter(|slot| slot.nsid == nsid).filter_map(command);
         let waiting = self.stores.iter().filter(|store| store.nsid == nsid);
-        let works = self.work.commands().filter(|(_, other)| *other == nsid).map(|(id, _)| id);
+        let works = self.work.commands().chain(self.lists.commands());
+        let works = works.filter(|(_, other)| *other == nsid).map(|(id, _)| id);
         let requests = requests.chain(waiting.map(|store| store.command)).chain(works);
         requests.filter(|id| id.controller == controller).collect()
     }
@@ -318,6 +323,7 @@ impl Slots {
     /// calls `each` for every such command once. Those that wait do so no longer.
     pub fn abandon(&mut self, which: impl Fn(CommandId) -> bool, mut each: impl FnMut(CommandId)) {
         self.work.abandon(&which, &mut each);
+        self.lists.abandon(&which, &mut each);
         self.stores.retain(|store| {
             let goes = which(store.command);
             if goes {

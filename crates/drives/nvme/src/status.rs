@@ -26,6 +26,7 @@ pub enum StatusCode {
     InvalidPrpOffset = 0x013,
     AtomicWriteUnitExceeded = 0x014,
     OperationDenied = 0x015,
+    SglOffsetInvalid = 0x016,
     HostIdentifierFormat = 0x018,
     AbortedByPreemption = 0x01b,
     SanitizeFailed = 0x01c,
@@ -34,6 +35,8 @@ pub enum StatusCode {
     TransientTransportError = 0x022,
     /// Flexible Data Placement is off in the endurance group (NVMe TP4146).
     FdpDisabled = 0x029,
+    /// The list of a namespace to be created cannot be (NVMe TP4146).
+    InvalidPlacementHandles = 0x02a,
     InvalidCommandSet = 0x02c,
     LbaOutOfRange = 0x080,
     CapacityExceeded = 0x081,

@@ -25,7 +25,7 @@ use crate::state::Reports;
 use crate::statistics::Statistics;
 use crate::transport::Transport;
 use crate::vendor::{Vendor, VendorRequest};
-use crate::{commands, Memory};
+use crate::{commands, slices, Memory};
 
 /// A subsystem and its controllers.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub struct Subsystem {
     formatting: Formatting,
     vendor: Vendor,
     chunk_notifications: Notifications,
+    /// The identifier of the last controller of a fabric.
+    last: ControllerId,
     /// Virtual time as last set (ns).
     now: Nanos,
 }
@@ -54,6 +56,7 @@ impl Subsystem {
             formatting: Formatting::default(),
             vendor: Vendor::default(),
             chunk_notifications: Notifications::default(),
+            last: ControllerId::PCIE,
             now: 0,
         })
     }
@@ -154,12 +157,17 @@ impl Subsystem {
     }
 
     /// Adds a controller, which is not enabled yet; `None` if there are [`MAX_CONTROLLERS`].
-    /// Those of a drive on PCIe have the identifiers from 0 on; those of fabrics others than 0.
+    /// Those of a drive on PCIe have the identifiers from 0 on; those of fabrics others than 0, each
+    /// the one after the last, so that none is used again soon.
     pub fn add_controller(&mut self, transport: Transport) -> Option<ControllerId> {
-        let first = if transport.has_capsules() { 1 } else { 0 };
-        let free = |index: &usize| self.hosts.get(*index).is_none_or(Option::is_none);
-        let index = (first..MAX_CONTROLLERS).find(free)?;
-        let id = ControllerId::of_index(index);
+        let free = |id: &ControllerId| self.hosts.get(id.index()).is_none_or(Option::is_none);
+        let id = if transport.has_capsules() {
+            self.last = self.last.following().find(free)?;
+            self.last
+        } else {
+            (0..MAX_CONTROLLERS).map(ControllerId::of_index).find(free)?
+        };
+        let index = id.index();
         if self.hosts.len() <= index {
             self.hosts.resize_with(index + 1, || None);
         }
@@ -188,11 +196,16 @@ impl Subsystem {
         }
     }
 
+    /// All controllers on PCIe are of one host from now on: it has a say in each of them.
+    pub fn share_host(&mut self) {
+        self.io.access.attachments.share_host();
+    }
+
     /// The controller `id`, to act on, if there is one.
     pub fn controller(&mut self, id: ControllerId) -> Option<ControllerMut<'_>> {
         let running = self.hosts.iter().flatten().filter(|host| host.id != id && host.is_enabled());
         let alone = running.count() == 0;
-        let host = self.hosts.get_mut(id.index())?.as_mut()?;
+        let host = self.hosts.get_mut(id.index())?.as_mut().filter(|host| host.id == id)?;
         let Self { io, formatting, vendor, chunk_notifications, .. } = self;
         let commands = commands::of(host.transport);
         Some(ControllerMut { io, host, formatting, vendor, chunk_notifications, alone, commands })
@@ -265,7 +278,7 @@ impl Subsystem {
     }
 
     pub(crate) fn host(&self, id: ControllerId) -> Option<&Host> {
-        self.hosts.get(id.index())?.as_ref()
+        self.hosts.get(id.index())?.as_ref().filter(|host| host.id == id)
     }
 
     /// Returns the controllers.
@@ -276,13 +289,14 @@ impl Subsystem {
     /// A controller that is to be attended to, after `last`: what others have done concerns it.
     pub fn waiting(&self, last: Option<ControllerId>) -> Option<ControllerId> {
         let waits = |host: &&Host| {
-            last.is_none_or(|last| host.id > last)
+            last.is_none_or(|last| host.id.index() > last.index())
                 && (host.has_news
                     || host.queues.is_waiting()
                     || host.seen_changes != self.io.reports.changes.count()
                     || self.formatting.controller() == Some(host.id)
                     || self.io.commands.fused.waiting() == Some(host.id)
                     || self.io.commands.slots.work.has_ended(host.id)
+                    || self.io.commands.slots.lists.is_of(host.id)
                     || self.io.background.lba_scans.waiting(host.id).is_some()
                     || self
                         .io
@@ -366,7 +380,20 @@ impl Subsystem {
             host.now = self.now;
             host.interrupts.release(now);
         }
+        self.io.slices.begin();
         self.io.go_on_computing(self.now);
+        let count = if self.io.slices.divides() { slices::ELEMENTS } else { usize::MAX };
+        self.io.namespaces.forget_pairs(count);
+        // It may have waited for the memory of programs.
+        self.io.go_on_sanitize();
+    }
+
+    /// Divides work into slices from now on, one from each call of [`Subsystem::set_time`] to the next:
+    /// for a carrier that serves several hosts on one thread. It must call that at
+    /// [`Subsystem::next_deadline`], which is at once while there is more to do. Commands have the
+    /// same effects; those of many steps end later.
+    pub fn divide_work(&mut self) {
+        self.io.slices.divide();
     }
 
     /// Returns whether commands have ended by themselves, for which controllers are to be attended
@@ -389,13 +416,15 @@ impl Subsystem {
     /// Returns the time at which [`Subsystem::set_time`] is to be called at the latest, the
     /// controllers that wait to be attended to, and the interrupts and requests to be looked at;
     /// `None` unless interrupts are held back, requests wait until the drive has left a power
-    /// state, or programs run.
+    /// state, programs run, or [divided work](Subsystem::divide_work) goes on.
     pub fn next_deadline(&self) -> Option<Nanos> {
         let interrupts = self.hosts.iter().flatten();
         let interrupts = interrupts.filter_map(|host| host.interrupts.next_deadline());
+        let deferred = self.io.slices.is_deferred() || !self.io.commands.slots.lists.is_empty();
         let others = [
             self.io.commands.outgoing.next_time(self.now),
             self.io.commands.slots.work.next_time(),
+            deferred.then_some(self.now),
         ];
         interrupts.chain(others.into_iter().flatten()).min()
     }

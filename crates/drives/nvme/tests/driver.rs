@@ -144,7 +144,8 @@ fn identify_describes_controller_and_namespaces() {
         (0, 0, 0x0b),
         (0, 3, 0),
         (0, 129, 0x0b),
-        (0, u32::MAX, 0x0b),
+        // The capabilities of all namespaces.
+        (0, u32::MAX, 0),
         (3, 3, 0x0b),
         (2, u32::MAX, 0x0b),
         (6, 0, 0x02),

@@ -210,7 +210,7 @@ fn data_is_placed_by_the_group_of_a_namespace() {
     let statistics = log_of(&mut driver, 0x22, 1).unwrap();
     assert_eq!(long(&statistics, 0), 2 * 4096, "both namespaces of the group");
     let usage = log_of(&mut driver, 0x21, 1).unwrap();
-    assert_eq!([usage[8], usage[16], usage[24]], [0, 0, 1]);
+    assert_eq!([usage[8], usage[16], usage[24]], [1, 1, 1], "namespaces have all");
     for page in 0x20..=0x23 {
         let refused = if page == 0x20 { INVALID_FIELD } else { FDP_DISABLED };
         assert_eq!(log_of(&mut driver, page, 2), Err(refused), "{page:x}");

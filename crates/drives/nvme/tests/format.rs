@@ -37,7 +37,7 @@ fn a_format_changes_the_size_of_blocks() {
     let mut driver = Driver::with_queues(Config { namespaces: two(), ..config() }, 1, 8);
     let id = driver.identify(1, 0).1;
     assert_eq!((id[256] & 2, id[524]), (2, 4), "OACS and FNA");
-    assert_eq!(driver.log(5, 4096)[0x80 * 4..0x80 * 4 + 3], [7, 0, 0x11], "effects");
+    assert_eq!(driver.log(5, 4096)[0x80 * 4..0x80 * 4 + 3], [7, 0, 1], "effects");
     assert_eq!(driver.io(Sqe { nsid: 2, ..Sqe::io(4, 1000, 1, 0, 0) }).status, 0);
     assert_eq!(admin(&mut driver, format(2, 1)), 0);
     let asked: Vec<_> = driver.asked.iter().map(|c| (c.operation, c.offset, c.length)).collect();

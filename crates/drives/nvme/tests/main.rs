@@ -25,6 +25,7 @@ mod key_value;
 mod management;
 mod media;
 mod ocssd;
+mod orders;
 mod placement;
 mod protection;
 mod sanitize;

@@ -296,3 +296,31 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_capabilities_of_all_namespaces_have_the_formats_of_a_new_one() {
+    const ALL: u32 = u32::MAX;
+    for (metadata, formats) in [(false, 3), (true, 0)] {
+        let mut driver = Driver::new(Config { metadata, ..three() });
+        let of_one = driver.identify(0, 1).1;
+        let (status, common) = driver.identify(0, ALL);
+        assert_eq!(status, 0);
+        // NLBAF, MC, DPC, DLFEAT and the formats are those of each; sizes and identifiers are nobody's.
+        for range in [25..26, 27..29, 33..34, 128..384] {
+            assert_eq!(common[range.clone()], of_one[range], "metadata {metadata}");
+        }
+        assert_eq!(common[..24], [0; 24]);
+        assert_eq!(common[104..128], [0; 24]);
+        assert!(formats == 0 || common[25] + 1 == formats);
+        // An NSID that is none still is none; nor is there one of allocated namespaces.
+        assert_eq!(driver.identify(0, ALL - 1).0, 0x00b);
+        assert_eq!(driver.identify(0x11, ALL).0, 0x00b);
+        // As nvme-cli does by `--block-size`: the number of the format of 4 KiB, and a namespace of it.
+        assert_eq!(delete(&mut driver, 3), 0);
+        let format = (0..=common[25]).find(|&number| {
+            let at = 128 + 4 * usize::from(number);
+            common[at + 2] == 12 && common[at..at + 2] == [0, 0]
+        });
+        assert_eq!(create(&mut driver, 8, format.unwrap()).status, 0);
+    }
+}

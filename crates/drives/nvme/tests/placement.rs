@@ -408,9 +408,100 @@ fn events_are_logged_if_asked_for() {
     let mode = Sqe { cdw10: 0x1d, cdw11: 1, ..feature(10, 0, 0, 0) };
     assert_eq!(driver.admin(mode).result, 1);
     assert_eq!(driver.admin(Sqe { opcode: 9, cdw12: 0, ..mode }).status, 0x00c);
+    // It is saved, as `nvme fdp feature` asks, and can be named so without namespaces only.
+    let saves = Sqe { opcode: 9, cdw10: 0x1d | 1 << 31, cdw12: 0, ..mode };
+    assert_eq!(driver.admin(saves).status, 0x00c);
+    assert_eq!(
+        driver.admin(Sqe { cdw10: 0x1d | 3 << 8, ..mode }).result,
+        5,
+        "saveable, changeable"
+    );
+    for nsid in [1, 2] {
+        let delete = Sqe { opcode: 0x0d, nsid, cdw10: 1, ..Default::default() };
+        driver.submit(0, delete);
+        driver.serve();
+        assert_eq!(driver.reap(0)[0].status, 0);
+    }
+    assert_eq!(log(&mut driver, 0x21, 32)[8], 0, "no namespace has a handle");
+    assert_eq!(driver.admin(saves).status, 0);
+    assert_eq!(driver.admin(mode).result, 0);
+    assert_eq!(driver.admin(Sqe { cdw12: 1, ..saves }).status, 0);
+    assert_eq!(driver.admin(mode).result, 1);
     assert_eq!(driver.admin(Sqe { cdw11: 2, ..mode }).status, 0x002);
     let unknown = Sqe { opcode: MANAGEMENT_RECEIVE, nsid: 1, cdw10: 9, ..Default::default() };
     assert_eq!(driver.io(unknown).status, 0x002);
+}
+
+#[test]
+fn a_created_namespace_has_the_handles_of_its_list() {
+    let mut driver = fdp();
+    let usage = |driver: &mut Driver| {
+        let log = log(driver, 0x21, 32);
+        [log[8], log[16], log[24]]
+    };
+    assert_eq!(usage(&mut driver), [1, 1, 1], "before the first write");
+    for nsid in [1, 2] {
+        driver.submit(0, Sqe { opcode: 0x0d, nsid, cdw10: 1, ..Default::default() });
+        driver.serve();
+        assert_eq!(driver.reap(0)[0].status, 0);
+    }
+    let create = |driver: &mut Driver, count: u16, handles: &[u16]| {
+        let mut page = vec![0; 4096];
+        (page[0], page[8]) = (64, 64);
+        page[392..394].copy_from_slice(&count.to_le_bytes());
+        for (place, handle) in page[512..].chunks_exact_mut(2).zip(handles) {
+            place.copy_from_slice(&handle.to_le_bytes());
+        }
+        driver.ram.set(SCRATCH, &page);
+        let cqe = driver.admin(Sqe { opcode: 0x0d, prp1: SCRATCH, ..Default::default() });
+        if cqe.status == 0 {
+            let mut list = vec![0; 4096];
+            list[0] = 1;
+            driver.ram.set(SCRATCH, &list);
+            let nsid = cqe.result;
+            let attach = Sqe { opcode: 0x15, nsid, prp1: SCRATCH, ..Default::default() };
+            assert_eq!(driver.admin(attach).status, 0);
+        }
+        cqe.status
+    };
+    // A handle that there is not, one twice, more than a list can have.
+    for (count, handles) in [(1, &[3][..]), (2, &[1, 1]), (129, &[0]), (4, &[0, 1, 2, 0])] {
+        assert_eq!(create(&mut driver, count, handles), 0x02a, "{handles:?}");
+    }
+    assert_eq!(usage(&mut driver), [0, 0, 0]);
+    assert_eq!(create(&mut driver, 0, &[]), 0);
+    assert_eq!(usage(&mut driver), [2, 0, 0], "the controller has chosen it");
+    assert_eq!(create(&mut driver, 2, &[2, 1]), 0);
+    assert_eq!(usage(&mut driver), [2, 1, 1]);
+    // Placement handles 0 and 1 are reclaim unit handles 2 and 1, in each of two groups.
+    let within = |nsid: u32, sqe: Sqe| Sqe { nsid, ..sqe };
+    assert_eq!(stream(&mut driver, within(2, write(0, 0, 1))), Ok(2));
+    assert_eq!(stream(&mut driver, within(2, write(2, 0, 1))), Ok(2));
+    assert_eq!(stream(&mut driver, within(2, write(2, 0x8001, 1))), Ok(0x8001));
+    assert_eq!(
+        stream(&mut driver, within(2, write(2, 2, 1))),
+        Ok(2),
+        "none: the first of the list"
+    );
+    assert_eq!(stream(&mut driver, within(1, write(2, 1, 1))), Ok(0), "it has one");
+    let receive = Sqe {
+        opcode: MANAGEMENT_RECEIVE,
+        nsid: 2,
+        prp1: SCRATCH,
+        cdw10: 1,
+        cdw11: 1023,
+        ..Default::default()
+    };
+    assert_eq!(driver.io(receive).status, 0);
+    let raw = driver.ram.get(SCRATCH, 16 + 4 * 32);
+    assert_eq!(number::<2>(&raw, 14), 4);
+    let units: Vec<_> =
+        raw[16..].chunks(32).map(|raw| (number::<2>(raw, 0), number::<2>(raw, 2))).collect();
+    assert_eq!(units, [(0, 2), (1, 1), (0x8000, 2), (0x8001, 1)]);
+    // It outlasts the power.
+    let kept = driver.controller.kept_state();
+    let handles: Vec<_> = kept.created.iter().map(|made| made.handles.clone()).collect();
+    assert_eq!(handles, [vec![], vec![2, 1]]);
 }
 
 proptest! {

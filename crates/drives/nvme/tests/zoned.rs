@@ -349,6 +349,7 @@ fn resets_ask_the_drive_to_forget() {
 
 #[test]
 fn a_finish_fills_the_zone_where_the_drive_programs_zones() {
+    const FULL: u8 = 0xe;
     let mut driver = driver_with(Zones { fills: true, ..zones() });
     for (zone, blocks) in [(0, 2), (1, CAPACITY as u32), (3, 7)] {
         assert_eq!(driver.io(io(WRITE, zone * SIZE, blocks)).status, 0);

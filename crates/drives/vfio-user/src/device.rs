@@ -239,7 +239,11 @@ impl Device {
         from: &[u8],
     ) {
         if region == layout::CONFIG {
-            return self.space.write(offset as usize, from);
+            if self.space.write(offset as usize, from) {
+                // Function Level Reset.
+                self.reset(drive.subsystem, doorbells);
+            }
+            return;
         }
         self.accesses += 1;
         match offset {

@@ -198,9 +198,6 @@ fn converse(stream: &UnixStream, control: &Control) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream);
     let mut out = stream;
     while let Some(line) = line(&mut lines)? {
-        if line.as_ref().is_ok_and(|line| line.trim_ascii().is_empty()) {
-            continue;
-        }
         let answer = match line.and_then(|line| parse(&line)) {
             Ok(ControlRequest::Replace {}) => return replace(stream, control),
             Ok(request) => answer(request, control),

@@ -42,6 +42,8 @@ pub mod polling;
 mod powers;
 mod realtime;
 mod server;
+#[cfg(test)]
+mod slices;
 mod statistics;
 mod store;
 mod sync;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::Bound;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,7 +31,12 @@ const FIRST_LISTENER: u64 = 1 << 32;
 /// Data of the thread that computes for authentications.
 const COMPUTED: u64 = FIRST_LISTENER - 1;
 /// Bytes that are taken from a socket at a time.
-const CHUNK: usize = 256 << 10;
+const CHUNK: usize = 64 << 10;
+/// Bytes that are taken from sockets in a turn, and given to sockets: the drives of the thread take
+/// turns, and no host keeps one.
+const TURN: usize = 128 << 10;
+/// The part of [`TURN`] that a message takes however short it is.
+const MESSAGE: usize = 1 << 10;
 /// Time (ns) in which a host is to take the last bytes of a connection that has ended.
 const LINGER: Nanos = 5_000_000_000;
 
@@ -84,6 +90,8 @@ pub(crate) struct Served {
     capacity: u64,
     /// Time at which the last turn began (ns).
     now: Nanos,
+    /// The connection that was last given bytes.
+    speaker: ConnectionId,
     /// The shortest way to a host whose connection has ended.
     way: Option<Nanos>,
     said_way: bool,
@@ -111,8 +119,9 @@ impl Served {
         let backend = Backend::new(Arc::clone(&name), store, record, epoll)?.with_sockets();
         // Last: from here on the medium is in use by this subsystem.
         let made = subsystem(properties.capacity, properties.discard_zeroes);
-        let NewNvme { nvme: subsystem, keep, follow } =
+        let NewNvme { nvme: mut subsystem, keep, follow } =
             made.map_err(|message| ServeError::Store { name: name.to_string(), message })?;
+        subsystem.divide_work();
         let follower = Follower::new(follow, subsystem.state_changes());
         let mut target = Target::new(subsystem, hosts);
         let mut powers = None;
@@ -140,6 +149,7 @@ impl Served {
             counted: Vec::new(),
             capacity: properties.capacity,
             now: 0,
+            speaker: ConnectionId(0),
             way: None,
             said_way: false,
         })
@@ -211,7 +221,7 @@ impl Served {
             self.backend.report_errors();
             self.compare_with_way();
         }
-        heard || advanced
+        heard || advanced || due
     }
 
     /// Counts the requests that the hosts have back as of `delivered`.
@@ -228,7 +238,12 @@ impl Served {
         else {
             return false;
         };
+        let mut taken = 0;
         for event in events.iter() {
+            // The events of the others come again.
+            if taken >= TURN {
+                break;
+            }
             match event.data.u64() {
                 data if data >= FIRST_LISTENER => self.accept((data - FIRST_LISTENER) as usize),
                 COMPUTED => {
@@ -236,7 +251,7 @@ impl Served {
                         powers.take(|(id, power)| self.target.computed(id, power));
                     }
                 }
-                id => self.receive(ConnectionId(id as usize)),
+                id => taken += self.receive(ConnectionId(id as usize)).max(MESSAGE),
             }
         }
         if let Some(powers) = &self.powers {
@@ -275,27 +290,27 @@ impl Served {
         }
     }
 
-    /// Takes the bytes of a host, as long as it takes ours.
-    fn receive(&mut self, id: ConnectionId) {
+    /// Takes a chunk of bytes of a host, as long as it takes ours; returns how many.
+    fn receive(&mut self, id: ConnectionId) -> usize {
         if self.target.is_admin(id) {
             let health = self.backend.store.health();
             self.target.set_health(health);
         }
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        while self.target.wants_input(id) && !self.target.has_ended(id) {
-            match peer.stream.read(&mut self.chunk) {
-                Ok(0) => return self.close(id),
-                Ok(count) => {
-                    self.target.receive(id, &self.chunk[..count]);
-                    if count < self.chunk.len() {
-                        return;
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return self.close(id),
-            }
+        let Some(peer) = self.peers.get_mut(&id) else { return 0 };
+        if !self.target.wants_input(id) || self.target.has_ended(id) {
+            return 0;
         }
+        match peer.stream.read(&mut self.chunk) {
+            Ok(0) => self.close(id),
+            Ok(count) => {
+                self.target.receive(id, &self.chunk[..count]);
+                return count;
+            }
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(_) => self.close(id),
+        }
+        0
     }
 
     fn close(&mut self, id: ConnectionId) {
@@ -326,10 +341,29 @@ impl Served {
         let Self { target, follower, backend, .. } = self;
         let changes = target.subsystem().state_changes();
         follower.keep(&backend.name, changes, || target.kept_state());
-        let Self { peers, target, backend, events, way, now, .. } = self;
+        let Self { peers, target, backend, events, way, now, speaker, .. } = self;
+        // Those after the last one that had its turn come first.
+        let mut room = TURN;
+        let (before, after) = (..=*speaker, (Bound::Excluded(*speaker), Bound::Unbounded));
+        let mut lost = Vec::new();
+        for part in [true, false] {
+            let peers = if part { peers.range_mut(after) } else { peers.range_mut(before) };
+            for (&id, peer) in peers {
+                if room == 0 {
+                    break;
+                }
+                if target.output(id).is_empty() {
+                    continue;
+                }
+                *speaker = id;
+                if !send(target, id, &mut peer.stream, &mut room) {
+                    lost.push(id);
+                }
+            }
+        }
         // Closing a socket takes it out of the events.
         peers.retain(|&id, peer| {
-            let reached = send(target, id, &mut peer.stream);
+            let reached = !lost.contains(&id);
             if let Some(fault) = target.take_fault(id) {
                 backend.counts.faults += 1;
                 let message = format!("host at {}: {fault}; its connection ends", peer.address);
@@ -454,12 +488,16 @@ fn round_trip(stream: &TcpStream) -> Option<Nanos> {
     (micros != u32::MAX && micros > 0).then(|| Nanos::from(micros) * 1_000)
 }
 
-/// Sends the output of a connection as far as its socket takes it; returns whether the host is
-/// still there.
-fn send(target: &mut Target, id: ConnectionId, stream: &mut TcpStream) -> bool {
-    while !target.output(id).is_empty() {
-        match stream.write(target.output(id)) {
-            Ok(count) => target.sent(id, count),
+/// Sends the output of a connection as far as its socket takes it, and by `room` bytes at most, from
+/// which they are taken; returns whether the host is still there.
+fn send(target: &mut Target, id: ConnectionId, stream: &mut TcpStream, room: &mut usize) -> bool {
+    while !target.output(id).is_empty() && *room > 0 {
+        let output = target.output(id);
+        match stream.write(&output[..output.len().min(*room)]) {
+            Ok(count) => {
+                target.sent(id, count);
+                *room = room.saturating_sub(count.max(MESSAGE));
+            }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => return false,

@@ -2,9 +2,10 @@
 //!
 //! While there is work it spins, and guests need not ring. When there was none for a while it asks
 //! them to, and waits. How long it spins before that adapts as KVM's halt polling does: waits that
-//! end soon make it longer, long ones shorter. Another thread that wants the core meanwhile gets it
-//! between two turns. Where others keep the core, the thread does not spin: a spinning thread is
-//! taken off it for as long as they like, a waiting one gets it when it is rung.
+//! end soon make it longer, long ones shorter. Where others want the core, the thread does not spin: a
+//! spinning thread is taken off it for as long as they like, a waiting one gets it when it is rung.
+//! So it never gives the core away while it spins, and looks instead whether the scheduler takes it:
+//! an interval between two turns that is too long says so, whether or not there was work then.
 
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
@@ -29,8 +30,10 @@ const FIRST_SPIN: Nanos = 10_000;
 /// A turn without work that takes longer than this (ns) was interrupted: it takes
 /// a microsecond or two.
 const INTERRUPTED: Nanos = 300_000;
-/// For how long a thread does not spin after that (ns).
+/// For how long a thread does not spin after that (ns), at first.
 const SPIN_BACKOFF: Nanos = 1_000_000_000;
+/// The same at most: it doubles each time that the thread was interrupted as soon as it span again.
+const MAX_SPIN_BACKOFF: Nanos = 16_000_000_000;
 /// Time before a completion's time at which a thread stops waiting (ns): the possible lateness of
 /// the host's timers.
 const WAKE_AHEAD: Nanos = 60_000;
@@ -69,6 +72,10 @@ pub struct Polling {
     last_work: Nanos,
     /// Time until which others seem to want the core.
     no_spin_until: Nanos,
+    /// Duration of not spinning after the last interruption (ns).
+    backoff: Nanos,
+    /// True if requests are announced also while there is work: as long as the thread does not spin.
+    announced: bool,
     /// Time at which the last turn began, if it had no work and nothing was waited for.
     idle: Option<Nanos>,
 }
@@ -76,39 +83,56 @@ pub struct Polling {
 impl Polling {
     /// Begins to look for work.
     pub fn new(poll: Poll) -> Self {
-        Self { poll, window: 0, last_work: 0, no_spin_until: 0, idle: None }
+        Self {
+            poll,
+            window: 0,
+            last_work: 0,
+            no_spin_until: 0,
+            backoff: 0,
+            announced: poll == Poll::Never,
+            idle: None,
+        }
     }
 
     /// Queues have just begun: they are polled, or listened to.
     pub fn begin(&self, rounds: &mut impl Rounds) {
-        rounds.set_notifications(self.poll == Poll::Never);
+        rounds.set_notifications(self.announced);
     }
 
     /// One turn, and a wait where there was nothing to do. `work`: there was something else
     /// to do.
     pub fn step(&mut self, rounds: &mut impl Rounds, work: bool) {
         let now = rounds.now();
-        let work = rounds.turn(now) || work;
-        let interrupted = self.idle.take().is_some_and(|began| now - began > INTERRUPTED);
-        if work {
+        // The thread has spun since: whatever came meanwhile, it had not the core.
+        if self.idle.take().is_some_and(|began| now - began > INTERRUPTED) {
+            self.interrupted(now);
+        }
+        if rounds.turn(now) || work {
             self.last_work = now;
             return;
-        }
-        if interrupted && self.poll == Poll::Adaptive {
-            self.no_spin_until = now + SPIN_BACKOFF;
-            self.window = 0;
         }
         match self.poll {
             Poll::Always => std::hint::spin_loop(),
             Poll::Adaptive if now - self.last_work < self.window => {
                 self.idle = Some(now);
-                // A thread that waits for this core gets it now, such as a VMM that is to hand an
-                // interrupt over; without one this costs a fraction of a microsecond.
-                std::thread::yield_now();
+                std::hint::spin_loop();
             }
-            Poll::Adaptive => self.wait(rounds, now, WAKE_AHEAD),
-            Poll::Never => self.wait(rounds, now, 0),
+            Poll::Adaptive if now >= self.no_spin_until => self.wait(rounds, now, WAKE_AHEAD),
+            // A thread that does not spin now is as one that never does.
+            Poll::Adaptive | Poll::Never => self.wait(rounds, now, 0),
         }
+    }
+
+    /// The thread was interrupted while it span: it does not spin for a while, and for longer if it
+    /// has just begun to again.
+    fn interrupted(&mut self, now: Nanos) {
+        let soon = now.saturating_sub(self.no_spin_until) < self.backoff;
+        self.backoff = match soon {
+            true => (2 * self.backoff).min(MAX_SPIN_BACKOFF),
+            false => SPIN_BACKOFF,
+        };
+        self.no_spin_until = now + self.backoff;
+        self.window = 0;
     }
 
     /// Waits until something rings, or a completion's time comes near.
@@ -118,10 +142,11 @@ impl Polling {
             std::hint::spin_loop();
             return;
         }
-        if self.poll == Poll::Adaptive {
+        if !self.announced {
             rounds.set_notifications(true);
+            self.announced = now < self.no_spin_until;
             if rounds.turn(now) {
-                rounds.set_notifications(false);
+                rounds.set_notifications(self.announced);
                 self.last_work = now;
                 return;
             }
@@ -131,8 +156,11 @@ impl Polling {
         let timeout = due.into_iter().chain(look).min();
         let rung = rounds.wait(timeout);
         if self.poll == Poll::Adaptive {
-            rounds.set_notifications(false);
             let after = rounds.now();
+            if !self.announced || after >= self.no_spin_until {
+                self.announced = false;
+                rounds.set_notifications(false);
+            }
             if rung {
                 self.window = if after < self.no_spin_until {
                     0
@@ -144,5 +172,96 @@ impl Polling {
                 self.last_work = after;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounds whose time is a script's: a turn takes a microsecond, unless another thread has the core.
+    #[derive(Default)]
+    struct Script {
+        now: std::cell::Cell<Nanos>,
+        work: bool,
+        waits: u32,
+        /// Time that the next wait takes (ns).
+        wait: Nanos,
+    }
+
+    impl Rounds for Script {
+        fn now(&self) -> Nanos {
+            self.now.set(self.now.get() + 1_000);
+            self.now.get()
+        }
+
+        fn turn(&mut self, _: Nanos) -> bool {
+            std::mem::take(&mut self.work)
+        }
+
+        fn set_notifications(&mut self, _: bool) {}
+
+        fn next_event(&self) -> Option<Nanos> {
+            None
+        }
+
+        fn wait(&mut self, _: Option<Nanos>) -> bool {
+            self.waits += 1;
+            self.now.set(self.now.get() + self.wait);
+            true
+        }
+    }
+
+    /// A thread that spins, as its waits have ended soon.
+    fn spinning(script: &mut Script) -> Polling {
+        let mut polling = Polling::new(Poll::Adaptive);
+        script.wait = 5_000;
+        while polling.window < MAX_SPIN {
+            script.waits = 0;
+            while script.waits == 0 {
+                polling.step(script, false);
+            }
+        }
+        polling
+    }
+
+    #[test]
+    fn a_thread_that_is_interrupted_stops_spinning_even_if_there_is_work_then() {
+        for work in [false, true] {
+            let mut script = Script::default();
+            let mut polling = spinning(&mut script);
+            polling.step(&mut script, false);
+            assert!(polling.idle.is_some(), "it spins");
+            // Another thread has the core for a slice; a request has come meanwhile.
+            script.now.set(script.now.get() + 4_000_000);
+            (script.work, script.waits) = (work, 0);
+            let mut steps = 0;
+            let until = script.now.get() + SPIN_BACKOFF;
+            while script.now.get() < until {
+                polling.step(&mut script, false);
+                steps += 1;
+            }
+            let turns_with_work = u32::from(work);
+            assert_eq!(script.waits + turns_with_work, steps, "it waits whenever nothing is to do");
+        }
+    }
+
+    #[test]
+    fn a_computer_that_stays_busy_is_tried_less_and_less_often() {
+        let mut script = Script::default();
+        let mut polling = spinning(&mut script);
+        let mut interruptions = 0;
+        let end = script.now.get() + 120 * SPIN_BACKOFF;
+        while script.now.get() < end {
+            polling.step(&mut script, false);
+            // Whenever it spins, it loses the core.
+            if polling.idle.is_some() {
+                script.now.set(script.now.get() + 4_000_000);
+                interruptions += 1;
+            }
+            script.wait = 50_000;
+        }
+        // After 1, 2, 4, 8, 16, 16... seconds.
+        assert!((5..=12).contains(&interruptions), "{interruptions}");
     }
 }

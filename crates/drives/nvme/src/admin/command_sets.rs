@@ -45,6 +45,9 @@ pub fn identify_by_command_set(
         controller.io.namespaces.get(nsid).ok_or(unknown)
     };
     match command.cdw10.byte(0) {
+        structure::SET_NAMESPACE if nsid == ALL_NAMESPACES && set == NVM => {
+            fill_formats(transmute_mut!(page), &controller.io.config);
+        }
         structure::SET_NAMESPACE => {
             fill_namespace(page, controller, (nsid, namespace()?), (set, known))?;
         }
@@ -142,17 +145,20 @@ fn fill_namespace(
             zoned::fill_zoned_namespace(page, namespace, zones, config.formats());
         }
         _ if set == NVM && namespace.has_blocks() => {
-            // Extended LBA formats (NVM Command Set 1.0 figure 100). Storage tags are not checked: of
-            // their mask (LBSTM) no bit is set.
-            let page: &mut NvmNamespace = transmute_mut!(page);
-            for (entry, format) in page.elbaf.iter_mut().zip(config.formats()) {
-                entry.set(format.guard.extended_format());
-            }
+            fill_formats(transmute_mut!(page), config);
         }
         _ if known => return Err(StatusCode::InvalidCommandSet.at(at)),
         _ => return Err(StatusCode::InvalidField.at(at)),
     }
     Ok(())
+}
+
+/// Extended LBA formats (NVM Command Set 1.0 figure 100). Storage tags are not checked: of their mask
+/// (LBSTM) no bit is set.
+fn fill_formats(page: &mut NvmNamespace, config: &Config) {
+    for (entry, format) in page.elbaf.iter_mut().zip(config.formats()) {
+        entry.set(format.guard.extended_format());
+    }
 }
 
 /// Identify Controller data structure of the NVM command set (NVM Command Set 1.0 section 4.1.5.2): the

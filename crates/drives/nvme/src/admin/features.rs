@@ -126,7 +126,7 @@ mod select {
     pub const CAPABILITIES: u32 = 3;
 }
 
-/// Save, in Dword 10 of Set Features: nothing is saveable here.
+/// Save, in Dword 10 of Set Features: only Flexible Data Placement is saved, which always is.
 const SAVE: u32 = 1 << 31;
 /// Size of the Timestamp feature's data in bytes (section 5.21.1.14).
 const TIMESTAMP: usize = 8;
@@ -276,7 +276,7 @@ fn set_features(
     // The first question is that the feature exists.
     let known = find(controller, identifier)?;
     if is_of_placement(identifier) {
-        if command.cdw10 & SAVE != 0 {
+        if command.cdw10 & SAVE != 0 && !known.is_saved() {
             return Err(StatusCode::FeatureNotSaveable.at(location::CDW10));
         }
         return set_placement_feature(controller.io, memory, command);
@@ -554,11 +554,19 @@ impl Feature {
         self.effects & OF_NAMESPACE != 0
     }
 
-    /// Supported capabilities, returned for Select = 3: bit 1 namespace specific, bit 2 changeable.
+    /// Returns whether its value outlasts the power, whether or not a host asks for that.
+    fn is_saved(&self) -> bool {
+        self.identifier == placement::PLACEMENT
+    }
+
+    /// Supported capabilities, returned for Select = 3: bit 0 saveable, bit 1 namespace specific, bit 2
+    /// changeable.
     fn capabilities(&self) -> u32 {
+        const SAVEABLE: u32 = 1;
         const NAMESPACE_SPECIFIC: u32 = 1 << 1;
         const CHANGEABLE: u32 = 1 << 2;
-        CHANGEABLE | if self.is_of_namespace() { NAMESPACE_SPECIFIC } else { 0 }
+        let saveable = if self.is_saved() { SAVEABLE } else { 0 };
+        CHANGEABLE | saveable | if self.is_of_namespace() { NAMESPACE_SPECIFIC } else { 0 }
     }
 }
 

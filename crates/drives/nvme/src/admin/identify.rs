@@ -58,6 +58,11 @@ fn identify(
     let unknown = StatusCode::InvalidNamespace.at(location::NSID);
     let mut page = [0; PAGE_SIZE];
     match command.cdw10.byte(0) {
+        structure::NAMESPACE if nsid == ALL_NAMESPACES => {
+            let apart = !controller.host.transport.has_capsules();
+            let config = &controller.io.config;
+            fill_common_namespace(transmute_mut!(&mut page), config, apart);
+        }
         which @ (structure::NAMESPACE | structure::ALLOCATED_NAMESPACE) => {
             if !(1..=MAX_NSID).contains(&nsid) {
                 return Err(unknown);
@@ -88,7 +93,6 @@ fn identify(
             page.anagrpid.set(anagrpid);
             page.nvmsetid.set(nvmsetid);
             page.endgid.set(endgid);
-            page.dlfeat = deallocation(&controller.io.config);
         }
         structure::CONTROLLER => fill_controller(transmute_mut!(&mut page), controller),
         list @ (structure::ACTIVE_NAMESPACES | structure::ALLOCATED_NAMESPACES) => {
@@ -113,7 +117,9 @@ fn identify(
             let listed = attachments
                 .controllers()
                 .filter(|id| id.0 >= first && (!of_one || attachments.has(*id, nsid)));
-            fill_ids(transmute_mut!(&mut page), listed.map(|id| id.0));
+            let mut listed: Vec<u16> = listed.map(|id| id.0).collect();
+            listed.sort_unstable();
+            fill_ids(transmute_mut!(&mut page), listed.into_iter());
         }
         structure::NAMESPACE_DESCRIPTORS => {
             controller.io.check_attached(controller.host.id, nsid).map_err(|_| unknown)?;
@@ -182,8 +188,8 @@ pub(super) fn fill_any_controller(page: &mut IdentifyController, controller: &Co
 /// Identify Controller data structure (section 5.15.2.2).
 fn fill_controller(page: &mut IdentifyController, controller: &ControllerMut) {
     // Log Page Attributes: Commands Supported and Effects; Get Log Page with offsets; telemetry;
-    // persistent events; supported log pages, features and scopes of commands (NVMe 2.0).
-    const LPA: u8 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5;
+    // persistent events. Bit 5 would promise scopes of commands, of NVMe 2.0.
+    const LPA: u8 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4;
     // In ONCS beside I/O commands: Select in Get Features, Timestamp.
     const ONCS_FEATURES: u16 = 1 << 4 | 1 << 6;
     // Copy takes descriptors of format 0 (NVMe 2.0, OCFS).
@@ -284,6 +290,27 @@ fn fill_shared(page: &mut IdentifyController, controller: &ControllerMut) {
     }
 }
 
+/// The capabilities that all namespaces have, as Namespace Management creates them (section 5.15.2.1,
+/// NSID FFFFFFFFh): the formats, and what a deallocated block reads as. `apart`: whether a host can
+/// have metadata in a buffer of its own.
+fn fill_common_namespace(page: &mut IdentifyNamespace, config: &Config, apart: bool) {
+    // MC: behind the data, and apart. DPC: all types, in the first bytes and in the last.
+    const BEHIND: u8 = 1;
+    const APART: u8 = 1 << 1;
+    const ALL_PROTECTION: u8 = 0x1f;
+    let formats = config.formats();
+    page.nlbaf = count8(formats.len()) - 1;
+    for (entry, format) in page.lbaf.iter_mut().zip(formats) {
+        entry.ms.set(format.metadata);
+        entry.lbads = bits(format.size.trailing_zeros());
+    }
+    if config.offers_metadata() {
+        page.mc = BEHIND | if apart { APART } else { 0 };
+        page.dpc = ALL_PROTECTION;
+    }
+    page.dlfeat = deallocation(config);
+}
+
 /// Identify Namespace data structure (section 5.15.2.1), but for the fields of [`Common`]. `apart`:
 /// whether a host can have metadata in a buffer of its own.
 fn fill_namespace(
@@ -292,10 +319,6 @@ fn fill_namespace(
     identity: &NamespaceIdentity,
     apart: bool,
 ) {
-    // MC: behind the data, and apart. DPC: all types, in the first bytes and in the last.
-    const BEHIND: u8 = 1;
-    const APART: u8 = 1 << 1;
-    const ALL_PROTECTION: u8 = 0x1f;
     // FLBAS: metadata behind the data. DPS: protection information in the first bytes.
     const FORMATTED_BEHIND: u8 = 1 << 4;
     const FIRST: u8 = 1 << 3;
@@ -311,17 +334,8 @@ fn fill_namespace(
     page.msrc = const { constant8(MAX_SOURCES as u64) - 1 };
     page.nguid = identity.nguid;
     page.eui64 = identity.eui64;
-    let formats = config.formats();
-    page.nlbaf = count8(formats.len()) - 1;
-    for (entry, format) in page.lbaf.iter_mut().zip(formats) {
-        entry.ms.set(format.metadata);
-        entry.lbads = bits(format.size.trailing_zeros());
-    }
+    fill_common_namespace(page, config, apart);
     page.flbas = namespace.format().number().unwrap_or_default();
-    if config.offers_metadata() {
-        page.mc = BEHIND | if apart { APART } else { 0 };
-        page.dpc = ALL_PROTECTION;
-    }
     if let Some(Metadata { extended, protection, first, .. }) = namespace.metadata {
         page.flbas |= if extended { FORMATTED_BEHIND } else { 0 };
         page.dps = protection as u8 | if first { FIRST } else { 0 };

@@ -11,7 +11,7 @@ use crate::io::Io;
 use crate::log_page as page;
 use crate::ocssd::chunk_information;
 use crate::placement::{endurance_page, placement_page};
-use crate::registered::{Registered, OF_CONTROLLER, OF_NAMESPACE, SUPPORTED};
+use crate::registered::{Registered, SUPPORTED};
 use crate::smart::health_page;
 use crate::state::Reports;
 use crate::statistics::POWER_CYCLES;
@@ -293,9 +293,9 @@ fn commands_page(controller: &ControllerMut, set: u8) -> Result<Vec<u8>, Failure
     let Commands { io, open_channel, key_value: of_pairs, memory, compute, admin: of_admin } =
         *controller.commands;
     let config = &controller.io.config;
-    put_effects(&mut log.acs, of_admin.announced(config, set), 0);
+    put_effects(&mut log.acs, of_admin.announced(config, set));
     if controller.host.transport.has_capsules() {
-        log.acs[usize::from(capsules::OPCODE)].set(SUPPORTED | OF_CONTROLLER);
+        log.acs[usize::from(capsules::OPCODE)].set(SUPPORTED);
     }
     let tables = match set {
         key_value::CSI => &[of_pairs][..],
@@ -304,18 +304,21 @@ fn commands_page(controller: &ControllerMut, set: u8) -> Result<Vec<u8>, Failure
         _ => &[io, open_channel],
     };
     for table in tables {
-        put_effects(&mut log.iocs, table.announced(config, set), OF_NAMESPACE);
+        put_effects(&mut log.iocs, table.announced(config, set));
     }
     Ok(log.as_bytes().to_vec())
 }
+
+/// The bits of an entry in revision 1.4, which VS names: later ones have what a command concerns in
+/// bits 31:20, which Linux takes for unusual effects.
+const EFFECTS: u32 = (1 << 20) - 1;
 
 /// Puts commands' effects in their opcodes' dwords.
 fn put_effects<Execute: 'static>(
     dwords: &mut [U32; 256],
     commands: impl Iterator<Item = &'static Registered<Execute>>,
-    scope: u32,
 ) {
     for command in commands {
-        dwords[usize::from(command.opcode)].set(command.effects | scope);
+        dwords[usize::from(command.opcode)].set(command.effects & EFFECTS);
     }
 }

@@ -13,6 +13,7 @@ use crate::config::NVM_COMMAND_SET;
 use crate::context::{AdminCommand, ControllerMut};
 use crate::formatting::{Then, MANAGEMENT_DELETE};
 use crate::metadata::BlockFormat;
+use crate::placement::PlacementState;
 use crate::registered::{always, CHANGES_CONTENTS, CHANGES_INVENTORY, OF_SUBSYSTEM, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::{ana, Memory};
@@ -51,6 +52,8 @@ struct Wanted {
     /// The endurance group and the NVM set; 0: any.
     home: (u16, u16),
     shared: bool,
+    /// The reclaim unit handles of its placement handles.
+    handles: Vec<u8>,
 }
 
 impl Wanted {
@@ -81,13 +84,40 @@ impl Wanted {
             (group, 0) => endurance.group(group).is_some(),
             _ => endurance.parts().iter().any(|part| (part.group, part.set) == (group, set)),
         };
-        // Logical Block Storage Tag Mask, and of Flexible Data Placement the count of handles: every
-        // namespace has all of them.
-        if !is_home || page.lbstm != 0 || page.nphndls != 0 {
+        // Logical Block Storage Tag Mask.
+        if !is_home || page.lbstm != 0 {
             return Err(StatusCode::InvalidField.into());
         }
-        Ok(Self { blocks: size, format, home: (group, set), shared: sharing == 1 })
+        let handles = handles_of(page, controller, group)?;
+        Ok(Self { blocks: size, format, home: (group, set), shared: sharing == 1, handles })
     }
+}
+
+/// The Placement Handle List of a new namespace (NVMe TP4146): different reclaim unit handles of its
+/// endurance group.
+fn handles_of(
+    page: &NamespaceCreation,
+    controller: &ControllerMut,
+    group: u16,
+) -> Result<Vec<u8>, Failure> {
+    let count = usize::from(page.nphndls.get());
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let PlacementState::Fdp(groups) = &controller.io.placement else {
+        return Err(StatusCode::InvalidField.into());
+    };
+    let mut enabled =
+        groups.iter().filter(|(id, fdp)| fdp.is_enabled() && (group == 0 || *id == group));
+    let (_, fdp) = enabled.next().ok_or(StatusCode::FdpDisabled)?;
+    let wrong = StatusCode::InvalidPlacementHandles;
+    let listed = page.phndl.get(..count).ok_or(wrong)?;
+    let mut handles = Vec::new();
+    for handle in listed {
+        let handle = fdp.handle(&[], handle.get()).filter(|handle| !handles.contains(handle));
+        handles.push(handle.ok_or(wrong)?);
+    }
+    Ok(handles)
 }
 
 fn create(
@@ -103,10 +133,10 @@ fn create(
     }
     let mut page = NamespaceCreation::default();
     controller.io.receive(memory, command, page.as_mut_bytes())?;
-    let Wanted { blocks, format, home, shared } = Wanted::parse(&page, controller)?;
+    let Wanted { blocks, format, home, shared, handles } = Wanted::parse(&page, controller)?;
     let ControllerMut { io, host, .. } = &mut *controller;
     let nqn = host.connected.as_ref().map(|ConnectedHost { nqn, .. }| nqn.as_str());
-    let nsid = io.create_namespace((blocks, format), home, shared, nqn)?;
+    let nsid = io.create_namespace((blocks, format), home, shared, (nqn, handles))?;
     if let Some(event) = io.namespace_event(CREATE, nsid) {
         io.log_event(host.id, &event);
     }

@@ -3,7 +3,7 @@
 
 use stasis_block::{Command, Operation, Refused};
 
-use crate::command::{location, of_any_namespace, SubmissionEntry, FUSE, PSDT};
+use crate::command::{location, of_any_namespace, SubmissionEntry, DATA_SGL, FUSE, PSDT};
 use crate::config::{Namespace, NVM_COMMAND_SET};
 use crate::io::{IoCommand, IoExecute};
 use crate::metadata::{BlockFormat, Guard};
@@ -30,7 +30,13 @@ impl ControllerMut<'_> {
         &self,
         command: &SubmissionEntry,
     ) -> Result<Option<&'static IoCommand>, Failure> {
-        if command.flags & FUSE != 0 || command.flags & PSDT == PSDT {
+        let psdt = command.flags & PSDT;
+        let wrong = match self.host.transport.has_capsules() {
+            // The byte is reserved in commands of fabrics.
+            true => psdt != DATA_SGL && command.opcode != capsules::OPCODE,
+            false => psdt == PSDT,
+        };
+        if command.flags & FUSE != 0 || wrong {
             return Err(StatusCode::InvalidField.at(location::FLAGS));
         }
         self.check_ready(command)?;
@@ -100,9 +106,15 @@ impl ControllerMut<'_> {
         memory: &dyn Memory,
         command: &SubmissionEntry,
     ) -> Result<Outcome, Failure> {
-        // Section 4.2: over PCIe, admin commands take PRPs only.
-        let allowed = if self.host.transport.has_capsules() { PSDT } else { 0 };
-        if command.flags & (FUSE | PSDT) & !allowed != 0 {
+        // Section 4.2: over PCIe, admin commands take PRPs only; on a fabric all take SGLs, with
+        // metadata in one piece, but those of fabrics, whose byte is reserved.
+        let on_fabric = self.host.transport.has_capsules();
+        let wanted = match command.opcode {
+            capsules::OPCODE if on_fabric => command.flags & PSDT,
+            _ if on_fabric => DATA_SGL,
+            _ => 0,
+        };
+        if command.flags & (FUSE | PSDT) != wanted {
             return Err(StatusCode::InvalidField.at(location::FLAGS));
         }
         self.check_ready(command)?;

@@ -97,13 +97,15 @@ impl ControllerMut<'_> {
             if sq.is_empty() || sq.is_stopped {
                 return;
             }
-            if !has_room {
+            if !has_room || self.io.slices.defers() {
                 self.host.queues.wait_for_room();
                 return;
             }
+            self.io.slices.command();
             let raw = sq.fetch(memory);
-            let Some(raw) = self.host.or_fatal(raw) else { return };
-            let command = SubmissionEntry::parse(self.host.id, queue, &raw);
+            let Some((raw, fault)) = self.host.or_fatal(raw) else { return };
+            let command =
+                SubmissionEntry { fault, ..SubmissionEntry::parse(self.host.id, queue, &raw) };
             let number = command.id().cid;
             stasis_probes::command_fetched(self.host.id.0, queue, number, command.opcode);
             if queue != 0 {

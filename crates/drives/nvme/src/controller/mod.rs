@@ -131,9 +131,16 @@ impl ControllerMut<'_> {
 
     /// Takes a command that came in a capsule of queue `queue`, and carries it out when there is
     /// room. Returns whether the queue is there and not full. The command's data block gives the
-    /// place of its data in `memory`.
-    pub fn submit(&mut self, memory: &dyn Memory, queue: u16, raw: [u8; SQE_SIZE]) -> bool {
-        let taken = self.host.queues.submission_mut(queue).is_some_and(|sq| sq.push(raw));
+    /// place of its data in `memory`; with a `fault` of the block it fails where it gets as far as its
+    /// data.
+    pub fn submit(
+        &mut self,
+        memory: &dyn Memory,
+        queue: u16,
+        raw: [u8; SQE_SIZE],
+        fault: Option<CapsuleFault>,
+    ) -> bool {
+        let taken = self.host.queues.submission_mut(queue).is_some_and(|sq| sq.push(raw, fault));
         if taken {
             self.fetch(memory, queue);
             self.report_changes(memory);
@@ -213,6 +220,7 @@ impl ControllerMut<'_> {
         self.go_on_formatting(memory);
         self.go_on_fused(memory);
         self.go_on_scans(memory);
+        self.go_on_lists(memory);
         self.end_ended(memory);
         self.report_changes(memory);
         self.resume_if_waiting(memory);

@@ -1,7 +1,9 @@
 //! Flexible Data Placement: reclaim groups, reclaim unit handles, and the writes through them (NVMe
 //! TP4146).
 //!
-//! Each endurance group has its own, and every namespace of a group can use all its handles.
+//! Each endurance group has its own. A namespace that the drive is made with has a placement handle for
+//! each of the group's reclaim unit handles, by its number; one that a host creates those of its list,
+//! or one. The list is `handles` here: empty for all.
 
 use stasis_nvme_layout::placement::{HandleStatus, HandleStatusHead};
 use stasis_nvme_layout::IntoBytes;
@@ -147,22 +149,32 @@ impl Fdp {
     }
 
     /// The place of an identifier, if it is one.
-    fn place(&self, identifier: u16) -> Option<PlacementId> {
+    fn place(&self, handles: &[u8], identifier: u16) -> Option<PlacementId> {
         let bits = self.group_bits();
         let group = identifier.checked_shr(16 - bits).unwrap_or(0);
-        let handle = u8::try_from(identifier & u16::MAX >> bits).ok()?;
-        let there = group < self.groups && usize::from(handle) < self.handles.len();
-        there.then_some(PlacementId { group, handle })
+        let handle = self.handle(handles, identifier & u16::MAX >> bits)?;
+        (group < self.groups).then_some(PlacementId { group, handle })
+    }
+
+    /// The reclaim unit handle of a placement handle.
+    pub fn handle(&self, handles: &[u8], number: u16) -> Option<u8> {
+        if !handles.is_empty() {
+            return handles.get(usize::from(number)).copied();
+        }
+        u8::try_from(number).ok().filter(|&handle| usize::from(handle) < self.handles.len())
     }
 
     /// Returns whether an identifier names a place.
-    pub fn is_place(&self, identifier: u16) -> bool {
-        self.place(identifier).is_some()
+    pub fn is_place(&self, handles: &[u8], identifier: u16) -> bool {
+        self.place(handles, identifier).is_some()
     }
 
     /// Returns the number of places.
-    pub fn places(&self) -> usize {
-        self.room.len()
+    pub fn places(&self, handles: &[u8]) -> usize {
+        match handles.len() {
+            0 => self.room.len(),
+            count => usize::from(self.groups) * count,
+        }
     }
 
     fn room_of(&mut self, place: PlacementId) -> &mut u64 {
@@ -172,11 +184,18 @@ impl Fdp {
 
     /// `length` bytes are written by placement identifier `identifier`: which
     /// the drive is to take. A wrong one is the first handle's.
-    pub fn write(&mut self, nsid: u32, identifier: u16, length: u64, now: u64) -> u16 {
-        let place = self.place(identifier).unwrap_or_else(|| {
+    pub fn write(
+        &mut self,
+        (nsid, handles): (u32, &[u8]),
+        identifier: u16,
+        length: u64,
+        now: u64,
+    ) -> u16 {
+        let place = self.place(handles, identifier).unwrap_or_else(|| {
+            let handle = handles.first().copied().unwrap_or(0);
             let event = FdpEvent { nsid, identifier, location: None };
-            self.log(0, INVALID_PLACEMENT, event, now);
-            PlacementId { group: 0, handle: 0 }
+            self.log(handle, INVALID_PLACEMENT, event, now);
+            PlacementId { group: 0, handle }
         });
         let first = !std::mem::replace(&mut self.handles[usize::from(place.handle)].used, true);
         self.host_written += length;
@@ -191,8 +210,8 @@ impl Fdp {
     }
 
     /// Moves a handle to its next reclaim unit, as the host asks.
-    pub fn update(&mut self, nsid: u32, identifier: u16, now: u64) {
-        let Some(place) = self.place(identifier) else { return };
+    pub fn update(&mut self, (nsid, handles): (u32, &[u8]), identifier: u16, now: u64) {
+        let Some(place) = self.place(handles, identifier) else { return };
         let unit = self.unit;
         let room = std::mem::replace(self.room_of(place), unit);
         self.changes += 1;
@@ -212,19 +231,23 @@ impl Fdp {
     }
 
     /// Reclaim Unit Handle Status (TP4146): header, and a descriptor for each
-    /// handle of each group.
-    pub fn status(&mut self, block_size: u32) -> Vec<u8> {
-        let handles = count8(self.handles.len());
-        let nruhsd = count16(self.places()).into();
+    /// placement handle of each group.
+    pub fn status(&mut self, handles: &[u8], block_size: u32) -> Vec<u8> {
+        let nruhsd = count16(self.places(handles)).into();
         let mut data = HandleStatusHead { nruhsd, ..Default::default() }.as_bytes().to_vec();
-        let places = (0..self.groups)
-            .flat_map(|group| (0..handles).map(move |handle| PlacementId { group, handle }));
-        for place in places {
+        let all: Vec<u8> = (0..count8(self.handles.len())).collect();
+        let handles = if handles.is_empty() { &all } else { handles };
+        let places = (0..self.groups).flat_map(|group| {
+            (0u8..).zip(handles).map(move |(number, &handle)| (group, number, handle))
+        });
+        for (group, number, handle) in places {
+            let named = PlacementId { group, handle: number };
             // Estimated active time remaining is not reported (0).
             let status = HandleStatus {
-                pid: self.identifier(place).into(),
-                ruhid: u16::from(place.handle).into(),
-                ruamw: (*self.room_of(place) / u64::from(block_size)).into(),
+                pid: self.identifier(named).into(),
+                ruhid: u16::from(handle).into(),
+                ruamw: (*self.room_of(PlacementId { group, handle }) / u64::from(block_size))
+                    .into(),
                 ..Default::default()
             };
             data.extend(status.as_bytes());

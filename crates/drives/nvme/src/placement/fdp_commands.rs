@@ -42,13 +42,15 @@ fn io_management_receive(
 ) -> Result<Outcome, Failure> {
     let block_size = io.namespace(command.nsid)?.block_size;
     let group = io.namespaces.endurance_group(command.nsid);
-    let PlacementState::Fdp(groups) = &mut io.placement else {
+    let Io { placement, namespaces, .. } = &mut *io;
+    let handles = namespaces.handles(command.nsid);
+    let PlacementState::Fdp(groups) = placement else {
         return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
     };
     let fdp = groups.enabled_mut(group)?;
     let data = match command.cdw10.byte(0) {
         NO_ACTION => return Ok(Outcome::Done(0)),
-        RECLAIM_UNITS => fdp.status(block_size),
+        RECLAIM_UNITS => fdp.status(handles, block_size),
         _ => return Err(StatusCode::InvalidField.at(location::CDW10)),
     };
     let length = io.length_of(command.cdw11, location::CDW11)?;
@@ -68,7 +70,7 @@ fn io_management_send(
     let PlacementState::Fdp(groups) = &io.placement else {
         return Err(StatusCode::InvalidOpcode.at(location::OPCODE));
     };
-    let places = groups.enabled(group)?.places();
+    let places = groups.enabled(group)?.places(io.namespaces.handles(nsid));
     match command.cdw10.byte(0) {
         NO_ACTION => return Ok(Outcome::Done(0)),
         RECLAIM_UNITS => {}
@@ -82,14 +84,16 @@ fn io_management_send(
     let mut identifiers = vec![U16::ZERO; count];
     io.receive(memory, command, identifiers.as_mut_bytes())?;
     let now = io.features(command.controller).timestamp_at(io.now);
-    let PlacementState::Fdp(groups) = &mut io.placement else { return Err(invalid) };
+    let Io { placement, namespaces, .. } = &mut *io;
+    let handles = namespaces.handles(nsid);
+    let PlacementState::Fdp(groups) = placement else { return Err(invalid) };
     let fdp = groups.enabled_mut(group)?;
     let identifiers = identifiers.into_iter().map(U16::get);
-    if identifiers.clone().any(|identifier| !fdp.is_place(identifier)) {
+    if identifiers.clone().any(|identifier| !fdp.is_place(handles, identifier)) {
         return Err(invalid);
     }
     for identifier in identifiers {
-        fdp.update(nsid, identifier, now);
+        fdp.update((nsid, handles), identifier, now);
     }
     Ok(Outcome::Done(0))
 }

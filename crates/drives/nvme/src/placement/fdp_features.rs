@@ -109,9 +109,7 @@ fn subject(io: &Io, command: &SubmissionEntry) -> Result<Of, Failure> {
     }
     io.namespace(command.nsid)?;
     let group = io.namespaces.endurance_group(command.nsid);
-    // Placement handles are numbered as the reclaim unit handles are.
-    match usize::from(number) {
-        handle if handle < groups.enabled(group)?.handles.len() => Ok(Of::Handle(group, handle)),
-        _ => Err(invalid),
-    }
+    let handles = io.namespaces.handles(command.nsid);
+    let handle = groups.enabled(group)?.handle(handles, number).ok_or(invalid)?;
+    Ok(Of::Handle(group, handle.into()))
 }

@@ -46,7 +46,7 @@ pub fn placement_page(io: &Io, command: &SubmissionEntry) -> Result<Vec<u8>, Fai
     // nothing by itself that there is an event for.
     let host_events = command.cdw10 & 1 << 8 != 0;
     Ok(match identifier {
-        page::FDP_HANDLE_USAGE => usage(fdp),
+        page::FDP_HANDLE_USAGE => usage(io, group.id, fdp),
         page::FDP_STATISTICS => placement_statistics(group, fdp),
         _ if host_events => fdp.host_events.to_page(),
         _ => EventLog::default().to_page(),
@@ -161,14 +161,32 @@ fn configurations(fdp: &Fdp) -> Vec<u8> {
     [head.as_bytes(), descriptor.as_bytes(), &handle.as_bytes().repeat(handles)].concat()
 }
 
-/// Reclaim Unit Handle Usage.
-fn usage(fdp: &Fdp) -> Vec<u8> {
+/// Reclaim Unit Handle Usage: whether a namespace has the handle, and who has chosen it.
+fn usage(io: &Io, group: u16, fdp: &Fdp) -> Vec<u8> {
     const HOST_SPECIFIED: u8 = 1;
+    const CONTROLLER_SPECIFIED: u8 = 2;
+    let mut attributes = vec![0; fdp.handles.len()];
+    for nsid in io.namespaces.nsids_on_drive() {
+        if io.namespaces.endurance_group(nsid) != group {
+            continue;
+        }
+        match io.namespaces.handles(nsid) {
+            [] => attributes.fill(HOST_SPECIFIED),
+            [handle]
+                if io.namespaces.creation(nsid).is_some_and(|made| made.handles.is_empty()) =>
+            {
+                let attribute = &mut attributes[usize::from(*handle)];
+                *attribute = if *attribute == 0 { CONTROLLER_SPECIFIED } else { *attribute };
+            }
+            handles => {
+                handles.iter().for_each(|&handle| attributes[usize::from(handle)] = HOST_SPECIFIED);
+            }
+        }
+    }
     let nruh = count16(fdp.handles.len()).into();
     let head = HandleUsageHead { nruh, ..Default::default() };
     let mut log = head.as_bytes().to_vec();
-    for handle in &fdp.handles {
-        let ruha = if handle.used { HOST_SPECIFIED } else { 0 };
+    for ruha in attributes {
         log.extend(HandleUsage { ruha, ..Default::default() }.as_bytes());
     }
     log

@@ -103,11 +103,12 @@ impl PlacementState {
     }
 
     /// The stream that a write asks for: DTYPE in Dword 12, DSPEC in Dword 13. `length` bytes
-    /// will be written there, in an endurance group. `timestamp`: the Timestamp feature's value.
+    /// will be written there, in an endurance group, by the placement handles of the namespace.
+    /// `timestamp`: the Timestamp feature's value.
     pub fn place(
         &mut self,
         command: &SubmissionEntry,
-        group: u16,
+        (group, handles): (u16, &[u8]),
         length: u64,
         timestamp: impl FnOnce() -> u64,
     ) -> Result<u16, Failure> {
@@ -128,7 +129,7 @@ impl PlacementState {
                     directive::DATA_PLACEMENT => specific,
                     _ => return Err(unknown),
                 };
-                Ok(fdp.write(command.nsid, identifier, length, timestamp()))
+                Ok(fdp.write((command.nsid, handles), identifier, length, timestamp()))
             }
             _ if kind == 0 => Ok(0),
             _ => Err(unknown),

@@ -294,8 +294,8 @@ impl NamespaceReservation {
 /// The reservations of all namespaces, and the hosts of all controllers.
 #[derive(Debug, Default)]
 pub struct Reservations {
-    /// By controller.
-    hosts: Vec<Option<HostId>>,
+    /// By the places of controllers.
+    hosts: Vec<Option<(ControllerId, HostId)>>,
     /// By namespace.
     namespaces: Vec<NamespaceReservation>,
     /// True if there is, or was, a registrant: before, nothing needs to be checked.
@@ -309,20 +309,19 @@ impl Reservations {
         if self.hosts.len() <= index {
             self.hosts.resize(index + 1, None);
         }
-        self.hosts[index] = host;
+        self.hosts[index] = host.map(|host| (controller, host));
     }
 
     /// The host of a controller.
     pub fn host_of(&self, controller: ControllerId) -> Option<HostId> {
-        self.hosts.get(controller.index()).copied().flatten()
+        let named = self.hosts.get(controller.index()).copied().flatten();
+        named.filter(|(id, _)| *id == controller).map(|(_, host)| host)
     }
 
     /// The controllers of a host.
     pub fn controllers_of(&self, host: HostId) -> impl Iterator<Item = ControllerId> + '_ {
-        let of_host = move |(index, registered): (usize, &Option<HostId>)| {
-            (*registered == Some(host)).then_some(ControllerId::of_index(index))
-        };
-        self.hosts.iter().enumerate().filter_map(of_host)
+        let all = self.hosts.iter().flatten();
+        all.filter(move |(_, registered)| *registered == host).map(|(id, _)| *id)
     }
 
     /// Returns whether a host is registered for any namespace.

@@ -55,6 +55,8 @@ impl NvmeController {
         };
         let controllers =
             (0..controllers.max(1)).filter_map(|_| subsystem.add_controller(transport)).collect();
+        // They are paths of the one guest.
+        subsystem.share_host();
         Self { subsystem, controllers, since_health: 0, changes_seen: None, known_layout: None }
     }
 

@@ -91,6 +91,7 @@ impl Served {
         let made = (settings.subsystem)(properties.capacity, properties.discard_zeroes);
         let refused = |message| ServeError::Store { name: name.to_string(), message };
         let NewNvme { nvme: mut subsystem, keep, follow } = made.map_err(refused)?;
+        subsystem.divide_work();
         let follower = Follower::new(follow, subsystem.state_changes());
         // The one controller of a drive is that of a run.
         let alone = listeners.len() == 1;

@@ -13,8 +13,4 @@ impl Device {
     pub fn bytes(&mut self, _start: u64, _length: u64) -> Option<&mut [u8]> {
         match *self {}
     }
-
-    pub fn clear(&mut self) {
-        match *self {}
-    }
 }

@@ -5,13 +5,14 @@ use stasis_nvme_layout::IntoBytes;
 
 use crate::command::{location, Dword, SubmissionEntry};
 use crate::computing::config::Part;
+use crate::computing::work::Holds;
 use crate::config::Config;
 use crate::context::{AdminCommand, AdminExecute, ControllerMut};
 use crate::registered::{OF_NAMESPACE, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
 use crate::Memory;
 
-use super::device::{Range, MAX_RANGES};
+use super::device::{Finished, Range, MAX_RANGES};
 
 const fn command(opcode: u8, execute: AdminExecute) -> AdminCommand {
     AdminCommand {
@@ -66,11 +67,26 @@ fn load_program(
     if bytes == 0 || bytes > io.config.max_transfer {
         return Err(StatusCode::InvalidField.at(location::CDW14));
     }
+    // A program that is being checked stays as it is.
+    if io.commands.slots.work.is_checking(index) {
+        return Err(StatusCode::ProgramInUse.at(location::CDW10));
+    }
     io.lend(|io, lease| {
         lease.data = io.commands.buffers.take(bytes as usize);
         io.receive(memory, command, &mut lease.data)?;
-        io.device()?.load(index, size, offset, &lease.data).map_err(at)?;
-        Ok(Outcome::Done(0))
+        let loaded = io.device()?.load(index, size, offset, &lease.data).map_err(at)?;
+        let Some(mut task) = loaded else { return Ok(Outcome::Done(0)) };
+        if io.slices.divides() {
+            let holds = Holds::Program(index);
+            io.begin_task(Some(command.id()), command.nsid, holds, task);
+            return Ok(Outcome::Pending);
+        }
+        loop {
+            let finished = io.device()?.go_on(&mut task, u64::MAX, u64::MAX);
+            if let Some(Finished::Check(result)) = finished {
+                return result.map_err(at).map(|()| Outcome::Done(0));
+            }
+        }
     })
 }
 

@@ -2,16 +2,16 @@
 
 use crate::command::{location, Dword, SubmissionEntry};
 use crate::computing::config::Part;
-use crate::computing::work::{Call, Done};
+use crate::computing::work::{Call, Done, Holds};
 use crate::computing::{COMPUTE_CSI, MEMORY_CSI};
 use crate::config::Config;
 use crate::io::{Io, IoCommand, IoExecute};
 use crate::narrow::{dwords, size};
 use crate::registered::{CHANGES_CONTENTS, SUPPORTED};
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::Memory;
+use crate::{slices, Memory};
 
-use super::device::Device;
+use super::device::{Device, Task};
 
 pub(super) const fn command(
     (part, opcode): (Part, u8),
@@ -111,8 +111,15 @@ fn write(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<
 
 /// Zeroes.
 fn fill(io: &mut Io, _memory: &dyn Memory, command: &SubmissionEntry) -> Result<Outcome, Failure> {
-    range(io.device()?, command)?.fill(0);
-    io.end_after_transfer(command, command.cdw12.into())
+    let length = range(io.device()?, command)?.len();
+    if !io.slices.divides() || length <= slices::CLEARED {
+        range(io.device()?, command)?.fill(0);
+        return io.end_after_transfer(command, command.cdw12.into());
+    }
+    let at = command.starting_lba();
+    let task = Task::Clear { at, end: at + u64::from(command.cdw12) };
+    io.begin_task(Some(command.id()), command.nsid, Holds::Nothing, task);
+    Ok(Outcome::Pending)
 }
 
 /// Program and set of ranges in Dword 2, the number of ranges that come with the command in Dword 3,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stasis_ebpf::{Memory, Program};
+use stasis_ebpf::{Execution, Loader, Memory, Program};
 
 use crate::computing::config::Programs;
 use crate::computing::work::Call;
@@ -51,10 +51,43 @@ pub struct Run {
     pub bytes: u64,
 }
 
+/// Work of the device, of which a slice is carried out at a time.
+#[derive(Debug)]
+pub enum Task {
+    /// A program runs.
+    Run(Box<Running>),
+    /// A program is checked.
+    Check { index: u16, loader: Loader },
+    /// Bytes of the memory are cleared.
+    Clear { at: u64, end: u64 },
+}
+
+/// A program that runs.
+#[derive(Debug)]
+pub struct Running {
+    call: Call,
+    execution: Execution,
+    /// Bytes of the memory that it has read and written so far.
+    bytes: u64,
+}
+
+/// Work that has come to its end.
+#[derive(Debug)]
+pub enum Finished {
+    /// A program has run; its call's data.
+    Run(Run, Vec<u8>),
+    /// A program was checked: it is loaded, or refused.
+    Check(Result<(), StatusCode>),
+    /// The memory is clear.
+    Clear,
+}
+
 /// The device that programs run on.
 #[derive(Debug)]
 pub struct Device {
     pub config: Programs,
+    /// The work under way, by the numbers that it has in [`crate::computing::Work`].
+    pub tasks: BTreeMap<u64, Task>,
     memory: Vec<u8>,
     programs: [Option<Loaded>; MAX_PROGRAMS as usize],
     sets: BTreeMap<u16, Vec<Range>>,
@@ -65,7 +98,8 @@ impl Device {
     pub fn new(config: Option<Programs>) -> Option<Self> {
         let config = config?;
         let memory = vec![0; size(config.memory)];
-        Some(Self { config, memory, programs: [const { None }; 16], sets: BTreeMap::new() })
+        let (programs, sets, tasks) = ([const { None }; 16], BTreeMap::new(), BTreeMap::new());
+        Some(Self { config, tasks, memory, programs, sets })
     }
 
     /// The bytes of a range of the memory, if they lie in it.
@@ -75,12 +109,12 @@ impl Device {
         self.memory.get_mut(start..end)
     }
 
-    /// Clears all of the memory.
-    pub fn clear(&mut self) {
-        self.memory.fill(0);
+    /// The work of clearing all of the memory.
+    pub fn clear(&self) -> Task {
+        Task::Clear { at: 0, end: self.memory.len() as u64 }
     }
 
-    /// Loads a piece of a program: the first one begins it.
+    /// Loads a piece of a program: the first one begins it. The last one leaves it to be checked.
     ///
     /// # Errors
     /// As of Load Program (CP section 4.1.6).
@@ -90,7 +124,7 @@ impl Device {
         size: u32,
         offset: u32,
         piece: &[u8],
-    ) -> Result<(), StatusCode> {
+    ) -> Result<Option<Task>, StatusCode> {
         let of_others = |(other, loaded): (usize, &Option<Loaded>)| {
             loaded
                 .as_ref()
@@ -119,16 +153,15 @@ impl Device {
         }
         loaded.bytes.extend_from_slice(piece);
         if loaded.bytes.len() < size as usize {
-            return Ok(());
+            return Ok(None);
         }
-        match Program::load(&std::mem::take(&mut loaded.bytes)) {
-            Ok(program) => loaded.program = Some(program),
+        match Loader::new(std::mem::take(&mut loaded.bytes)) {
+            Ok(loader) => Ok(Some(Task::Check { index, loader })),
             Err(_) => {
                 *slot = None;
-                return Err(StatusCode::InvalidProgramData);
+                Err(StatusCode::InvalidProgramData)
             }
         }
-        Ok(())
     }
 
     /// Unloads a program. `busy`: the program runs.
@@ -223,20 +256,63 @@ impl Device {
         Ok(())
     }
 
-    /// Runs a program.
-    pub fn run(&mut self, call: &Call) -> Run {
-        let Self { config, memory, programs, sets } = self;
+    /// The work of running a program.
+    pub fn begin(&self, call: Call) -> Task {
+        let execution = Execution::new(CONTEXT << PLACES);
+        Task::Run(Box::new(Running { call, execution, bytes: 0 }))
+    }
+
+    /// Goes on with work, by at most `instructions` of a program or `bytes` of memory; what it comes to
+    /// if that is its end.
+    pub fn go_on(&mut self, task: &mut Task, instructions: u64, bytes: u64) -> Option<Finished> {
+        match task {
+            Task::Run(running) => {
+                let run = self.run(running, instructions)?;
+                Some(Finished::Run(run, std::mem::take(&mut running.call.data)))
+            }
+            Task::Check { index, loader } => {
+                let most = usize::try_from(instructions).unwrap_or(usize::MAX);
+                let slot = self.programs.get_mut(usize::from(*index))?;
+                Some(Finished::Check(match (loader.go_on(most), slot) {
+                    (Ok(None), _) => return None,
+                    (Ok(Some(program)), Some(loaded)) => {
+                        loaded.program = Some(program);
+                        Ok(())
+                    }
+                    (_, slot) => {
+                        *slot = None;
+                        Err(StatusCode::InvalidProgramData)
+                    }
+                }))
+            }
+            Task::Clear { at, end } => {
+                let length = (*end - *at).min(bytes);
+                if let Some(part) = self.bytes(*at, length) {
+                    part.fill(0);
+                }
+                *at += length;
+                (at == end).then_some(Finished::Clear)
+            }
+        }
+    }
+
+    fn run(&mut self, running: &mut Running, most: u64) -> Option<Run> {
+        let Self { config, memory, programs, sets, .. } = self;
+        let Running { call, execution, bytes } = running;
         let program = programs.get(usize::from(call.program)).and_then(Option::as_ref);
         let program = program.and_then(|loaded| loaded.program.as_ref());
-        let none = Run { result: Err(StatusCode::NoProgram), instructions: 0, bytes: 0 };
-        let Some(program) = program else { return none };
+        let Some(program) = program else {
+            return Some(Run { result: Err(StatusCode::NoProgram), instructions: 0, bytes: 0 });
+        };
         let ranges = sets.get(&call.set).map_or(&[][..], Vec::as_slice);
         let context = context(call, ranges);
-        let mut reach = Reach { context, data: &call.data, memory, ranges, bytes: 0 };
-        let ended = program.run(&mut reach, CONTEXT << PLACES, config.max_instructions);
+        let mut reach = Reach { context, data: &call.data, memory, ranges, bytes: *bytes };
+        let ended = program.go_on(execution, &mut reach, most, config.max_instructions);
+        *bytes = reach.bytes;
+        let ended = ended?;
         // A fault of a program is none of the host's command.
         let result = ended.result.map_err(|_| StatusCode::InternalError);
-        Run { result, instructions: ended.instructions, bytes: reach.bytes }
+        Some(Run { result, instructions: ended.instructions, bytes: *bytes })
     }
 }
 

@@ -4,6 +4,9 @@
 mod state;
 
 use crate::io::{Io, IoCommand};
+use crate::listing::Listing;
+use crate::status::Failure;
+use crate::Memory;
 
 pub use state::{fill_key_value_namespace, KeyValueNamespace, Pair};
 
@@ -11,4 +14,8 @@ pub const IO_COMMANDS: [IoCommand; 0] = [];
 
 impl Io {
     pub fn go_on_key_value(&mut self) {}
+
+    pub fn go_on_list(&mut self, _memory: &dyn Memory, _list: Listing) -> Result<bool, Failure> {
+        Ok(true)
+    }
 }

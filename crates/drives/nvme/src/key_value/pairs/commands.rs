@@ -7,11 +7,12 @@ use crate::command::{location, SubmissionEntry};
 use crate::config::Config;
 use crate::io::{Io, IoCommand, IoExecute};
 use crate::key_value::CSI;
+use crate::listing::Listing;
 use crate::narrow::{count16, size};
 use crate::registered::{CHANGES_CONTENTS, SUPPORTED};
 use crate::slots::{Owner, Slot, WaitingStore};
 use crate::status::{Failure, Outcome, StatusCode};
-use crate::Memory;
+use crate::{slices, Memory};
 
 use super::namespace::status_of;
 use super::pair::Pair;
@@ -176,32 +177,61 @@ fn exist(io: &mut Io, _memory: &dyn Memory, command: &SubmissionEntry) -> Result
 /// Lists as many keys as the host has room for, in the order of their bytes (section 3.2.3): from
 /// the command's key on, or from the first one on without one.
 fn list(io: &mut Io, memory: &dyn Memory, command: &SubmissionEntry) -> Result<Outcome, Failure> {
-    /// Number of returned keys.
-    const HEAD: usize = 4;
-    let first = match command.cdw11 & 0xff {
-        0 => None,
-        _ => Some(key(command)?),
-    };
     let room = command.cdw10;
+    if command.cdw11 & 0xff != 0 {
+        key(command)?;
+    }
     if room > io.config.max_transfer || (room as usize) < HEAD {
         return Err(StatusCode::InvalidField.at(location::CDW10));
     }
-    let store = &io.pairs(command.nsid)?.store;
-    let mut data = vec![0; HEAD];
-    let mut count = 0u32;
-    for key in store.keys_from(first.as_ref()) {
-        let bytes = key.as_bytes();
-        // Its length in two bytes, itself, and up to whole dwords zeroes.
-        let end = (data.len() + 2 + bytes.len()).next_multiple_of(4);
-        if end > room as usize {
-            break;
+    io.pairs(command.nsid)?;
+    let list = Listing { command: *command, last: Vec::new(), count: 0, data: vec![0; HEAD] };
+    let ended = io.go_on_list(memory, list)?;
+    Ok(if ended { Outcome::Done(0) } else { Outcome::Pending })
+}
+
+/// Number of returned keys, before them.
+const HEAD: usize = 4;
+
+impl Io {
+    /// Goes on with a List; returns whether that is its end, and the host has it.
+    pub fn go_on_list(&mut self, memory: &dyn Memory, mut list: Listing) -> Result<bool, Failure> {
+        let command = list.command;
+        let most = if self.slices.divides() { slices::ELEMENTS } else { usize::MAX };
+        let room = command.cdw10;
+        let store = &self.pairs(command.nsid)?.store;
+        let first = match (Key::new(&list.last), command.cdw11 & 0xff) {
+            (Some(last), _) => Some(last),
+            (None, 0) => None,
+            (None, _) => Some(key(&command)?),
+        };
+        let mut keys = store.keys_from(first.as_ref()).peekable();
+        // The last one is in the list, if it is there yet.
+        let _ = keys.next_if(|key| key.as_bytes() == list.last);
+        let mut full = false;
+        for key in keys.by_ref().take(most) {
+            let bytes = key.as_bytes();
+            // Its length in two bytes, itself, and up to whole dwords zeroes.
+            let end = (list.data.len() + 2 + bytes.len()).next_multiple_of(4);
+            full = end > room as usize;
+            if full {
+                break;
+            }
+            list.data.extend(count16(bytes.len()).to_le_bytes());
+            list.data.extend(bytes);
+            list.data.resize(end, 0);
+            list.count += 1;
+            list.last.clear();
+            list.last.extend(bytes);
         }
-        data.extend(count16(bytes.len()).to_le_bytes());
-        data.extend(bytes);
-        data.resize(end, 0);
-        count += 1;
+        let goes_on = !full && keys.peek().is_some();
+        drop(keys);
+        if goes_on {
+            self.commands.slots.lists.put(list);
+            return Ok(false);
+        }
+        list.data[..HEAD].copy_from_slice(&list.count.to_le_bytes());
+        self.send_of(memory, &command, &list.data, room)?;
+        Ok(true)
     }
-    data[..HEAD].copy_from_slice(&count.to_le_bytes());
-    io.send_of(memory, command, &data, room)?;
-    Ok(Outcome::Done(0))
 }

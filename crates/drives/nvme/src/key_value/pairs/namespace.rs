@@ -16,6 +16,8 @@ pub struct KeyValueNamespace {
     pub store: Store,
     // Pairs whose values are being written, by the values' first bytes.
     writes: BTreeMap<u64, (Pair, Place)>,
+    // Stores that were cleared, and take up memory yet.
+    gone: Vec<Store>,
 }
 
 /// The stream of what is written at an end of the log.
@@ -39,7 +41,7 @@ impl KeyValueNamespace {
     pub fn new(namespace: &Namespace, transfer: u32) -> Option<Self> {
         let key_value = namespace.key_value.as_ref()?;
         let layout = key_value.layout(namespace.bytes(), namespace.block_size, transfer).ok()?;
-        Some(Self { store: Store::new(layout), writes: BTreeMap::new() })
+        Some(Self { store: Store::new(layout), writes: BTreeMap::new(), gone: Vec::new() })
     }
 
     /// Returns the state of the pairs, if the namespace was ever used.
@@ -58,8 +60,18 @@ impl KeyValueNamespace {
 
     /// All pairs are gone, with the bytes of their values.
     pub fn clear(&mut self) {
-        self.store = Store::new(*self.store.layout());
+        let new = Store::new(*self.store.layout());
+        self.gone.push(std::mem::replace(&mut self.store, new));
         self.writes.clear();
+    }
+
+    /// Gives back the memory of at most `count` pairs that were cleared.
+    pub fn forget(&mut self, count: usize) {
+        if let Some(gone) = self.gone.last_mut() {
+            if !gone.take_apart(count) {
+                self.gone.pop();
+            }
+        }
     }
 
     /// The value of a pair goes to its place.
