@@ -21,7 +21,8 @@ pub struct Listing {
 pub struct Listings(Vec<Listing>);
 
 impl Listings {
-    /// Returns whether there is one.
+    /// Returns whether there is none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

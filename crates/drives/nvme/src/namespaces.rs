@@ -47,6 +47,8 @@ pub struct Namespaces {
     // The parts with flash of their own; or the group that all are in, 0 without one.
     parts: Vec<MediaPart>,
     only_group: u16,
+    // Pairs were cleared whose memory is not given back.
+    forgets: bool,
 }
 
 #[derive(Debug)]
@@ -143,6 +145,7 @@ impl Namespaces {
         Self {
             serial,
             states,
+            forgets: false,
             total,
             step,
             transfer,
@@ -349,14 +352,12 @@ impl Namespaces {
     }
 
     /// Gives back the memory of at most `count` pairs of each that were cleared.
+    #[inline]
     pub fn forget_pairs(&mut self, count: usize) {
-        if !self.has_pairs() {
-            return;
-        }
-        for nsid in 1..=self.count() {
-            if let Some(pairs) = self.key_value_mut(nsid) {
-                pairs.forget(count);
-            }
+        if self.forgets {
+            self.forgets = (1..=self.count()).fold(false, |more, nsid| {
+                self.key_value_mut(nsid).is_some_and(|pairs| pairs.forget(count)) | more
+            });
         }
     }
 
@@ -591,7 +592,10 @@ impl Namespaces {
         state.chunks = ChunkSet::new(namespace.ocssd.as_ref());
         match &mut state.pairs {
             // Their memory is given back slice by slice.
-            Some(pairs) => pairs.clear(),
+            Some(pairs) => {
+                pairs.clear();
+                self.forgets = true;
+            }
             None => state.pairs = KeyValueNamespace::new(namespace, transfer),
         }
         self.past_changes += past;

@@ -46,16 +46,19 @@ impl Slices {
     }
 
     /// A command is begun.
+    #[inline]
     pub fn command(&mut self) {
         self.taken = self.taken.saturating_add(COMMAND);
     }
 
     /// Data of a command is moved.
+    #[inline]
     pub fn data(&mut self, bytes: usize) {
         self.taken = self.taken.saturating_add(bytes as u64);
     }
 
     /// Returns whether the next command is to wait for another slice: then it is waited for.
+    #[inline]
     pub fn defers(&mut self) -> bool {
         let spent = self.divides && self.taken >= BYTES;
         self.deferred |= spent;

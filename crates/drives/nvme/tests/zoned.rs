@@ -375,7 +375,7 @@ fn a_finish_fills_the_zone_where_the_drive_programs_zones() {
     assert_eq!(driver.io(send(FINISH | ALL, 0)).status, 0);
     let rests = [(3 * SIZE + 7, CAPACITY - 7), (4 * SIZE + 1, CAPACITY - 1)];
     assert_eq!(asked(&mut driver), rests.map(|(at, blocks)| (Operation::WriteZeroes, at, blocks)));
-    // Where a random write area is open, nothing is: its blocks are in no order.
+    // Not where a random write area is open: its blocks are in no order.
     let zrwa = Some(Zrwa { size: 8 * BLOCK, granularity: BLOCK, count: 1 });
     let mut driver = driver_with(Zones { fills: true, zrwa, ..zones() });
     assert_eq!(driver.io(send(OPEN | ZRWAA, 0)).status, 0);

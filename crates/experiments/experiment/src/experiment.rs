@@ -113,7 +113,7 @@ pub struct Experiment {
     /// Thresholds that the run is expected to meet.
     #[serde(rename = "expect")]
     pub expectations: Vec<Expectation>,
-    /// What the file that it was made of has and it has not, for its user.
+    /// Notes for its user on the file that it was made of, and that has what it has not.
     #[serde(skip)]
     #[schemars(skip)]
     pub notes: Vec<String>,

@@ -27,7 +27,7 @@ pub struct Finding {
     /// The scenario that is enough.
     #[serde(with = "as_file")]
     pub scenario: Scenario,
-    /// When it became inevitable, where that was looked for.
+    /// Its point of no return, where that was looked for.
     #[serde(default)]
     pub inevitable: Option<Inevitable>,
     /// Its file.

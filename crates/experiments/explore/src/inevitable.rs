@@ -30,7 +30,7 @@ pub struct Share {
     pub branches: u64,
 }
 
-/// When a failure became inevitable.
+/// A failure's point of no return.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inevitable {
     /// The last moment from which a branch did not fail (ns since the commands' start); null if each did.
@@ -95,7 +95,7 @@ impl Search {
         (self.shares.len() as f64 / all as f64).min(1.0)
     }
 
-    /// Of the branches from `at` so many failed in the same way.
+    /// Takes the number of branches from `at` that failed in the same way, and that of all.
     pub fn add(&mut self, at: Nanos, (failed, branches): (u64, u64)) {
         self.shares.insert(at, (failed, branches));
     }

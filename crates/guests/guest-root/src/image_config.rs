@@ -110,10 +110,13 @@ struct RawHealth {
 impl ImageConfig {
     /// Reads the file that an image has for it; `origin` is the image.
     pub(crate) fn read(bytes: &[u8], origin: &Path) -> Result<Self, RootError> {
+        // serde takes a list of nothing for an object of defaults.
+        let begin = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
         let file: Result<File, _> = serde_json::from_slice(bytes);
-        let config = match file {
-            Ok(file) => Self::of_file(file),
-            Err(error) => Err(format!("is damaged: {error}")),
+        let config = match (begin, file) {
+            (Some(b'{'), Ok(file)) => Self::of_file(file),
+            (_, Ok(_)) => Err("is damaged: it is no object".to_owned()),
+            (_, Err(error)) => Err(format!("is damaged: {error}")),
         };
         config.map_err(|cause| {
             let cause: String = cause.chars().take(1000).collect();

@@ -181,10 +181,10 @@ mod tests {
         let io = |queued_ns, rung_ns| GuestTimes { queued_ns, rung_ns, ..guest("jbd2/d-8") };
         // Given to the drive before it ended, given to the block layer after it began, its own, a later one.
         let own = [io(50, 900), io(105, 1100), io(95, 1040), io(60, 2000)];
-        let of =
+        let whose =
             |flush| flush_of(own.iter().enumerate().map(|(order, io)| (order as u64, io)), flush);
-        assert_eq!(of(&flush), Some(2));
-        assert_eq!(of(&guest("kworker/0:1H")), None);
+        assert_eq!(whose(&flush), Some(2));
+        assert_eq!(whose(&guest("kworker/0:1H")), None);
         let called = GuestTimes {
             submitter: "system-call".into(),
             thread: "t1".into(),

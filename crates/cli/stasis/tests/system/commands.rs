@@ -72,7 +72,7 @@ fn commands_beyond_read_and_write_do_what_the_specification_says() {
 
     expect("fdp-configs", 0, &["FDP Attributes: 0x80", "Reclaim Unit Nominal Size: 1048576"]);
     expect("fdp-stats", 0, &["(HBMW): 8192"]);
-    expect("fdp-usage", 0, &["Handle 0 Attributes: 0x0", "Handle 2 Attributes: 0x1"]);
+    expect("fdp-usage", 0, &["Handle 0 Attributes: 0x1", "Handle 3 Attributes: 0x1"]);
     for (name, full) in [("fdp-status", 2), ("fdp-updated", 3)] {
         expect(name, 0, &["Placement Identifier 3"]);
         assert_eq!(text(name).matches("(RUAMW): 2048").count(), full, "{name}");

@@ -1,7 +1,7 @@
 //! Each kind of housekeeping has its share whatever the host does, and what waited behind one
 //! collection does not wait for the next.
 //!
-//! That a block which has to move begins to after a bounded number of others is asserted where the
+//! The bound on the others that a block which has to move waits for is asserted where the
 //! turns are kept (`ftl/page/due.rs`), in every test of this crate; here are the limits that follow.
 
 use proptest::prelude::*;
@@ -139,7 +139,7 @@ proptest! {
     }
 }
 
-/// What the figures were where housekeeping stopped while the host wrote: hundreds of erases apart,
+/// The figures were others where housekeeping stopped while the host wrote: hundreds of erases apart,
 /// data as old as the run, and reads without end.
 #[test]
 fn a_drive_that_is_written_as_fast_as_it_can_levels_its_wear_and_moves_old_data() {

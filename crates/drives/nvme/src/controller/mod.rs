@@ -220,7 +220,9 @@ impl ControllerMut<'_> {
         self.go_on_formatting(memory);
         self.go_on_fused(memory);
         self.go_on_scans(memory);
-        self.go_on_lists(memory);
+        if !self.io.commands.slots.lists.is_empty() {
+            self.go_on_lists(memory);
+        }
         self.end_ended(memory);
         self.report_changes(memory);
         self.resume_if_waiting(memory);

@@ -194,7 +194,7 @@ impl Run<'_> {
     fn pull_triggers(&mut self) {
         for (number, at) in self.common.triggers.take_pulled() {
             self.common.networks.trigger(number, at);
-            if let (debug::MOMENT, Some(debug)) = (number, &mut self.debug) {
+            if let (triggers::MOMENT, Some(debug)) = (number, &mut self.debug) {
                 debug.come();
             }
             if let (snapshots::SNAPSHOT, Some(snapshots)) = (number, &mut self.snapshots) {

@@ -8,6 +8,7 @@ use stasis_run_events::{Ending, Moment};
 use super::debug::{self, Cause, Debug, Goal, Part, Passed, Position, Step, Why};
 use super::run::Run;
 use super::slice::Slice;
+use super::triggers;
 use super::vm::After;
 use crate::error::Error;
 use crate::exit::{DebugEvent, Exit};
@@ -26,7 +27,7 @@ impl Run<'_> {
         }
         let mut debug = Box::new(Debug::new(config, self.turn)?);
         if let Some(trigger) =
-            debug.moment.as_ref().and_then(|moment| debug::trigger(moment, debug::MOMENT))
+            debug.moment.as_ref().and_then(|moment| debug::trigger(moment, triggers::MOMENT))
         {
             self.add_trigger(trigger)?;
         }

@@ -8,11 +8,13 @@ use stasis_block::clock::Nanos;
 use stasis_channel::Stream;
 use stasis_run_events::IoRecord;
 
-use super::debug::MOMENT;
 use crate::error::Error;
 
 /// Limit on the bytes of a line that an expression sees; more of it is not looked at.
 pub(super) const MAX_LINE: usize = 64 << 10;
+
+/// The number of the trigger that brings a debugger's moment about: there are fewer faults.
+pub(super) const MOMENT: u16 = u16::MAX;
 
 /// A fault's trigger, other than a time.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -24,7 +24,7 @@ pub struct Call<'a> {
     pub called_ns: Nanos,
     /// From there until its thread ran for the last time after a wait in it (ns).
     pub length_ns: Nanos,
-    /// Of that, off its processor.
+    /// The part of that in which it was off its processor.
     pub waited_ns: Nanos,
     /// The number of its waits.
     pub waits: usize,

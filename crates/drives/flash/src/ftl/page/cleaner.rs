@@ -354,7 +354,7 @@ impl Cleaner {
         if !self.gate.has_turned_away() {
             return;
         }
-        for plane in self.gate.reopened(&moment.context.array) {
+        while let Some(plane) = self.gate.reopened(&moment.context.array) {
             if self.collectors[plane as usize].job.is_none() {
                 self.enter(plane, moment);
             }
@@ -1032,7 +1032,7 @@ impl Cleaner {
         if job.why == Why::Age {
             collector.due.add(Reason::Age, job.victim);
         }
-        // What was gathered of others is where it was, too.
+        // Units of others that were gathered are where they were, too.
         let mut back = vec![job.victim];
         while let Some(block) = collector.remains.take_any() {
             blocks.put_back(block);

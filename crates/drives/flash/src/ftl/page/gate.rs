@@ -73,12 +73,10 @@ impl Gate {
         !self.away.is_empty()
     }
 
-    /// The planes that were turned away and may begin now.
-    pub fn reopened(&mut self, array: &Array) -> Vec<u32> {
-        let away = std::mem::take(&mut self.away);
-        let (open, closed) = away.into_iter().partition(|&plane| self.is_open(plane, array));
-        self.away = closed;
-        open
+    /// Takes out the first of the planes that were turned away and may begin now.
+    pub fn reopened(&mut self, array: &Array) -> Option<u32> {
+        let place = self.away.iter().position(|&plane| self.is_open(plane, array))?;
+        Some(self.away.remove(place))
     }
 
     /// The power failed: nothing waits.

@@ -38,7 +38,7 @@ impl KeyValueNamespace {
         match *self {}
     }
 
-    pub fn forget(&mut self, _count: usize) {
+    pub fn forget(&mut self, _count: usize) -> bool {
         match *self {}
     }
 

@@ -65,13 +65,14 @@ impl KeyValueNamespace {
         self.writes.clear();
     }
 
-    /// Gives back the memory of at most `count` pairs that were cleared.
-    pub fn forget(&mut self, count: usize) {
+    /// Gives back the memory of at most `count` pairs that were cleared; returns whether there are more.
+    pub fn forget(&mut self, count: usize) -> bool {
         if let Some(gone) = self.gone.last_mut() {
             if !gone.take_apart(count) {
                 self.gone.pop();
             }
         }
+        !self.gone.is_empty()
     }
 
     /// The value of a pair goes to its place.

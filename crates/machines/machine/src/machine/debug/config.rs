@@ -19,9 +19,6 @@ pub struct DebugConfig {
 /// Called when the commands begin: the debugger, if one takes hold of the run.
 pub type DebugSource = Box<dyn FnOnce() -> Option<DebugConfig>>;
 
-/// The number of the trigger that brings the moment about: there are fewer faults.
-pub(in super::super) const MOMENT: u16 = u16::MAX;
-
 /// The trigger of this number of the moment, if it has one.
 pub(in super::super) fn trigger(moment: &Moment, number: u16) -> Option<TriggerConfig> {
     let on = match moment {

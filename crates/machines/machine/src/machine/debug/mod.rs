@@ -21,7 +21,7 @@ mod written;
 use stasis_channel::Branch;
 use stasis_run_events::{Moment, WriteEntry};
 
-pub(super) use config::{trigger, MOMENT};
+pub(super) use config::trigger;
 pub use config::{DebugConfig, DebugSource};
 use plan::Breakpoint;
 pub(super) use plan::{Back, Goal, Part, Plan, Position, Why};

@@ -30,7 +30,7 @@ const MAX_PARTS: u64 = 1024;
 /// Limit on the files of processes whose lines are known.
 const MAX_FILES: usize = 4096;
 
-/// What is looked for: a line that a program has written.
+/// A line that a program has written, which is looked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in super::super) struct Written {
     /// The kernel's entries.
