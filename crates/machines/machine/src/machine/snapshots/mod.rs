@@ -12,7 +12,8 @@ use stasis_block::clock::Nanos;
 use stasis_run_events::{Instant, ProfileJob, SnapshotJob};
 
 use super::changes::ChangeConfig;
-use super::debug::{DebugConfig, MOMENT};
+use super::debug::DebugConfig;
+use super::triggers::MOMENT;
 
 /// The snapshots to take of a run.
 pub struct SnapshotConfig {
