@@ -28,6 +28,7 @@ impl ControllerId {
     }
 
     /// The place; of none one that there is not.
+    #[inline]
     pub(crate) fn index(self) -> usize {
         match self {
             Self::NONE => MAX_CONTROLLERS,

@@ -28,8 +28,9 @@ impl Listings {
     }
 
     /// Returns whether there is one of a controller.
+    #[inline]
     pub fn is_of(&self, controller: ControllerId) -> bool {
-        self.0.iter().any(|list| list.command.controller == controller)
+        !self.is_empty() && self.0.iter().any(|list| list.command.controller == controller)
     }
 
     /// The commands that wait for theirs, with their namespaces.

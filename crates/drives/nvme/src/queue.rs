@@ -95,7 +95,11 @@ impl SubmissionQueue {
             Place::Capsules(entries) => raw = entries.pop_front().unwrap_or(raw),
         }
         self.head = next(self.head, self.size);
-        Ok((raw, self.faults.pop_front().flatten()))
+        let fault = match self.faults.is_empty() {
+            true => None,
+            false => self.faults.pop_front().flatten(),
+        };
+        Ok((raw, fault))
     }
 }
 

@@ -205,7 +205,10 @@ impl Subsystem {
     pub fn controller(&mut self, id: ControllerId) -> Option<ControllerMut<'_>> {
         let running = self.hosts.iter().flatten().filter(|host| host.id != id && host.is_enabled());
         let alone = running.count() == 0;
-        let host = self.hosts.get_mut(id.index())?.as_mut().filter(|host| host.id == id)?;
+        let host = self.hosts.get_mut(id.index())?.as_mut()?;
+        if host.id != id {
+            return None;
+        }
         let Self { io, formatting, vendor, chunk_notifications, .. } = self;
         let commands = commands::of(host.transport);
         Some(ControllerMut { io, host, formatting, vendor, chunk_notifications, alone, commands })
@@ -278,7 +281,12 @@ impl Subsystem {
     }
 
     pub(crate) fn host(&self, id: ControllerId) -> Option<&Host> {
-        self.hosts.get(id.index())?.as_ref().filter(|host| host.id == id)
+        let host = self.hosts.get(id.index())?.as_ref()?;
+        if host.id == id {
+            Some(host)
+        } else {
+            None
+        }
     }
 
     /// Returns the controllers.
@@ -385,7 +393,9 @@ impl Subsystem {
         let count = if self.io.slices.divides() { slices::ELEMENTS } else { usize::MAX };
         self.io.namespaces.forget_pairs(count);
         // It may have waited for the memory of programs.
-        self.io.go_on_sanitize();
+        if self.io.background.sanitize.running.is_some() {
+            self.io.go_on_sanitize();
+        }
     }
 
     /// Divides work into slices from now on, one from each call of [`Subsystem::set_time`] to the next:

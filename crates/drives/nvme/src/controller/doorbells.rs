@@ -104,8 +104,8 @@ impl ControllerMut<'_> {
             self.io.slices.command();
             let raw = sq.fetch(memory);
             let Some((raw, fault)) = self.host.or_fatal(raw) else { return };
-            let command =
-                SubmissionEntry { fault, ..SubmissionEntry::parse(self.host.id, queue, &raw) };
+            let mut command = SubmissionEntry::parse(self.host.id, queue, &raw);
+            command.fault = fault;
             let number = command.id().cid;
             stasis_probes::command_fetched(self.host.id.0, queue, number, command.opcode);
             if queue != 0 {
