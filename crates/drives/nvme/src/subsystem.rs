@@ -428,15 +428,16 @@ impl Subsystem {
     /// `None` unless interrupts are held back, requests wait until the drive has left a power
     /// state, programs run, or [divided work](Subsystem::divide_work) goes on.
     pub fn next_deadline(&self) -> Option<Nanos> {
-        let interrupts = self.hosts.iter().flatten();
-        let interrupts = interrupts.filter_map(|host| host.interrupts.next_deadline());
-        let deferred = self.io.slices.is_deferred() || !self.io.commands.slots.lists.is_empty();
-        let others = [
-            self.io.commands.outgoing.next_time(self.now),
-            self.io.commands.slots.work.next_time(),
-            deferred.then_some(self.now),
-        ];
-        interrupts.chain(others.into_iter().flatten()).min()
+        let commands = &self.io.commands;
+        if self.io.slices.is_deferred() || !commands.slots.lists.is_empty() {
+            return Some(self.now);
+        }
+        let mut next = commands.outgoing.next_time(self.now).unwrap_or(Nanos::MAX);
+        next = next.min(commands.slots.work.next_time().unwrap_or(Nanos::MAX));
+        for host in self.hosts.iter().flatten() {
+            next = next.min(host.interrupts.next_deadline().unwrap_or(Nanos::MAX));
+        }
+        (next != Nanos::MAX).then_some(next)
     }
 
     /// Sets the access to the namespaces on a path: commands under way end as ever. Hosts on that
