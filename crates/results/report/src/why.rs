@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use serde_json::Value;
 use stasis_block::clock::Nanos;
 use stasis_block::timeline::{Cause, TrackKind, What};
 use stasis_block::Operation;
@@ -17,7 +16,7 @@ use stasis_results::commands::{Collector, ToldCommand, ToldCommands};
 use stasis_results::guest_ios::{self, GuestTimes};
 use stasis_results::slowest::SlowIo;
 use stasis_results::waits::KeptWait;
-use stasis_results::{folder_of, units, KeptIos, KeptSpans, ResultsError, Summary};
+use stasis_results::{folder_of, machine_of, units, KeptIos, KeptSpans, ResultsError, Summary};
 
 /// Rows of what a drive did that are listed.
 const LISTED: usize = 12;
@@ -356,12 +355,10 @@ fn awaited(
     let flush_of = awaited::flush_of(numbered, guest);
     let submitted = flush_of.and_then(|order| own.get(&(drive.to_owned(), order))).unwrap_or(guest);
     let Some(waits) = KeptWait::read(folder)? else { return Ok((None, flush_of)) };
-    // A drive of several machines' has its machine's name before its own.
-    let machines = Summary::beside(folder).and_then(|mut summary| summary.extra.remove("machines"));
-    let names = machines.as_ref().and_then(Value::as_array).into_iter().flatten();
-    let names: Vec<&str> = names.filter_map(|machine| machine["name"].as_str()).collect();
-    let its = |name: &&str| drive.strip_prefix(*name).is_some_and(|rest| rest.starts_with('/'));
-    let machine = names.iter().position(its).unwrap_or(0) as u64;
+    let summary = Summary::beside(folder);
+    let Some(machine) = summary.and_then(|summary| machine_of(&summary, drive)) else {
+        return Ok((None, flush_of));
+    };
     let its = waits.iter().filter(|wait| wait.machine == machine);
     Ok((Some(awaited::find(its, submitted).into_iter().cloned().collect()), flush_of))
 }

@@ -4,36 +4,30 @@ use serde_json::Value;
 use stasis_block::units::{parse_duration, parse_size};
 use stasis_block::Rate;
 
+use crate::owner::tables;
 use crate::{units, Summary};
 
 /// Returns the limits of a drive, of a virtual disk (`MACHINE.DISK`) or of a workload as the run's
 /// experiment has them: `500 I/Os a second and 125 MB/s`. None where there are none, or where the results
 /// do not have the experiment.
-pub fn limit_of(summary: &Summary, name: &str) -> Option<String> {
+pub fn limit_of<'a>(summary: &'a Summary, name: &str) -> Option<String> {
     let experiment = summary.extra.get("experiment")?;
-    let tables = |value: &Value| -> Vec<Value> {
-        match value {
-            Value::Array(all) => all.clone(),
-            Value::Object(_) => vec![value.clone()],
-            _ => Vec::new(),
-        }
-    };
     let machines = tables(&experiment["machine"]);
     let its_drives = machines.iter().flat_map(|machine| tables(&machine["drive"]));
-    let drives = tables(&experiment["drive"]).into_iter().chain(its_drives);
+    let drives = tables(&experiment["drive"]).iter().chain(its_drives);
     let named = drives.chain(tables(&experiment["workload"])).enumerate().map(|(number, one)| {
         let own = one["name"].as_str().map(str::to_owned);
         (own.unwrap_or_else(|| format!("drive{number}")), one)
     });
     let disks = machines.iter().flat_map(|machine| {
         let of_machine = format!("{}.", machine["name"].as_str().unwrap_or_default());
-        let disk = move |disk: Value| {
+        let disk = move |disk: &'a Value| {
             let own = disk["name"].as_str().unwrap_or_default();
             // A run's summary has the whole name.
             let its = own.strip_prefix(&of_machine).unwrap_or(own);
             (format!("{of_machine}{its}"), disk)
         };
-        tables(&machine["disk"]).into_iter().map(disk)
+        tables(&machine["disk"]).iter().map(disk)
     });
     let (_, found) = named.chain(disks).find(|(each, _)| each == name)?;
     in_words(&found["limits"])
