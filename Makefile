@@ -110,6 +110,7 @@ slow-test: build guest ## Tests that `test` leaves out: they build guests, measu
 	test -z "$(STASIS_TEST_DEVICE)" || $(TEST) --test contents -- --ignored
 	$(TEST) --test coordinate start_up -- --ignored --nocapture
 	$(TEST) --test system slow_guides -- --ignored --nocapture
+	STEPS="flash crash" scripts/test-on $(SUITE) || [ $$? -eq 77 ]
 	for suite in bookworm trixie; do scripts/test-on $$suite guides || [ $$? -eq 77 ] || exit 1; done
 	$(TEST) --test system no_clock_goes_backwards -- --ignored --nocapture
 	$(TEST) --test system rates_are -- --ignored --nocapture
@@ -128,6 +129,7 @@ slow-test: build guest ## Tests that `test` leaves out: they build guests, measu
 	$(TEST) --test system memory_buffer -- --ignored --nocapture
 	$(TEST) --test system -- --ignored --nocapture controllers_fail debian_13 a_host_without_room exact_is_found
 	$(TEST) --test system -- --ignored --nocapture going_back in_no_memory a_branch a_medium_on each_of_fifty zones_end an_image
+	$(TEST) --test system -- --ignored --nocapture images_of_their_own that_comes_back found_by_its_name four_processors where_it_lies
 	$(TEST) --test system -- --ignored --nocapture profile guest_times guide_to_a_kernel
 	$(TEST) --test served -- nvme_tcp:: kept_tcp:: --ignored --nocapture --test-threads=1
 	$(TEST) --test nvme_tcp -- --ignored --nocapture --test-threads=1
@@ -154,8 +156,8 @@ fuzz-inputs: ## Make what fuzzing of a user's root begins with, in target/fuzz: 
 test-intel: guest ## The engine kvm on Intel's VMX, in a processor that Bochs emulates; some minutes each (PROCESSORS= some of `scripts/test-intel STASIS list`)
 	@scripts/test-intel $(STASIS) $(PROCESSORS)
 
-test-on: build ## A user's first steps on another release (SUITE): QEMU, kernels, tools, guests
-	@scripts/test-on $(SUITE) || [ $$? -eq 77 ]
+test-on: build ## A user's first steps on another release (SUITE): QEMU, kernels, tools, guests; STEPS= some of doctor, run, flash, crash, serve
+	@STEPS="$(or $(STEPS),doctor run serve)" scripts/test-on $(SUITE) || [ $$? -eq 77 ]
 
 conformance: build ## Run others' suites in a guest: BLKTESTS=, FIO=, NVME_CLI=, ZONEFS=, XNVME=, XFSTESTS= say where their sources are, FIO_JOBS= a folder of fio job files (docs/development/conformance.md)
 	@test -n "$(BLKTESTS)$(FIO)$(FIO_JOBS)$(NVME_CLI)$(ZONEFS)$(XNVME)$(XFSTESTS)" || { echo "say where a suite is: BLKTESTS=DIR, FIO=DIR, FIO_JOBS=DIR, NVME_CLI=DIR, ZONEFS=DIR, XNVME=DIR, XFSTESTS=DIR (docs/development/conformance.md)" >&2; exit 2; }

@@ -149,14 +149,14 @@ fn every(pair: &Pair) -> Vec<Vec<(usize, Survival)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Never a state that no drive could leave; every sample is permitted.
     #[test]
     fn no_state_is_impossible(power_loss in kinds(), commands in commands(), seed: u64) {
         let mut pair = Pair::new(power_loss);
         play(&mut pair, &commands, |pair| {
-            let seeds: Vec<u64> = (0..30).map(|draw| seed.wrapping_add(draw)).collect();
+            let seeds: Vec<u64> = (0..12).map(|draw| seed.wrapping_add(draw)).collect();
             for sampling in samplings(&seeds) {
                 let survivals = pair.cache.sample(sampling);
                 let medium = pair.medium(&survivals);
@@ -183,7 +183,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Every state that some drive can leave is sampled sooner or later.
     #[test]

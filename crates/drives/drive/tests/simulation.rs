@@ -108,6 +108,8 @@ fn drive(seed: u64, medium: impl Medium + 'static) -> Drive {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(80))]
+
     #[test]
     fn reads_bring_what_was_written_and_flushes_keep_it(seed in any::<u64>()) {
         let (medium, contents) = Moody::new(seed, CAPACITY);

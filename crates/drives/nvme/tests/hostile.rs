@@ -25,7 +25,7 @@ fn the_corpus_does_not_break_the_controller() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases(20_000)))]
+    #![proptest_config(ProptestConfig::with_cases(cases(4_000)))]
 
     #[test]
     fn no_driver_breaks_the_controller(script in inputs(known(), 3000)) {
@@ -34,7 +34,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases(1_500)))]
+    #![proptest_config(ProptestConfig::with_cases(cases(300)))]
 
     #[test]
     fn no_driver_breaks_computational_programs(script in inputs(known(), 12_000)) {
@@ -43,7 +43,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases(1_500)))]
+    #![proptest_config(ProptestConfig::with_cases(cases(300)))]
 
     #[test]
     fn no_driver_breaks_a_key_value_namespace(script in inputs(pairs(), 12_000)) {

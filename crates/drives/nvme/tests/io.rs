@@ -91,7 +91,7 @@ fn layout() -> impl Strategy<Value = Layout> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(60))]
 
     /// Data written through one set of pages is read through another.
     #[test]

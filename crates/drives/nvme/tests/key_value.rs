@@ -704,7 +704,7 @@ fn pairs_outlive_the_controller() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(10))]
 
     /// Many commands at a time, of which each key has one, against a map.
     #[test]

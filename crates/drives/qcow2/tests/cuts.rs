@@ -37,29 +37,29 @@ fn cuts_of(
 
 #[test]
 fn flush_keeps_what_was_flushed() {
-    cuts("cluster_size=4096", Durability::Flush, 0..3, 25);
-    cuts("cluster_size=512,refcount_bits=1", Durability::Flush, 3..6, 25);
-    cuts("cluster_size=65536", Durability::Flush, 6..8, 25);
+    cuts("cluster_size=4096", Durability::Flush, 0..2, 20);
+    cuts("cluster_size=512,refcount_bits=1", Durability::Flush, 3..5, 20);
+    cuts("cluster_size=65536", Durability::Flush, 6..7, 20);
 }
 
 #[test]
 fn barrier_keeps_what_was_flushed() {
-    cuts("cluster_size=4096", Durability::Barrier, 0..3, 25);
-    cuts("cluster_size=512,refcount_bits=1", Durability::Barrier, 3..6, 25);
-    cuts("cluster_size=65536", Durability::Barrier, 6..8, 25);
+    cuts("cluster_size=4096", Durability::Barrier, 0..2, 20);
+    cuts("cluster_size=512,refcount_bits=1", Durability::Barrier, 3..5, 20);
+    cuts("cluster_size=65536", Durability::Barrier, 6..7, 20);
 }
 
 #[test]
 fn ordered_keeps_a_prefix() {
-    cuts("cluster_size=4096", Durability::Ordered, 0..3, 25);
-    cuts("cluster_size=512,refcount_bits=1", Durability::Ordered, 3..6, 25);
-    cuts("cluster_size=65536", Durability::Ordered, 6..8, 25);
+    cuts("cluster_size=4096", Durability::Ordered, 0..2, 20);
+    cuts("cluster_size=512,refcount_bits=1", Durability::Ordered, 3..5, 20);
+    cuts("cluster_size=65536", Durability::Ordered, 6..7, 20);
 }
 
 #[test]
 fn late_refcounts_are_found_again() {
     for durability in Durability::ALL {
-        cuts("cluster_size=4096,lazy_refcounts=on", durability, 0..2, 25);
+        cuts("cluster_size=4096,lazy_refcounts=on", durability, 0..1, 20);
     }
 }
 
@@ -74,7 +74,7 @@ fn a_shared_drive_keeps_the_same() {
                 run_on_shared(path, seed, settings, 150, scheduler)
             };
             let seed = number as u64;
-            cuts_of(work, "cluster_size=4096", durability, seed..seed + 1, 25);
+            cuts_of(work, "cluster_size=4096", durability, seed..seed + 1, 8);
         }
     }
 }

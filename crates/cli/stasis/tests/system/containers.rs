@@ -208,6 +208,7 @@ fn a_volume_is_a_drives_file_system_and_lasts() {
 }
 
 #[test]
+#[ignore = "boots a machine twice: make slow-test"]
 fn a_power_cut_leaves_a_volume_that_comes_back() {
     let bench = Bench::new();
     server(&bench);
@@ -225,6 +226,7 @@ fn a_power_cut_leaves_a_volume_that_comes_back() {
 }
 
 #[test]
+#[ignore = "boots two machines twice: make slow-test"]
 fn machines_have_images_of_their_own_and_wait_for_each_other() {
     let bench = Bench::new();
     server(&bench);
@@ -267,6 +269,7 @@ fn machines_have_images_of_their_own_and_wait_for_each_other() {
 }
 
 #[test]
+#[ignore = "boots a machine twice: make slow-test"]
 fn an_image_is_found_by_its_name() {
     let bench = Bench::new();
     layout(&bench, "store", &[("one:1", "echo one"), ("two:1", "echo two")]);

@@ -55,13 +55,13 @@ fn ext4_on_an_image_survives_power_cuts_and_injected_faults_are_found() {
         bench.finish(bench.command(&[&["crash-test", "crash.toml"], more].concat()))
     };
 
-    test(&["--states", "400", "--check-every", "20", "--junit", "well.xml"]).expect(0);
+    test(&["--states", "200", "--check-every", "25", "--junit", "well.xml"]).expect(0);
     let tests = bench.text("well.xml");
     assert!(tests.contains(" failures=\"0\" errors=\"0\""), "{tests}");
     assert!(tests.contains("name=\"broken\">\n<system-out>"), "{tests}");
     let report = bench.json("r/crash-test.json");
-    assert_eq!(report["cuts"], 400);
-    assert!(report["distinct"].as_u64() > Some(50), "{report}");
+    assert_eq!(report["cuts"], 200);
+    assert!(report["distinct"].as_u64() > Some(30), "{report}");
     assert!(report["checked"].as_u64() > Some(3), "{report}");
     assert!(bench.bytes("disk.qcow2") == before, "the experiment's own image is left alone");
 
@@ -279,11 +279,11 @@ fn a_check_finds_the_drives_that_were_cut() {
     let test = |more: &[&str]| {
         bench.finish(bench.command(&[&["crash-test", "zoned.toml", "--checkers=1"], more].concat()))
     };
-    test(&["--states", "30"]).expect(0);
+    test(&["--states", "14"]).expect(0);
     let report = bench.json("r/crash-test.json");
-    assert!(report["checked"].as_u64() > Some(15), "{report}");
+    assert!(report["checked"].as_u64() >= Some(10), "{report}");
     // Each line of the command has its time, and its least state is always there.
-    assert!(report["fixed"].as_u64() >= Some(10), "{report}");
+    assert!(report["fixed"].as_u64() >= Some(8), "{report}");
 
     // A promise that nobody kept is found with each seed, and found again by a separate guest.
     let lost = ["--trace", "r", "--check", "sh /root/check.sh lost", "--results", "l"];

@@ -84,7 +84,7 @@ fn damage(way: &str, path: &Path) -> bool {
 }
 
 /// Damages a file of each of these kinds in each of these ways, and runs from it.
-fn damages(ways: &[&str], kinds: impl Fn(&str, &str) -> bool) {
+fn damages(ways: &[&str], least: usize, kinds: impl Fn(&str, &str) -> bool) {
     let bench = Bench::ended_after(Duration::from_secs(3600));
     let alone = run(&bench, "alone", &[]);
     alone.expect(0);
@@ -138,15 +138,15 @@ fn damages(ways: &[&str], kinds: impl Fn(&str, &str) -> bool) {
             }
         }
     }
-    assert!(done.len() >= 4 * ways.len(), "{done:?}");
+    assert!(done.len() >= least * ways.len(), "{done:?}");
 }
 
 #[test]
 fn a_damaged_machine_or_snapshot_is_named_and_not_used() {
-    damages(&["flip"], |folder, name| {
+    damages(&["flip"], 2, |folder, name| {
         matches!(
             (folder, name),
-            ("guests", "ram") | ("snapshots", "pages" | "state" | "about.json")
+            ("guests", "ram") | ("snapshots", "pages")
         )
     });
 }
@@ -154,5 +154,5 @@ fn a_damaged_machine_or_snapshot_is_named_and_not_used() {
 #[test]
 #[ignore = "runs a guest two hundred times: make slow-test"]
 fn any_damage_of_any_kept_file_is_named() {
-    damages(&["flip", "cut", "lose"], |_, _| true);
+    damages(&["flip", "cut", "lose"], 4, |_, _| true);
 }

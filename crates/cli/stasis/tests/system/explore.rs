@@ -11,7 +11,7 @@ if [ $(hostname) != client ]; then
     exec redis-server --dir /mnt --appendonly yes --appendfsync everysec --protected-mode no
 fi > /dev/null
 stasis-client redis redis --until PONG PING
-stasis-client redis redis --repeat 40 --every 10ms 'SET key{} {}' --check 'GET key{}' ''']
+stasis-client redis redis --repeat 20 --every 10ms 'SET key{} {}' --check 'GET key{}' ''']
 virtual-limit = "30s"
 history = true
 network = [{}]

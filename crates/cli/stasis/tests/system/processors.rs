@@ -21,6 +21,7 @@ fio --filename=/dev/nvme0n1 --rw=randread --bs=4k --direct=1 --ioengine=psync --
 grep CapBnd /proc/self/status";
 
 #[test]
+#[ignore = "counts the work of five runs: make slow-test"]
 fn four_processors_do_four_times_the_work() {
     let bench = Bench::new();
     let run = bench.run_beside_io(4, "busy", SCRIPT);

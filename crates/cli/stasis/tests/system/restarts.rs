@@ -143,6 +143,7 @@ fn a_machine_of_several_processors_boots() {
 
 /// A root that is read where it lies is a drive of the guest's: the kernel sees it after the greeting too.
 #[test]
+#[ignore = "boots a machine three times: make slow-test"]
 fn a_restart_is_a_boot_on_a_root_that_is_read_where_it_lies() {
     let bench = Bench::new();
     make_with(&bench.path("tree"), &["/bin/sh", "/bin/cat", "/bin/sleep"]);

@@ -193,17 +193,6 @@ fn caches_that_cannot_be_are_refused() {
     assert!(Spec { blocks: Some(nearest), ..blocks.clone() }.check(64 * MIB).is_ok());
 }
 
-#[test]
-fn a_size_is_of_bytes_or_a_share() {
-    let text = "slc_cache = { static = \"4MB\", dynamic = 0.036, when_full = \"fold\" }";
-    let spec: Spec = toml::from_str(text).unwrap();
-    let cache = spec.slc_cache.unwrap();
-    assert_eq!(cache.fixed, CacheSize::Bytes(4_000_000));
-    assert_eq!((cache.dynamic, cache.when_full), (CacheSize::Share(0.036), WhenFull::Fold));
-    let again: Spec = toml::from_str(&toml::to_string(&spec).unwrap()).unwrap();
-    assert_eq!(again, spec);
-}
-
 /// Any drive of the other tests, with a cache of any kind.
 fn cached(choices: u64, kind: u64) -> Spec {
     let pick = |shift: u32, kinds: u64| (kind >> shift) % kinds;

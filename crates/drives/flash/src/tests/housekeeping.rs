@@ -108,7 +108,7 @@ fn saturate(spec: &Spec, load: Load, seconds: u64, seed: u64) -> (u32, u32, u64)
 }
 
 proptest! {
-    #![proptest_config(agree::cases(12))]
+    #![proptest_config(agree::cases(5))]
 
     /// Under any load no block exceeds its limits by more than what happens while it waits: the
     /// bounds are those of `docs/reference/flash.md`.

@@ -48,7 +48,7 @@ fn drive(spec: &Spec) -> Ssd {
 }
 
 proptest! {
-    #![proptest_config(agree::cases(120))]
+    #![proptest_config(agree::cases(40))]
 
     #[test]
     fn a_drive_that_was_kept_goes_on_as_one_that_never_was(

@@ -51,6 +51,17 @@ pub fn run(
     count: u64,
     mut next: impl FnMut(u64) -> Command,
 ) -> Vec<Completion> {
+    run_each(ssd, start, depth, count, &mut next)
+}
+
+/// [`run`], compiled once.
+fn run_each(
+    ssd: &mut Ssd,
+    start: u64,
+    depth: u32,
+    count: u64,
+    next: &mut dyn FnMut(u64) -> Command,
+) -> Vec<Completion> {
     let (mut sent, mut all) = (0u64, Vec::new());
     let mut done = Vec::new();
     for tag in 0..depth.min(count as u32) {

@@ -57,7 +57,7 @@ fn uniform_reads_hit_as_often_as_the_cache_is_large() {
 }
 
 proptest! {
-    #![proptest_config(agree::cases(40))]
+    #![proptest_config(agree::cases(16))]
 
     /// Against a list of units, the least recent first, one command after the other.
     #[test]

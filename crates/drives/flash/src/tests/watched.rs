@@ -117,7 +117,7 @@ fn told<'a>(spans: impl Iterator<Item = &'a Span>) -> Vec<Told> {
 }
 
 proptest! {
-    #![proptest_config(agree::cases(24))]
+    #![proptest_config(agree::cases(10))]
 
     /// Looking changes no completion; a track does one thing at a time; and each operation and
     /// each collection that is counted is there.

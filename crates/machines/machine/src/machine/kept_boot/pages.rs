@@ -156,7 +156,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
+        #![proptest_config(ProptestConfig::with_cases(8))]
         #[test]
         fn the_content_comes_back(
             before in prop::collection::vec((0..RAM - 9000, any::<u8>(), 1..9000usize), 0..12),
