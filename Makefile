@@ -129,7 +129,7 @@ slow-test: build guest ## Tests that `test` leaves out: they build guests, measu
 	$(TEST) --test system memory_buffer -- --ignored --nocapture
 	$(TEST) --test system -- --ignored --nocapture controllers_fail debian_13 a_host_without_room exact_is_found
 	$(TEST) --test system -- --ignored --nocapture going_back in_no_memory a_branch a_medium_on each_of_fifty zones_end an_image
-	$(TEST) --test system -- --ignored --nocapture images_of_their_own that_comes_back found_by_its_name four_processors where_it_lies
+	$(TEST) --test system -- --ignored --nocapture images_of_their_own that_comes_back found_by_its_name four_processors where_it_lies a_server_that_forgets a_finding_has
 	$(TEST) --test system -- --ignored --nocapture profile guest_times guide_to_a_kernel
 	$(TEST) --test served -- nvme_tcp:: kept_tcp:: --ignored --nocapture --test-threads=1
 	$(TEST) --test nvme_tcp -- --ignored --nocapture --test-threads=1

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
 
-use crate::Tasks;
+use crate::{Modules, Tasks};
 
 /// A wire to a debugger, which carries gdb's remote protocol.
 pub trait Debugger: Debug + Send {
@@ -35,6 +35,9 @@ pub struct DebugJob {
     /// The tasks of the guests' kernels, where their places are known.
     #[serde(default)]
     pub tasks: Option<Tasks>,
+    /// The modules of the guests' kernels likewise.
+    #[serde(default)]
+    pub modules: Option<Modules>,
     /// The kernel's entries by which programs write: the moment of a line is its program's then, and not
     /// that of its arrival.
     #[serde(default)]

@@ -62,6 +62,8 @@ pub struct ModuleOrc {
     pub addresses: u64,
     /// `arch.orc_unwind`.
     pub entries: u64,
+    /// True if the kernel is 6.4 or newer, as in [`Orc`].
+    pub from_6_4: bool,
 }
 
 /// Place of a kernel's tables for unwinding stacks (Linux,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{anyhow, bail, Result};
 use stasis_experiment::Engine;
 use stasis_results::Drive;
-use stasis_run_events::{DebugJob, Moment, SharedDebugger, Tasks, WriteEntry};
+use stasis_run_events::{DebugJob, Modules, Moment, SharedDebugger, Tasks, WriteEntry};
 
 /// The debugger of a run.
 #[derive(Debug, Clone)]
@@ -14,6 +14,8 @@ pub struct Debugged {
     pub at: At,
     /// The tasks of the guests' kernels, where their places are known.
     pub tasks: Option<Tasks>,
+    /// The modules likewise.
+    pub modules: Option<Modules>,
     /// The kernel's entries by which programs write, if a line's moment is to be its program's.
     pub writes: Vec<WriteEntry>,
     /// The wire to the debugger.
@@ -67,7 +69,7 @@ impl Debugged {
             Moment::Output(_) => self.writes.clone(),
             _ => Vec::new(),
         };
-        Ok(DebugJob { moment, tasks: self.tasks, writes, again: None })
+        Ok(DebugJob { moment, tasks: self.tasks, modules: self.modules, writes, again: None })
     }
 
     /// The wire, for one more holder.

@@ -198,7 +198,13 @@ impl<'a> RunSetup<'a> {
         let branch = self.branched.map(|branched| branched.plan(self.engine, &shown, &machines));
         let (debug, branch) = match branch.transpose()? {
             Some((moment, branch)) => (
-                Some(DebugJob { moment, tasks: None, writes: Vec::new(), again: None }),
+                Some(DebugJob {
+                    moment,
+                    tasks: None,
+                    modules: None,
+                    writes: Vec::new(),
+                    again: None,
+                }),
                 Some(branch),
             ),
             None => (debug.transpose()?, None),

@@ -3,7 +3,7 @@
 //! A file becomes a [`Table`] once, of a few bytes for each place at which the frame changes. A step
 //! from a function to its caller is one look-up there, and three reads of the stack at most. The stack
 //! and the file may be anybody's: nothing panics, and each step and each table has a limit. A kernel's own
-//! tables are in [`orc`].
+//! tables are in [`orc`]. [`symbol_file`] makes a file for gdb of what has none.
 //!
 //! Source: DWARF 5, 6.4 (call frame information); Linux Standard Base 5.0, 10.6 (`.eh_frame`); System V
 //! ABI for x86-64, 3.7 (numbers of registers).
@@ -11,7 +11,9 @@
 mod file;
 pub mod orc;
 mod rule;
+mod symbol_file;
 mod table;
 
 pub use rule::{by_frame_pointer, Caller, Registers, Rule};
+pub use symbol_file::{symbol_file, Symbol};
 pub use table::Table;

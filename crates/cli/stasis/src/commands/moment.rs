@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{anyhow, Result};
+use anyhow::{anyhow, ensure, Result};
 use stasis_block::units;
 use stasis_report::why;
 use stasis_run_events::Moment;
@@ -84,6 +84,15 @@ impl MomentArguments {
             let address = address.ok_or_else(|| {
                 anyhow!("--at-function: the guest's kernel has no {function} (/proc/kallsyms)")
             })?;
+            // The kernel gives the memory of its start back before the first program runs.
+            let place = |name| symbols.and_then(|symbols| symbols.address(name));
+            if let (Some(begin), Some(end)) = (place("_sinittext"), place("_einittext")) {
+                ensure!(
+                    !(begin..end).contains(&address),
+                    "--at-function: {function} is a part of the kernel's start, which is over when the commands \
+                     begin; name a function that is called after that"
+                );
+            }
             return Ok(At::Moment(Moment::Instruction(address)));
         }
         Ok(match (&self.at, &self.at_io, &self.at_output, self.at_end) {

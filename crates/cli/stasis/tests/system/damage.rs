@@ -144,10 +144,7 @@ fn damages(ways: &[&str], least: usize, kinds: impl Fn(&str, &str) -> bool) {
 #[test]
 fn a_damaged_machine_or_snapshot_is_named_and_not_used() {
     damages(&["flip"], 2, |folder, name| {
-        matches!(
-            (folder, name),
-            ("guests", "ram") | ("snapshots", "pages")
-        )
+        matches!((folder, name), ("guests", "ram") | ("snapshots", "pages"))
     });
 }
 

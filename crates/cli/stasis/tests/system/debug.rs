@@ -266,13 +266,19 @@ int main(int n, char **words) {
 "#;
 
 /// A watchpoint is of the process in which it was set: not of its child, nor of a later one at the same
-/// addresses, which may have its page tables.
+/// addresses, which may have its page tables. And before: a backtrace goes through a module.
 #[test]
 fn a_watchpoint_is_of_its_process() {
     let bench = Bench::new();
     bench.compile("writers", WRITERS, &["-O1", "-g", "-no-pie"]);
     let script = "\
 set pagination off
+kernel-modules virtio_blk
+break virtio_queue_rq
+break virtio_queue_rqs
+continue
+backtrace
+delete
 add-symbol-file writers
 tbreak begin
 continue
@@ -288,8 +294,11 @@ monitor tasks
 continue
 ";
     std::fs::write(bench.path("writers.gdb"), script).unwrap();
-    let words = ["debug", "--gdb", "--quiet", "--file=writers", "--results=r", "--"];
-    let work = ["sh", "-c", "/root/writers; /root/writers x; /root/writers x y"];
+    let drive = "--drive=model=null,medium=ram:64MiB,interface=virtio-blk";
+    let words = ["debug", "--gdb", "--quiet", "--file=writers", "--results=r", drive, "--"];
+    let read = "dd if=/dev/vda of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null";
+    let work = format!("{read}; /root/writers; /root/writers x; /root/writers x y");
+    let work = ["sh", "-c", &work];
     let mut command = bench.command(&[&words[..], &work[..]].concat());
     command.stdin(Stdio::from(std::fs::File::open(bench.path("writers.gdb")).unwrap()));
     let run = bench.finish(command);
@@ -301,6 +310,13 @@ continue
         .collect();
     assert_eq!(stored, ["1", "10", "11", "12", "77"], "{output}");
     assert!(output.contains(": writers, ") && output.contains("/root/writers at 0x0"), "{output}");
+    // From a function of a module through the kernel to its entry, each frame once.
+    let frames = output.lines().filter(|line| line.trim_start_matches("(gdb) ").starts_with('#'));
+    let frames: Vec<&str> = frames.collect();
+    let is_there = |word: &str| frames.iter().filter(|frame| frame.contains(word)).count() == 1;
+    let way = ["virtio_queue_rq", "blk_mq_", "vfs_read", "ksys_read", "entry_SYSCALL_64"];
+    assert!(way[2..].iter().all(|word| is_there(word)) && frames[0].contains(way[0]), "{output}");
+    assert!(frames.iter().any(|frame| frame.contains(way[1])), "{output}");
 }
 
 /// gdb sees the same going back as going forward, and the run stays the run.
@@ -406,6 +422,7 @@ fn what_cannot_be_debugged_is_told() {
             "there is no drive other in this run; there is drive0",
         ),
         (&["--at-function", "no_such_function"][..], "kernel has no no_such_function"),
+        (&["--at-function", "start_kernel"][..], "start_kernel is a part of the kernel's start"),
         (&["--at", "soon"][..], "--at: "),
         (&["--at-output", "("][..], "--at-output"),
         (&["--power-cut", "1s"][..], "--power-cut ends the run"),

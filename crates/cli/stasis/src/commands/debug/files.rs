@@ -136,10 +136,10 @@ fn escaped(bytes: &[u8]) -> Vec<u8> {
     escaped
 }
 
-/// The command `program-symbols` for gdb: it has the files that the selected thread's program is mapped from
-/// looked up in the guest, and their symbols loaded where they lie.
-pub const COMMAND: &str = r#"
-import gdb
+/// Commands for gdb. `program-symbols` has the files that the selected thread's program is mapped from looked up in the
+/// guest, and their symbols loaded where they lie; `kernel-modules` has the run make files of the kernel's modules.
+pub const COMMANDS: &str = r#"
+import gdb, os, tempfile
 
 class ProgramSymbols(gdb.Command):
     """Load the symbols of the program that the selected thread runs, and of its libraries.
@@ -179,7 +179,44 @@ Their files are the guest's; debugging information is found by their build IDs."
             self.loaded.append((path, base))
             print("%s at 0x%x" % (path, base))
 
+class KernelModules(gdb.Command):
+    """Load the symbols of the kernel's modules, and the frames of their functions: kernel-modules [NAME...]"""
+
+    def __init__(self):
+        super().__init__("kernel-modules", gdb.COMMAND_FILES)
+        self.folder = tempfile.TemporaryDirectory()
+        self.loaded = {}
+
+    def invoke(self, words, from_tty):
+        thread = gdb.selected_thread()
+        if thread is None:
+            raise gdb.GdbError("there is no run: connect first")
+        number = thread.ptid[1]
+        there = {}
+        for line in gdb.execute("monitor modules %d" % number, to_string=True).splitlines():
+            fields = line.split()
+            if len(fields) != 3 or not fields[0].startswith("0x"):
+                raise gdb.GdbError(line)
+            there[fields[2]] = fields[0]
+        wanted = words.split() or list(there)
+        for name in wanted:
+            if name not in there:
+                raise gdb.GdbError("no module %s is loaded; there is %s" % (name, ", ".join(there)))
+        path = lambda name: os.path.join(self.folder.name, name + ".elf")
+        # Loaded again, a module lies elsewhere.
+        for name, base in [one for one in self.loaded.items() if there.get(one[0]) != one[1]]:
+            gdb.execute('remove-symbol-file "%s"' % path(name), False, True)
+            del self.loaded[name]
+        for name in [name for name in wanted if name not in self.loaded]:
+            text = gdb.execute("monitor module %d %s" % (number, name), to_string=True)
+            with open(path(name), "wb") as file:
+                file.write(bytes.fromhex(text))
+            gdb.execute('add-symbol-file "%s"' % path(name), False, True)
+            self.loaded[name] = there[name]
+            print("%s at %s" % (name, there[name]))
+
 ProgramSymbols()
+KernelModules()
 "#;
 
 #[cfg(test)]

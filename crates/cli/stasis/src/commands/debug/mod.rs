@@ -108,14 +108,21 @@ pub fn main(arguments: Arguments, parse: Parse, quiet: bool) -> Result<ExitCode>
             Err(_) => None,
         }
     };
-    let tasks = own.as_ref().and_then(symbols::Symbols::tasks);
+    let (tasks, modules) =
+        own.as_ref().map(symbols::Symbols::tasks_and_modules).unwrap_or_default();
     let at = arguments.moment.moment(own.as_ref())?;
     let run = stopped.run.arguments.clone();
     let complete = |experiment: &mut Experiment| stopped.complete(experiment);
     let snapshot = arguments.moment.snapshot(stopped.results.as_deref());
     if let (Some(file), Some(own)) = (arguments.dump, &own) {
         let dump = Arc::new(Mutex::new(Dump::new(file, own, Arc::clone(&stop))));
-        let debugged = Debugged { at, tasks, writes: Vec::new(), debugger: Arc::clone(&dump) as _ };
+        let debugged = Debugged {
+            at,
+            tasks,
+            modules: None,
+            writes: Vec::new(),
+            debugger: Arc::clone(&dump) as _,
+        };
         let stdin = Source::Kept(stopped.run.stdin.clone());
         let status = super::run::debugged(run, stdin, quiet, complete, (&debugged, snapshot, stop));
         let dumped = dump.lock().unwrap_or_else(std::sync::PoisonError::into_inner).end();
@@ -133,7 +140,7 @@ pub fn main(arguments: Arguments, parse: Parse, quiet: bool) -> Result<ExitCode>
     let scripts = named.as_deref().and_then(Path::parent).map(Path::to_owned);
     let files = own.as_ref().map(|own| Files::new(own.programs()));
     let symbols = named.or(own.map(|symbols| symbols.file));
-    let gdb = arguments.gdb.then_some(Gdb { symbols, scripts, command: None, child: None });
+    let gdb = arguments.gdb.then_some(Gdb { symbols, scripts, commands: None, child: None });
     let wire = Arc::new(Mutex::new(Wire {
         listener,
         connection: None,
@@ -142,7 +149,7 @@ pub fn main(arguments: Arguments, parse: Parse, quiet: bool) -> Result<ExitCode>
         was_there: false,
         stop: Arc::clone(&stop),
     }));
-    let debugged = Debugged { at, tasks, writes, debugger: Arc::clone(&wire) as _ };
+    let debugged = Debugged { at, tasks, modules, writes, debugger: Arc::clone(&wire) as _ };
     let stdin = match (&stopped.run.stdin, arguments.gdb) {
         (None, false) => Source::Own,
         // This program's is gdb's.
@@ -264,8 +271,8 @@ struct Gdb {
     /// The folder that a user has named, from which gdb loads the kernel's own commands, if they lie
     /// there.
     scripts: Option<PathBuf>,
-    /// The file of the command `program-symbols`.
-    command: Option<tempfile::NamedTempFile>,
+    /// The file of the commands that gdb has here.
+    commands: Option<tempfile::NamedTempFile>,
     child: Option<Child>,
 }
 
@@ -279,10 +286,10 @@ impl Gdb {
         if let Some(symbols) = &self.symbols {
             gdb.arg(Path::new(symbols));
         }
-        let command = tempfile::Builder::new().suffix(".py").tempfile()?;
-        std::fs::write(command.path(), files::COMMAND)?;
-        gdb.arg("-x").arg(command.path());
-        self.command = Some(command);
+        let commands = tempfile::Builder::new().suffix(".py").tempfile()?;
+        std::fs::write(commands.path(), files::COMMANDS)?;
+        gdb.arg("-x").arg(commands.path());
+        self.commands = Some(commands);
         self.child = Some(gdb.args(["-ex", &format!("target remote {target}")]).spawn()?);
         Ok(())
     }

@@ -19,7 +19,7 @@ use stasis_run_events::{
     Threads, WriteEntry,
 };
 use stasis_runner::{Call, Event, Runner};
-use stasis_unwind::orc;
+use stasis_unwind::{orc, symbol_file, Symbol};
 
 use btf::Btf;
 pub use programs::Programs;
@@ -94,25 +94,9 @@ impl Symbols {
             let comm = offset("task_struct", "comm")?;
             Some(Threads { current: *current, comm, maps: maps(&offset) })
         };
-        let modules = || {
-            // Linux 6.4 has parts by kind, of which the first is the code.
-            let (member, structure) = match offset("module", "mem") {
-                Some(member) => (member, "module_memory"),
-                None => (offset("module", "core_layout")?, "module_layout"),
-            };
-            Some(Modules {
-                head: self.address("modules")?,
-                list: offset("module", "list")?,
-                name: offset("module", "name")?,
-                base: member + offset(structure, "base")?,
-                size: member + offset(structure, "size")?,
-                symbols: module_symbols(&offset),
-                orc: module_orc(&offset),
-            })
-        };
         Ok(Layout {
             threads: current.as_ref().ok().and_then(threads),
-            modules: modules(),
+            modules: self.modules_of(&offset),
             places: match wants_places {
                 true => {
                     let places = self.places(current?, offset("task_struct", "comm"))?;
@@ -124,10 +108,31 @@ impl Symbols {
         })
     }
 
-    /// Returns the places of the kernel's tasks, if its types describe them.
-    pub fn tasks(&self) -> Option<Tasks> {
-        let vmlinux = std::fs::read(&self.vmlinux).ok()?;
-        self.tasks_of(&btf::section(&vmlinux, ".BTF").and_then(Btf::parse)?)
+    /// Returns the places of the kernel's tasks and modules, if its types describe them.
+    pub fn tasks_and_modules(&self) -> (Option<Tasks>, Option<Modules>) {
+        let Ok(vmlinux) = std::fs::read(&self.vmlinux) else { return (None, None) };
+        let Some(btf) = btf::section(&vmlinux, ".BTF").and_then(Btf::parse) else {
+            return (None, None);
+        };
+        let offset = |structure: &str, member: &str| btf.offset(structure, member);
+        (self.tasks_of(&btf), self.modules_of(&offset))
+    }
+
+    fn modules_of(&self, offset: &dyn Fn(&str, &str) -> Option<u64>) -> Option<Modules> {
+        // Linux 6.4 has parts by kind, of which the first is the code.
+        let (member, structure) = match offset("module", "mem") {
+            Some(member) => (member, "module_memory"),
+            None => (offset("module", "core_layout")?, "module_layout"),
+        };
+        Some(Modules {
+            head: self.address("modules")?,
+            list: offset("module", "list")?,
+            name: offset("module", "name")?,
+            base: member + offset(structure, "base")?,
+            size: member + offset(structure, "size")?,
+            symbols: module_symbols(offset),
+            orc: module_orc(offset, version(&self.release) >= FROM_6_4),
+        })
     }
 
     fn tasks_of(&self, btf: &Btf) -> Option<Tasks> {
@@ -260,13 +265,14 @@ fn module_symbols(offset: &dyn Fn(&str, &str) -> Option<u64>) -> Option<ModuleSy
 }
 
 /// Returns the place of a module's tables for unwinding stacks.
-fn module_orc(offset: &dyn Fn(&str, &str) -> Option<u64>) -> Option<ModuleOrc> {
+fn module_orc(offset: &dyn Fn(&str, &str) -> Option<u64>, from_6_4: bool) -> Option<ModuleOrc> {
     let own = offset("module", "arch")?;
     let place = |member: &str| Some(own + offset("mod_arch_specific", member)?);
     Some(ModuleOrc {
         count: place("num_orcs")?,
         addresses: place("orc_unwind_ip")?,
         entries: place("orc_unwind")?,
+        from_6_4,
     })
 }
 
@@ -307,15 +313,6 @@ fn version(release: &str) -> (u32, u32) {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
     (next(), next())
-}
-
-/// A line of `/proc/kallsyms` of the kernel itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Symbol {
-    address: u64,
-    /// As nm(1) has it.
-    kind: char,
-    name: String,
 }
 
 /// The symbols of the experiment's kernel. The kernel is asked the first time, which takes
@@ -406,101 +403,13 @@ pub fn parse(text: &str) -> Vec<Symbol> {
     text.lines().filter_map(symbol).collect()
 }
 
-// The ELF format (System V ABI, chapter 4, and its x86-64 supplement).
-const HEADER: usize = 64;
-const SECTION: usize = 64;
-const SYMBOL: usize = 24;
-const ABSOLUTE: u16 = 0xfff1;
-const NAMES: [&str; 6] = [".text", ".data", ".symtab", ".strtab", ".shstrtab", ".debug_frame"];
-
-/// An ELF file that has the symbols, the frames of functions and no code: two sections say what is code and
-/// what is data.
-pub fn elf(symbols: &[Symbol], frames: &[u8]) -> Vec<u8> {
+/// The symbols and the frames of a kernel as a file for gdb.
+fn elf(symbols: &[Symbol], frames: &[u8]) -> Vec<u8> {
     let place = |name: &str| symbols.iter().find(|one| one.name == name).map(|one| one.address);
-    // Each behind and before a zero.
-    let names: Vec<u8> = NAMES
-        .iter()
-        .flat_map(|name| [&[0], name.as_bytes()])
-        .flatten()
-        .copied()
-        .chain([0])
-        .collect();
     let begin = place("_text").or(place("_stext")).unwrap_or(0);
     let code_end = place("_etext").unwrap_or(begin).max(begin);
     let end = place("_end").unwrap_or(code_end).max(code_end);
-    let mut strings = vec![0u8];
-    let mut table = vec![0u8; SYMBOL];
-    for symbol in symbols {
-        const FUNCTION: u8 = 2;
-        const OBJECT: u8 = 1;
-        const GLOBAL: u8 = 1 << 4;
-        let is_code = matches!(symbol.kind.to_ascii_lowercase(), 't' | 'w');
-        let section = match symbol.address {
-            at if (begin..code_end).contains(&at) => 1,
-            at if (code_end..end).contains(&at) => 2,
-            _ => ABSOLUTE,
-        };
-        let global = if symbol.kind.is_ascii_uppercase() { GLOBAL } else { 0 };
-        table.extend_from_slice(&(strings.len() as u32).to_le_bytes());
-        table.push(global | if is_code { FUNCTION } else { OBJECT });
-        table.push(0);
-        table.extend_from_slice(&section.to_le_bytes());
-        table.extend_from_slice(&symbol.address.to_le_bytes());
-        table.extend_from_slice(&[0; 8]);
-        strings.extend_from_slice(symbol.name.as_bytes());
-        strings.push(0);
-    }
-    let locals = (symbols.len() + 1) as u32;
-    let (symbols_at, strings_at) = (HEADER, HEADER + table.len());
-    let names_at = strings_at + strings.len();
-    let frames_at = (names_at + names.len()).next_multiple_of(8);
-    let sections_at = (frames_at + frames.len()).next_multiple_of(8);
-    let mut file = Vec::with_capacity(sections_at + 7 * SECTION);
-    // 64 bits, little endian; an executable for x86-64.
-    file.extend_from_slice(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
-    for half in [2u16, 62] {
-        file.extend_from_slice(&half.to_le_bytes());
-    }
-    file.extend_from_slice(&1u32.to_le_bytes());
-    for quad in [begin, 0, sections_at as u64] {
-        file.extend_from_slice(&quad.to_le_bytes());
-    }
-    file.extend_from_slice(&0u32.to_le_bytes());
-    for half in [HEADER as u16, 0, 0, SECTION as u16, 7, 5] {
-        file.extend_from_slice(&half.to_le_bytes());
-    }
-    file.extend_from_slice(&table);
-    file.extend_from_slice(&strings);
-    file.extend_from_slice(&names);
-    file.resize(frames_at, 0);
-    file.extend_from_slice(frames);
-    file.resize(sections_at, 0);
-    // The place of a section's name.
-    let name =
-        |number: usize| 1 + NAMES[..number].iter().map(|name| name.len() as u32 + 1).sum::<u32>();
-    let (code, data) = (code_end - begin, end - code_end);
-    let mut section = |name: u32, kind: u32, flags: u64, quads: [u64; 3], link: u32, entry: u64| {
-        file.extend_from_slice(&name.to_le_bytes());
-        file.extend_from_slice(&kind.to_le_bytes());
-        file.extend_from_slice(&flags.to_le_bytes());
-        quads.iter().for_each(|quad| file.extend_from_slice(&quad.to_le_bytes()));
-        file.extend_from_slice(&link.to_le_bytes());
-        // All symbols count as local: gdb does not mind, and the kernel's order is kept.
-        file.extend_from_slice(&if entry > 0 { locals } else { 0 }.to_le_bytes());
-        file.extend_from_slice(&1u64.to_le_bytes());
-        file.extend_from_slice(&entry.to_le_bytes());
-    };
-    // Flags: writable 1, in memory 2, executable 4. Kinds: bytes 1, symbols 2, strings 3, no bytes 8.
-    section(0, 0, 0, [0; 3], 0, 0);
-    section(name(0), 8, 2 | 4, [begin, 0, code], 0, 0);
-    section(name(1), 8, 1 | 2, [code_end, 0, data], 0, 0);
-    let length = table.len() as u64;
-    section(name(2), 2, 0, [0, symbols_at as u64, length], 4, SYMBOL as u64);
-    let length = strings.len() as u64;
-    section(name(3), 3, 0, [0, strings_at as u64, length], 0, 0);
-    section(name(4), 3, 0, [0, names_at as u64, names.len() as u64], 0, 0);
-    section(name(5), 1, 0, [0, frames_at as u64, frames.len() as u64], 0, 0);
-    file
+    symbol_file(symbols, begin..code_end, code_end..end, frames)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 mod arch;
 mod asked;
 mod config;
+mod modules;
 mod monitor;
 mod plan;
 mod replay;
@@ -80,7 +81,7 @@ impl Debug {
         let replay = job.again.as_deref().map(|plan| Replay::new(plan, turn)).transpose()?;
         let hello = replay.as_ref().map(|replay| replay.plan.hello.clone());
         Ok(Self {
-            debuggee: Debuggee::new(job.tasks),
+            debuggee: Debuggee::new(job.tasks, job.modules),
             session: Session::new(wire, hello.unwrap_or_default()),
             moment: replay.is_none().then_some(job.moment),
             due: None,

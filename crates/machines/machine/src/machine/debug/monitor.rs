@@ -7,6 +7,7 @@ use stasis_drive::{InFlight, Look};
 
 use super::super::common::Common;
 use super::super::vm::Machine;
+use super::modules;
 use super::target::{task_thread, Debuggee};
 use crate::memory::Purpose;
 use crate::vcpu::ProcessorState;
@@ -16,6 +17,8 @@ monitor time        virtual time
 monitor processors  each processor: its state, and where it is in virtual time
 monitor tasks       the guest's tasks: gdb's number, name, pid, state (off, on: not as threads, and again)
 monitor mappings N  the files that the program of thread N (gdb's number behind `1.`) is mapped from
+monitor modules N   the modules of the kernel of thread N: addresses of the code, and name
+monitor module N NAME    a module's symbols and frames, as a file in hexadecimal (gdb's `kernel-modules` reads it)
 monitor events      what comes next: timers, completions, packets
 monitor breakpoints each breakpoint that is set, and whose it is
 monitor regions     each machine: gdb's numbers of its processors, and the parts of its memory
@@ -127,6 +130,21 @@ pub(super) fn answer(debuggee: &mut Debuggee, command: &str) -> String {
                 }
                 None => text.push_str("no such thread runs a program\n"),
             }
+        }
+        other if other.starts_with("modules ") || other.starts_with("module ") => {
+            let words: Vec<&str> = other.split_whitespace().collect();
+            let found = match words[..] {
+                ["modules", number] => {
+                    number.parse().ok().and_then(|number| modules::list(debuggee, number))
+                }
+                ["module", number, name] => {
+                    number.parse().ok().and_then(|number| modules::file(debuggee, number, name))
+                }
+                _ => None,
+            };
+            let unknown =
+                "there is no such thread or module, or the kernel's types are not known\n";
+            text.push_str(found.as_deref().unwrap_or(unknown));
         }
         "" | "help" => text.push_str(HELP),
         other => match look(debuggee, other) {

@@ -22,10 +22,10 @@ use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOp
 use gdbstub::target::{Target, TargetError, TargetResult};
 use stasis_bare::svm::{self, Debug, DebugRegisters, Watch, WATCHES};
 use stasis_block::clock::Nanos;
-use stasis_run_events::{Tasks, WriteEntry};
+use stasis_run_events::{Modules, Tasks, WriteEntry};
 
 use super::super::common::Common;
-use super::super::sampling::{is_mapped, mapped_files, Linear, MappedFile, Words};
+use super::super::sampling::{is_mapped, mapped_files, modules, Linear, MappedFile, Module, Words};
 use super::super::vm::Machine;
 use super::arch::{Registers, X86};
 use super::asked::Asked;
@@ -63,6 +63,8 @@ pub(in super::super) struct Debuggee {
     pub(in super::super) events: String,
     /// Places of the tasks of the guests' kernels, where they are known.
     places: Option<Tasks>,
+    /// Places of their modules likewise.
+    module_places: Option<Modules>,
     /// True if gdb is not to see tasks as threads.
     pub(super) hides_tasks: bool,
     /// The tasks, and the one that each processor runs by its address, once they have been looked at.
@@ -113,9 +115,9 @@ fn current(places: &Tasks, machine: &mut Machine, index: usize) -> Option<u64> {
 }
 
 impl Debuggee {
-    /// Makes one of machines whose kernels have their tasks at these `places`.
-    pub(super) fn new(places: Option<Tasks>) -> Self {
-        Self { places, ..Self::default() }
+    /// Makes one of machines whose kernels have their tasks and modules at these places.
+    pub(super) fn new(places: Option<Tasks>, module_places: Option<Modules>) -> Self {
+        Self { places, module_places, ..Self::default() }
     }
 
     /// The run stands still at the processor at `place`.
@@ -425,6 +427,23 @@ impl Debuggee {
         }
         out.extend((bytes.len() as u32).to_le_bytes());
         out.append(&mut bytes);
+    }
+
+    /// Looks at the modules of the kernel that a processor or task is of, by gdb's number.
+    pub(super) fn look_at_modules<R>(
+        &mut self,
+        number: usize,
+        look: impl FnOnce(&[Module], &mut Linear<'_>) -> R,
+    ) -> Option<R> {
+        let machine = match number.checked_sub(1).and_then(|place| self.processors.get(place)) {
+            Some(&(machine, _)) => machine,
+            None => self.task(Tid::new(number)?)?.machine,
+        };
+        let places = self.module_places?;
+        let (vcpu, memory) = first(self.machines.get_mut(machine)?)?;
+        let mut memory = Linear::new(vcpu, memory);
+        let all = modules(&places, &mut memory)?;
+        Some(look(&all, &mut memory))
     }
 
     /// The files that the program is mapped from which a processor or task runs, by gdb's number.

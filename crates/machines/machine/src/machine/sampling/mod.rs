@@ -26,6 +26,7 @@ use crate::exit::{DebugEvent, Exit};
 use crate::vcpu::{SliceEnd, MAX_SLICE};
 pub(super) use linear::{Linear, Words};
 pub(super) use maps::{is_mapped, mapped_files, MappedFile};
+pub(super) use modules::{read as modules, Module};
 use names::Names;
 use orc::Tables;
 use sampler::Sampler;
@@ -47,10 +48,9 @@ impl Run<'_> {
             (Some(orc), Some(machine)) => Tables::read(orc, |at, into| copy(machine, at, into)),
             _ => None,
         };
-        let from_6_4 = job.orc.is_some_and(|orc| orc.from_6_4);
         let now = self.common.clock.now_ns();
         let programs = self.sources.programs();
-        let names = Names::new(job.threads, job.modules, from_6_4, programs);
+        let names = Names::new(job.threads, job.modules, programs);
         let watched = job.places.as_ref().map(guest::watched).unwrap_or_default();
         let stacks = Stacks::new(tables.unwrap_or_default(), names);
         let waits = job.places.as_ref().and_then(|places| places.tasks).map(GuestWaits::new);

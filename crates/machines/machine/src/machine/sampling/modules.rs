@@ -1,8 +1,11 @@
 //! The modules of a guest's kernel: their functions and their tables for unwinding stacks, which are
 //! read from its memory when an address of theirs comes up.
 
+use std::ops::Range;
+
 use stasis_layout::{layout, IntoBytes, U16, U32, U64};
 use stasis_run_events::{ModuleOrc, ModuleSymbols, Modules, Orc};
+use stasis_unwind::{symbol_file, Symbol};
 
 use super::linear::Words;
 use super::orc::{Tables, MODULES};
@@ -19,7 +22,7 @@ const FUNCTION: u8 = 2;
 
 layout! {
     /// An entry of a table of symbols, `Elf64_Sym` (ibid.).
-    struct Symbol: 24 {
+    struct Entry: 24 {
         [0] name: U32,
         /// The kind, in bits 3:0.
         [4] info: u8,
@@ -32,11 +35,11 @@ layout! {
 
 /// A module that is loaded.
 #[derive(Debug)]
-pub(super) struct Module {
+pub(in super::super) struct Module {
     first: u64,
     end: u64,
     name: String,
-    pub tables: Tables,
+    pub(super) tables: Tables,
     /// Functions by their first address, with the address of the name of each.
     functions: Vec<(u64, u64)>,
 }
@@ -60,7 +63,7 @@ impl Loaded {
     pub(super) fn learn(
         &mut self,
         address: u64,
-        (places, from_6_4): (&Modules, bool),
+        places: &Modules,
         memory: &mut impl Words,
     ) -> bool {
         if address < MODULES || self.known(address).is_some() {
@@ -71,13 +74,13 @@ impl Loaded {
         if !self.missed.is_power_of_two() {
             return false;
         }
-        self.modules = read(places, from_6_4, memory).unwrap_or_default();
+        self.modules = read(places, memory).unwrap_or_default();
         self.known(address).is_some()
     }
 }
 
 /// The modules that the kernel lists.
-fn read(places: &Modules, from_6_4: bool, memory: &mut impl Words) -> Option<Vec<Module>> {
+pub(in super::super) fn read(places: &Modules, memory: &mut impl Words) -> Option<Vec<Module>> {
     let mut all = Vec::new();
     let mut entry = memory.quad(places.head)?;
     while entry != places.head && all.len() < MAX_MODULES {
@@ -89,7 +92,7 @@ fn read(places: &Modules, from_6_4: bool, memory: &mut impl Words) -> Option<Vec
             return None;
         }
         let end = first.saturating_add(size.into());
-        let orc = places.orc.and_then(|orc| tables(&orc, from_6_4, module, memory));
+        let orc = places.orc.and_then(|orc| tables(&orc, module, memory));
         let functions = places.symbols.and_then(|one| functions(&one, module, first..end, memory));
         all.push(Module {
             first,
@@ -103,35 +106,30 @@ fn read(places: &Modules, from_6_4: bool, memory: &mut impl Words) -> Option<Vec
     Some(all)
 }
 
-fn tables(
-    places: &ModuleOrc,
-    from_6_4: bool,
-    module: u64,
-    memory: &mut impl Words,
-) -> Option<Tables> {
+fn tables(places: &ModuleOrc, module: u64, memory: &mut impl Words) -> Option<Tables> {
     let count = memory.long(module.wrapping_add(places.count))?;
     let addresses = memory.quad(module.wrapping_add(places.addresses))?;
     let entries = memory.quad(module.wrapping_add(places.entries))?;
     let addresses_end = addresses.checked_add(4 * u64::from(count))?;
-    let orc = Orc { addresses, addresses_end, entries, from_6_4 };
+    let orc = Orc { addresses, addresses_end, entries, from_6_4: places.from_6_4 };
     Tables::read(&orc, |at, into| memory.read(at, into))
 }
 
 fn functions(
     places: &ModuleSymbols,
     module: u64,
-    code: std::ops::Range<u64>,
+    code: Range<u64>,
     memory: &mut impl Words,
 ) -> Option<Vec<(u64, u64)>> {
     let list = memory.quad(module.wrapping_add(places.list))?;
     let table = memory.quad(list.wrapping_add(places.table))?;
     let count = memory.long(list.wrapping_add(places.count))?.min(MAX_SYMBOLS);
     let strings = memory.quad(list.wrapping_add(places.strings))?;
-    let mut all = vec![Symbol::default(); count as usize];
+    let mut all = vec![Entry::default(); count as usize];
     if !memory.read(table, all.as_mut_bytes()) {
         return None;
     }
-    let function = |symbol: &Symbol| {
+    let function = |symbol: &Entry| {
         let (name, value) = (symbol.name.get(), symbol.value.get());
         let is = symbol.info & 0xf == FUNCTION && code.contains(&value) && name != 0;
         is.then(|| (value, strings.wrapping_add(name.into())))
@@ -142,6 +140,25 @@ fn functions(
 }
 
 impl Module {
+    /// The addresses of its code.
+    pub(in super::super) fn code(&self) -> Range<u64> {
+        self.first..self.end
+    }
+
+    pub(in super::super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A file for gdb with its functions, and with the frames by which their callers are found.
+    pub(in super::super) fn symbol_file(&self, memory: &mut impl Words) -> Vec<u8> {
+        let symbol = |&(address, name): &(u64, u64)| {
+            let name = string(name, memory).filter(|name| !name.is_empty())?;
+            Some(Symbol { address, kind: 't', name })
+        };
+        let symbols: Vec<Symbol> = self.functions.iter().filter_map(symbol).collect();
+        symbol_file(&symbols, self.code(), self.end..self.end, &self.tables.frames(self.end))
+    }
+
     pub(super) fn has(&self, address: u64) -> bool {
         (self.first..self.end).contains(&address)
     }

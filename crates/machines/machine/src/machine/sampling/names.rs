@@ -33,7 +33,6 @@ enum Key {
 pub(super) struct Names {
     threads: Option<Threads>,
     modules: Option<Modules>,
-    from_6_4: bool,
     files: Option<Files>,
     /// The number of each, which is known by several keys.
     numbers: HashMap<Key, u64>,
@@ -49,12 +48,11 @@ impl Names {
     pub(super) fn new(
         threads: Option<Threads>,
         modules: Option<Modules>,
-        from_6_4: bool,
         source: Option<ProgramSource>,
     ) -> Self {
         let maps = threads.and_then(|threads| threads.maps);
         let files = maps.map(|maps| Files::new(maps, source));
-        Self { threads, modules, from_6_4, files, ..Self::default() }
+        Self { threads, modules, files, ..Self::default() }
     }
 
     /// Names that have come up since the last call.
@@ -70,7 +68,7 @@ impl Names {
     /// Learns the module of an address of the kernel's. Returns whether more is known now.
     pub(super) fn learn(&mut self, machine: usize, at: u64, memory: &mut impl Words) -> bool {
         let Some(places) = &self.modules else { return false };
-        self.loaded.entry(machine).or_default().learn(at, (places, self.from_6_4), memory)
+        self.loaded.entry(machine).or_default().learn(at, places, memory)
     }
 
     /// The frame of a name that `make` makes where it is new; None where there are too many.
@@ -269,7 +267,7 @@ mod tests {
             })
         };
         let threads = Threads { current: 8, comm: 0x100, maps: Some(MAPS) };
-        let mut names = Names::new(Some(threads), None, false, Some(source));
+        let mut names = Names::new(Some(threads), None, Some(source));
         let context = Context { rip: LIBRARY + 5, rsp: STACK, rbp: STACK + 0x30 };
         let mut all_names = Vec::new();
         for _ in 0..2 {

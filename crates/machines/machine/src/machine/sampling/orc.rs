@@ -5,7 +5,9 @@
 
 use stasis_layout::{IntoBytes, I32};
 use stasis_run_events::Orc;
-use stasis_unwind::orc::{Entry, Kind, Register, IP_TO_SP, REGISTERS_BP, REGISTERS_IP};
+use stasis_unwind::orc::{
+    debug_frame, Entry, Kind, Register, IP_TO_SP, REGISTERS_BP, REGISTERS_IP,
+};
 
 /// Limit on the frames of a stack.
 pub(super) const MAX_FRAMES: usize = 64;
@@ -52,6 +54,11 @@ impl Tables {
         let addresses: Vec<u64> = offsets.into_iter().enumerate().map(address).collect();
         let is_one = is_there && addresses.is_sorted();
         is_one.then_some(Self { addresses, entries, from_6_4: orc.from_6_4 })
+    }
+
+    /// The tables as a `.debug_frame`, for code that ends at `end`.
+    pub(super) fn frames(&self, end: u64) -> Vec<u8> {
+        debug_frame(&self.addresses, &self.entries, end, self.from_6_4)
     }
 
     /// The entry of an instruction.
