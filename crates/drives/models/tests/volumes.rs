@@ -107,9 +107,9 @@ impl Load {
     }
 }
 
-fn near(measured: f64, wanted: f64, what: &str) {
-    println!("{what}: {measured:.2}, by the table {wanted}");
-    assert!((measured / wanted - 1.0).abs() < 0.005, "{what}: {measured} for {wanted}");
+fn near(measured: f64, wanted: f64, subject: &str) {
+    println!("{subject}: {measured:.2}, by the table {wanted}");
+    assert!((measured / wanted - 1.0).abs() < 0.005, "{subject}: {measured} for {wanted}");
 }
 
 /// Rate of I/Os of 4 KiB and of bytes of 256 KiB commands (of an I/O size), where no burst is.
@@ -125,16 +125,40 @@ fn provisioned_volumes_have_what_was_provisioned() {
     let none = json!({});
     for (name, size, keys, iops, bandwidth) in [
         ("aws-gp3", 100 * GIB, none.clone(), 3_000, 125 * MIB),
-        ("aws-gp3", 100 * GIB, json!({"iops": 16000, "bandwidth": "1000MiB/s"}), 16_000, 1_000 * MIB),
-        ("aws-gp3", 160 * GIB, json!({"iops": 80000, "bandwidth": "2000MiB/s"}), 80_000, 2_000 * MIB),
+        (
+            "aws-gp3",
+            100 * GIB,
+            json!({"iops": 16000, "bandwidth": "1000MiB/s"}),
+            16_000,
+            1_000 * MIB,
+        ),
+        (
+            "aws-gp3",
+            160 * GIB,
+            json!({"iops": 80000, "bandwidth": "2000MiB/s"}),
+            80_000,
+            2_000 * MIB,
+        ),
         ("aws-io2", 4 * GIB, none.clone(), 4_000, 4_000 * (MIB * 256 / 1_000)),
         // "Maximum throughput with at least 16,000 IOPS of 256 KiB".
         ("aws-io2", 16 * GIB, json!({"iops": 16000}), 16_000, 4_000 * MIB),
         ("aws-io2", 256 * GIB, json!({"iops": 256000}), 256_000, 4_000 * MIB),
         ("azure-premium-ssd-v2", 128 * GIB, none.clone(), 3_000, 125 * MB),
-        ("azure-premium-ssd-v2", 160 * GIB, json!({"iops": 80000, "bandwidth": "1200MB/s"}), 80_000, 1_200 * MB),
+        (
+            "azure-premium-ssd-v2",
+            160 * GIB,
+            json!({"iops": 80000, "bandwidth": "1200MB/s"}),
+            80_000,
+            1_200 * MB,
+        ),
         ("gcp-hyperdisk-balanced", 100 * GIB, none.clone(), 3_000, 140 * MIB),
-        ("gcp-hyperdisk-balanced", 320 * GIB, json!({"iops": 160000, "bandwidth": "2400MiB/s"}), 160_000, 2_400 * MIB),
+        (
+            "gcp-hyperdisk-balanced",
+            320 * GIB,
+            json!({"iops": 160000, "bandwidth": "2400MiB/s"}),
+            160_000,
+            2_400 * MIB,
+        ),
         ("gcp-hyperdisk-extreme", 64 * GIB, json!({"iops": 1000}), 1_000, 250 * MIB),
         ("gcp-hyperdisk-extreme", TIB, json!({"iops": 350000}), 350_000, 5_000 * MIB),
     ] {
@@ -361,9 +385,19 @@ fn a_volume_that_no_provider_has_is_refused() {
     for (name, size, keys, expected) in [
         ("aws-gp2", 17 * TIB, json!({}), "no such volume of 17TiB: the largest has 16TiB"),
         ("azure-premium-ssd", 40 * TIB, json!({}), "the largest has 32767GiB"),
-        ("aws-gp3", 8 * GIB, json!({"iops": 16000}), "at most 4000 I/Os a second (500 for each GiB)"),
+        (
+            "aws-gp3",
+            8 * GIB,
+            json!({"iops": 16000}),
+            "at most 4000 I/Os a second (500 for each GiB)",
+        ),
         ("aws-gp3", TIB, json!({"bandwidth": "1000MiB/s"}), "bandwidth is at most 750MiB/s"),
-        ("aws-gp2", TIB, json!({"size": "500GiB"}), "a drive of 1TiB does not fit a volume of 500GiB"),
+        (
+            "aws-gp2",
+            TIB,
+            json!({"size": "500GiB"}),
+            "a drive of 1TiB does not fit a volume of 500GiB",
+        ),
     ] {
         let error = built(name, size, keys).unwrap_err();
         assert!(error.contains(name) && error.contains(expected), "{error}");
@@ -372,9 +406,15 @@ fn a_volume_that_no_provider_has_is_refused() {
     assert_eq!(built("aws-gp3", GIB, json!({"iops": 16000, "size": "32GiB"})), Ok(()));
     assert_eq!(built("aws-st1", GIB, json!({})), Ok(()));
     for (keys, expected) in [
-        (json!({"iops": 90000}), "`iops` of a model of kind `volume`: is 90000: must be at most `max_iops`"),
+        (
+            json!({"iops": 90000}),
+            "`iops` of a model of kind `volume`: is 90000: must be at most `max_iops`",
+        ),
         (json!({"iops": 0}), "must be at least 1"),
-        (json!({"bandwidth": "3GB/s"}), "`bandwidth` of a model of kind `volume`: must be at most 2000MiB/s"),
+        (
+            json!({"bandwidth": "3GB/s"}),
+            "`bandwidth` of a model of kind `volume`: must be at most 2000MiB/s",
+        ),
         (json!({"burst_iops": 9000}), "needs `iops_credits` or `burst`"),
         (json!({"iops_credits": 9000}), "needs `burst_iops`"),
         (json!({"burst": "30min"}), "needs `burst_iops` or `burst_bandwidth`"),
