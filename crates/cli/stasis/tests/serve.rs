@@ -187,7 +187,7 @@ fn refusals() -> Vec<(Value, &'static str)> {
         (fault("d", json!({ "kind": "full" })), "`full` is of `stasis run`"),
         (fault("d", json!({ "kind": "gone" })), "detach the drive"),
         (fault("d", json!({ "kind": "path-inaccessible" })), "say `ana`"),
-        (fault("d", json!({ "kind": "stuck-queue" })), "`stuck-queue` is of"),
+        (fault("d", json!({ "kind": "stuck-queue" })), "or of a drive by --vfio-user"),
         (json!({ "do": "fault", "drive": "d" }), "`fault`"),
         (json!({ "do": "end-fault", "drive": "d", "fault": 0 }), "no fault 0, and no other"),
         (json!({ "do": "end-fault", "drive": "x", "fault": 0 }), "no drive `x`"),
@@ -491,7 +491,7 @@ const FEATURES: &[(&str, &str)] = &[
     ("lost, torn", "[[fault]]\nkind = 'lost-write'\ndrive = 'd'"),
     ("a command that is late", "[[fault]]\nkind = 'slow'\ndrive = 'd'\nfactor = 2"),
     ("power cuts; a full drive", "[[fault]]\nkind = 'full'\ndrive = 'd'"),
-    ("a completion that is lost", "[[fault]]\nkind = 'lost-completion'\ndrive = 'd'"),
+    ("a drive that is pulled out", "[[fault]]\nkind = 'gone'\ndrive = 'd'"),
     ("a namespace that changes", ""),
 ];
 

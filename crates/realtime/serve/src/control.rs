@@ -121,12 +121,18 @@ pub trait Actions: Send + Sync {
     /// The fault of the description; then nothing is made.
     fn drive(&self, description: Value, create: bool, index: usize) -> Result<NewDrive, String>;
 
-    /// The fault of a description, of the drive of that name: it has a number that no other has, and its
-    /// happenings are written down.
+    /// The fault of a description, of the drive of that name.
     ///
     /// # Errors
-    /// The fault of the description; then there is none.
+    /// The fault of the description.
     fn fault(&self, drive: &str, description: Value) -> Result<DriveFault, String>;
+
+    /// Gives a fault of the drive of that name a number that no other has: its happenings are written
+    /// down from now on.
+    ///
+    /// # Errors
+    /// There are too many, or they cannot be written down.
+    fn numbered(&self, drive: &str, fault: DriveFault) -> Result<DriveFault, String>;
 
     /// The server has been replaced: the program is to end.
     fn replaced(&self);
@@ -263,10 +269,9 @@ fn answer(request: ControlRequest, control: &Control) -> Result<Value, String> {
             json!({ "drive": drive, "model": label })
         }
         ControlRequest::Fault { drive, fault } => {
-            if !server.names().contains(&drive) {
-                return Err(say(ServeError::Missing(drive)));
-            }
             let fault = control.actions.fault(&drive, fault)?;
+            server.check_fault(&drive, &fault).map_err(say)?;
+            let fault = control.actions.numbered(&drive, fault)?;
             let (number, kind) = (fault.number, fault.kind.name());
             server.add_fault(&drive, fault).map_err(say)?;
             json!({ "drive": drive, "fault": number, "kind": kind })

@@ -21,6 +21,7 @@ use crate::endpoint::Endpoint;
 use crate::new_drive::NewDrive;
 use crate::polling::Poll;
 use crate::statistics::DriveReport;
+use crate::store::check_served;
 use crate::transport::Transport;
 use crate::ublk::Device;
 use crate::worker::{DriveId, Worker};
@@ -299,10 +300,22 @@ impl Server {
         Ok(entry.description.label())
     }
 
-    /// A drive has one more fault from now on, at which its times begin.
+    /// Checks that a drive can have a fault.
     ///
     /// # Errors
-    /// If there is no such drive, or it cannot have that fault.
+    /// If there is no such drive, or it cannot.
+    pub fn check_fault(&self, name: &str, fault: &DriveFault) -> Result<(), ServeError> {
+        let mut drives = self.lock();
+        let controller = matches!(find(&mut drives.1, name)?.endpoint, Endpoint::VfioUser(_));
+        let refused = |message| ServeError::Impossible { name: name.into(), message };
+        check_served(fault, controller).map_err(refused)
+    }
+
+    /// A drive has one more fault from now on, at which its times begin, of those that it can have
+    /// ([`Server::check_fault`]).
+    ///
+    /// # Errors
+    /// If there is no such drive, or it has too many faults.
     pub fn add_fault(&self, name: &str, fault: DriveFault) -> Result<(), ServeError> {
         let mut drives = self.lock();
         let entry = find(&mut drives.1, name)?;

@@ -73,12 +73,12 @@ impl Store {
         &self.faults
     }
 
-    /// The drive has one more fault from `now` (ns) on: its times count from now.
+    /// The drive has one more fault from `now` (ns) on, of those that it can have ([`check_served`]): its
+    /// times count from now.
     ///
     /// # Errors
-    /// The reason why a served drive cannot have it.
+    /// It has too many already, or an image without the layer that brings them about.
     pub(crate) fn add_fault(&mut self, now: Nanos, fault: DriveFault) -> Result<(), String> {
-        check_served(&fault)?;
         if self.faults.len() >= MAX_FAULTS {
             return Err(format!("it has {MAX_FAULTS} faults already: end some"));
         }
@@ -223,11 +223,12 @@ impl Store {
     }
 }
 
-/// Refuses the kinds of faults that a served drive cannot have, by name.
+/// Refuses the kinds of faults that a served drive cannot have, by name; `controller`: its host sees an
+/// NVMe controller's own queues, by vfio-user.
 ///
 /// # Errors
 /// The kind, and what to do instead.
-pub fn check_served(fault: &DriveFault) -> Result<(), String> {
+pub fn check_served(fault: &DriveFault, controller: bool) -> Result<(), String> {
     use DriveFaultKind as Kind;
     let instead = match fault.kind {
         Kind::Full => "what was written before the server began is not known",
@@ -235,11 +236,7 @@ pub fn check_served(fault: &DriveFault) -> Result<(), String> {
         Kind::PathInaccessible | Kind::PathNonOptimized => "say `ana`",
         Kind::NamespaceDetached => "say `detach-namespace`",
         Kind::NamespaceResized => "a namespace that is served keeps its size",
-        Kind::LostCompletion
-        | Kind::DoubledCompletion
-        | Kind::LostInterrupt
-        | Kind::StuckQueue
-        | Kind::ControllerFailure => "a served drive's controller has no faults of its own",
+        _ if fault.kind.delivery().is_some() && !controller => "or of a drive by --vfio-user",
         _ => return Ok(()),
     };
     let kind = fault.kind.name();

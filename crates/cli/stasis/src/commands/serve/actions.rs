@@ -16,7 +16,7 @@ use stasis_ordered_disk::OrderedDisk;
 use stasis_results::{FaultCourse, PlannedFault};
 use stasis_runner::failure;
 use stasis_serve::control::Actions;
-use stasis_serve::{check_served, Made, NewDrive};
+use stasis_serve::{Made, NewDrive};
 
 use super::open_drive::{self, Planned};
 use super::results::Writing;
@@ -33,9 +33,9 @@ pub struct Later {
     replaced: AtomicBool,
 }
 
-/// The faults of a drive, number `number` among the server's.
-pub fn served_fault(fault: &ScheduledFault, number: u16) -> Result<DriveFault, Mistake> {
-    let mut fault = fault.of_drive(number)?;
+/// A fault of a drive, without its number among the server's.
+pub fn served_fault(fault: &ScheduledFault) -> Result<DriveFault, Mistake> {
+    let mut fault = fault.of_drive(0)?;
     if fault.triggered {
         let message = "a served drive's fault begins by time, or by its drive's command: leave \
                        `name`, `when`, `at-io`, `at-packet` and `at-output` out, and say `begin` or `first`";
@@ -43,7 +43,6 @@ pub fn served_fault(fault: &ScheduledFault, number: u16) -> Result<DriveFault, M
     }
     // Its times count from when the drive is told.
     fault.triggered = true;
-    check_served(&fault).map_err(|message| Mistake::at("kind", message))?;
     Ok(fault)
 }
 
@@ -55,16 +54,19 @@ impl Later {
     }
 
     /// One more fault of the drive `name`: its happenings are written down.
-    pub fn planned(&self, name: &str, fault: &ScheduledFault) -> Result<DriveFault> {
-        let wrong = |mistake: Mistake| anyhow!("the fault: {mistake}");
-        served_fault(fault, 0).map_err(wrong)?;
+    pub fn number(&self, name: &str, fault: DriveFault) -> Result<DriveFault> {
         let next = |number: u16| number.checked_add(1);
         let number = self.faults.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         let number = number.map_err(|_| anyhow!("a server has {} faults at most", u16::MAX))?;
-        let (kind, target) = (fault.kind.clone(), name.to_owned());
+        let (kind, target) = (fault.kind.name().to_owned(), name.to_owned());
         let planned = PlannedFault { kind, target, course: FaultCourse::Befalls };
         self.results.as_ref().map_or(Ok(()), |results| results.add_fault(planned))?;
-        served_fault(fault, number).map_err(wrong)
+        Ok(DriveFault { number, ..fault })
+    }
+
+    /// Returns whether another server has taken this one's place.
+    pub fn is_replaced(&self) -> bool {
+        self.replaced.load(Ordering::Relaxed)
     }
 
     fn read_fault(&self, name: &str, description: Value) -> Result<DriveFault> {
@@ -73,13 +75,8 @@ impl Later {
             Some(drive) if drive != name => {
                 bail!("the fault is of drive {drive}, and the request of {name}: leave one out")
             }
-            _ => self.planned(name, &fault),
+            _ => served_fault(&fault).map_err(|mistake| anyhow!("the fault: {mistake}")),
         }
-    }
-
-    /// Returns whether another server has taken this one's place.
-    pub fn is_replaced(&self) -> bool {
-        self.replaced.load(Ordering::Relaxed)
     }
 
     fn describe(&self, description: Value, create: bool, index: usize) -> Result<NewDrive> {
@@ -175,6 +172,10 @@ fn check_there(spec: &DriveSpec, base: &Path) -> Result<()> {
 }
 
 impl Actions for Later {
+    fn numbered(&self, drive: &str, fault: DriveFault) -> Result<DriveFault, String> {
+        self.number(drive, fault).map_err(|error| failure::told(&error))
+    }
+
     fn fault(&self, drive: &str, description: Value) -> Result<DriveFault, String> {
         self.read_fault(drive, description).map_err(|error| failure::told(&error))
     }

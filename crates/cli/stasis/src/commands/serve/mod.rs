@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{anyhow, bail, Context, Result};
 use stasis_config::Mistake;
 use stasis_experiment::{distinct_serials, DriveSpec, Experiment, Polling};
 use stasis_media::MediumSpec;
 use stasis_program::here;
 use stasis_program::runtime_folder::runtime_folder;
 use stasis_results::units::{bytes, duration};
-use stasis_serve::{confine, control, systemd, Poll, Server};
+use stasis_serve::{check_served, confine, control, systemd, Poll, Server};
 use stasis_terminal::answer;
 
 use actions::Later;
@@ -131,7 +131,6 @@ fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
     let (mut experiment, base) =
         here::experiment(arguments.experiment.as_deref(), &arguments.drive)?;
     experiment.name_drives()?;
-    check_faults(&experiment)?;
     let serve = &mut experiment.serve;
     if let Some(folder) = &arguments.sockets {
         serve.sockets = Some(folder.clone());
@@ -169,6 +168,7 @@ fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
         None => {}
     }
     check(&experiment).map_err(|mistake| experiment.error(mistake.inside("serve")))?;
+    check_faults(&experiment)?;
     if experiment.drives.is_empty() {
         bail!("there is no drive to serve: say --drive model=null,medium=ram:1GiB, or name an experiment file");
     }
@@ -179,6 +179,7 @@ fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
 fn check_faults(experiment: &Experiment) -> Result<()> {
     let names: Vec<_> =
         experiment.drives.iter().filter_map(|drive| drive.name.as_deref()).collect();
+    let controller = experiment.serve.vfio_user.is_some();
     for (index, fault) in experiment.faults.iter().enumerate() {
         let known = match &fault.drive {
             None if names.len() == 1 => Ok(()),
@@ -189,7 +190,11 @@ fn check_faults(experiment: &Experiment) -> Result<()> {
                 Err(Mistake::at("drive", message))
             }
         };
-        let checked = known.and_then(|()| actions::served_fault(fault, 0).map(drop));
+        let served = || {
+            let fault = actions::served_fault(fault)?;
+            check_served(&fault, controller).map_err(|message| Mistake::at("kind", message))
+        };
+        let checked = known.and_then(|()| served());
         checked.map_err(|mistake| experiment.error(mistake.inside(index).inside("fault")))?;
     }
     Ok(())
@@ -326,7 +331,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
         // Without a name it is of the only drive.
         let its = |drive: &Option<String>| drive.as_ref().is_none_or(|drive| *drive == name);
         for fault in experiment.faults.iter().filter(|fault| its(&fault.drive)) {
-            server.add_fault(&name, later.planned(&name, fault)?)?;
+            let fault = actions::served_fault(fault).map_err(|error| anyhow!("{error}"))?;
+            server.add_fault(&name, later.number(&name, fault)?)?;
         }
     }
     let later = Arc::new(later);
