@@ -142,7 +142,7 @@ const CASES: &[Case] = &[
     refused(&["image", "convert", "no.img", "new.qcow2"], &["no.img", "No such file"]),
     // Servers.
     refused(&["run", "fault.toml"], &["fault[0].kind", "line 6", "did you mean `lost-write`?"]),
-    refused(&["serve", "rot.toml"], &["`[[fault]]`", "no effect on served drives"]),
+    refused(&["serve", "gone.toml"], &["`gone`", "no effect on a served drive"]),
     refused(&["serve"], &["no drive to serve", "--drive"]),
     refused(
         &[
@@ -208,7 +208,7 @@ fn prepare(folder: &Path) {
         )
     };
     write("fault.toml", &fault("lost-writes"));
-    write("rot.toml", &fault("bit-rot"));
+    write("gone.toml", &fault("gone"));
     write("job.fio", "[job]\nrw=randread\nbs=4k\nnumber_ios=10\n");
     write("empty.img", "");
     write("small.img", &"\0".repeat(4096));

@@ -112,6 +112,7 @@ fn refusals() -> Vec<(Value, &'static str)> {
     let resize = |size: &str| json!({ "do": "resize", "drive": "d", "size": size });
     let attach = |word: &str| json!({ "do": "attach", "drive": word });
     let create = |word: &str| json!({ "do": "create", "drive": word });
+    let fault = |drive: &str, table| json!({ "do": "fault", "drive": drive, "fault": table });
     vec![
         // A name in use, then what would have gone to the other file.
         (attach("name=d,model=null,medium=file:other"), "already"),
@@ -176,6 +177,20 @@ fn refusals() -> Vec<(Value, &'static str)> {
         (json!({ "do": "timing", "drive": "d", "model": "fixd:1ms" }), "fixed"),
         (json!({ "do": "timing", "drive": "x", "model": "null" }), "no drive `x`"),
         (json!({ "do": "timing", "drive": "d" }), "model"),
+        (fault("x", json!({ "kind": "stall" })), "no drive `x`"),
+        (fault("d", json!({ "kind": "stal" })), "did you mean `stall`"),
+        (fault("d", json!({ "kind": "stall", "drive": "q" })), "of drive q"),
+        (fault("d", json!({ "kind": "stall", "rate": 0.5 })), "rate"),
+        (fault("d", json!({ "kind": "slow" })), "needs factor or delay"),
+        (fault("d", json!({ "kind": "stall", "name": "a", "when": "asked" })), "leave `name`"),
+        (fault("d", json!({ "kind": "pause" })), "of a machine"),
+        (fault("d", json!({ "kind": "full" })), "`full` is of `stasis run`"),
+        (fault("d", json!({ "kind": "gone" })), "detach the drive"),
+        (fault("d", json!({ "kind": "path-inaccessible" })), "say `ana`"),
+        (fault("d", json!({ "kind": "stuck-queue" })), "or of a drive by --vfio-user"),
+        (json!({ "do": "fault", "drive": "d" }), "`fault`"),
+        (json!({ "do": "end-fault", "drive": "d", "fault": 0 }), "no fault 0, and no other"),
+        (json!({ "do": "end-fault", "drive": "x", "fault": 0 }), "no drive `x`"),
         (json!({ "do": "detach", "drive": "x" }), "no drive `x`"),
         (json!({ "do": "detach" }), "drive"),
         (json!({ "do": "statistics", "drive": "x" }), "no drive `x`"),
@@ -239,6 +254,92 @@ fn a_refused_request_changes_nothing() {
     support::Guest::connect(&at("z.sock")).check(8, 7);
 }
 
+/// A drive in a file and one in an image, with a fault of the experiment's, then faults that are asked
+/// for: each is in the log and in the results, and ends by a word.
+#[test]
+fn faults_begin_by_a_word_and_end_by_one() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let options = CreateOptions { size: Some(4 << 20), ..CreateOptions::default() };
+    create(&at("image"), &options).unwrap();
+    let drive = |name: &str, medium: &str| {
+        format!("[[drive]]\nname = '{name}'\nmodel = 'null'\nmedium = '{medium}'\n")
+    };
+    let first = "[[fault]]\nkind = 'write-error'\ndrive = 'd'\ntimes = 1\n";
+    let text = [&drive("d", "file:disk"), &drive("q", "qcow2:image"), first].concat();
+    std::fs::write(at("e.toml"), text).unwrap();
+    let process = server::serve(folder.path(), &["e.toml", "--results", "results"]);
+    let server = Served { process, folder: folder.path().to_owned() };
+    let begin = |drive: &str, table: Value| {
+        let answer = server.ask(&json!({ "do": "fault", "drive": drive, "fault": table }));
+        answer["fault"].as_u64().unwrap_or_else(|| panic!("{answer}"))
+    };
+    let end = |drive: &str, fault: u64| {
+        let answer = server.ask(&json!({ "do": "end-fault", "drive": drive, "fault": fault }));
+        answer["happened"].as_u64().unwrap_or_else(|| panic!("{answer}"))
+    };
+    let [mut disk, mut image] =
+        ["d.sock", "q.sock"].map(|at| support::Guest::connect(&folder.path().join(at)));
+    let status = |guest: &mut support::Guest, kind| {
+        guest.request(0, kind, 8);
+        assert!(guest.wait(1), "it ends");
+        guest.status(0)
+    };
+    const FAILED: u8 = 1;
+    assert_eq!(status(&mut disk, support::OUT), FAILED, "by the experiment");
+    disk.check(8, 1);
+    image.check(8, 2);
+    // One that is stalled ends when the stall does, by a word here; others go on.
+    let stall = begin("d", json!({ "kind": "stall" }));
+    disk.request(0, support::IN, 8);
+    let happened = format!("d: fault {stall} has happened");
+    support::until("the stall befalls it", || {
+        std::fs::read_to_string(at("serve.log")).unwrap().contains(&happened)
+    });
+    image.check(16, 3);
+    let given = disk.given();
+    assert_eq!(end("d", stall), 1);
+    assert!(disk.wait(1) && disk.given() == given + 1, "it is let go");
+    assert_eq!((disk.status(0), disk.data(0)), (0, vec![1; 4096]));
+    // By share and by count, on both.
+    for (name, guest) in [("d", &mut disk), ("q", &mut image)] {
+        let fails = begin(name, json!({ "kind": "read-error", "times": 2, "rate": 1.0 }));
+        let seen = [support::IN; 3].map(|kind| status(guest, kind));
+        assert_eq!((seen, end(name, fails)), ([FAILED, FAILED, 0], 2), "{name}");
+    }
+    let lost = begin("d", json!({ "kind": "lost-write", "length": "1MiB" }));
+    disk.put(support::DATA, &[9; 4096]);
+    assert_eq!((status(&mut disk, support::OUT), status(&mut disk, support::IN)), (0, 0));
+    assert_eq!(disk.data(0), [1; 4096], "the write was lost");
+    assert_eq!(end("d", lost), 1);
+    disk.check(8, 4);
+    // A server ends though a drive stalls.
+    let last = begin("d", json!({ "kind": "stall", "end": "1h" }));
+    disk.request(0, support::IN, 8);
+    let happened = format!("d: fault {last} has happened");
+    support::until("the stall befalls it", || {
+        std::fs::read_to_string(at("serve.log")).unwrap().contains(&happened)
+    });
+    server.terminate();
+    let (code, log) = server.end();
+    assert_eq!(code, 0, "{log}");
+    let summary = std::fs::read_to_string(at("results/summary.json")).unwrap();
+    let summary: Value = serde_json::from_str(&summary).unwrap();
+    let faults: Vec<_> = summary["faults"].as_array().unwrap().iter().collect();
+    let shown: Vec<_> =
+        faults.iter().map(|one| (&one["kind"], &one["target"], &one["happened"])).collect();
+    let expected = json!([
+        ["write-error", "d", 1],
+        ["stall", "d", 1],
+        ["read-error", "d", 2],
+        ["read-error", "q", 2],
+        ["lost-write", "d", 1],
+        ["stall", "d", 1]
+    ]);
+    assert_eq!(json!(shown), expected);
+    assert!(at("results/faults.parquet").exists());
+}
+
 #[test]
 fn a_medium_of_zones_is_not_served() {
     let folder = folder();
@@ -263,7 +364,17 @@ fn what_a_server_cannot_have_has_its_line_in_the_file() {
         ("hosts = ['x']", &[], "e.toml: line 6, column 9: `hosts` is of NVMe/TCP"),
         ("ublk = ['d', 'e']", &[], "e.toml: line 6, column 14: ublk names the drive `e`"),
         ("[[drive.namespace]]", &[], "e.toml: line 6, column 1: drive d: `namespace` is NVMe's"),
-        ("[[fault]]", &[], "e.toml: line 6, column 1: `[[fault]]` is of"),
+        ("[[fault]]\nkind = 'gone'", &[], "e.toml: line 7, column 8: `gone` is of `stasis run`"),
+        (
+            "[[fault]]\nkind = 'pause'",
+            &[],
+            "e.toml: line 7, column 8: the kind `pause` is of a machine",
+        ),
+        (
+            "[[fault]]\nkind = 'stall'\ndrive = 'x'",
+            &[],
+            "e.toml: line 8, column 9: there is no drive `x`",
+        ),
         ("threads = 1", &["--threads", "65"], "stasis: threads is 65"),
     ] {
         let folder = folder();
@@ -379,6 +490,8 @@ const FEATURES: &[(&str, &str)] = &[
     ("read and write errors", "[[fault]]\nkind = 'read-error'\ndrive = 'd'"),
     ("lost, torn", "[[fault]]\nkind = 'lost-write'\ndrive = 'd'"),
     ("a command that is late", "[[fault]]\nkind = 'slow'\ndrive = 'd'\nfactor = 2"),
+    ("power cuts; a full drive", "[[fault]]\nkind = 'full'\ndrive = 'd'"),
+    ("a drive that is pulled out", "[[fault]]\nkind = 'gone'\ndrive = 'd'"),
     ("a namespace that changes", ""),
 ];
 

@@ -22,6 +22,7 @@ mod request;
 pub mod slowest;
 pub mod splitmix;
 pub mod timeline;
+mod token_bucket;
 pub mod units;
 mod zone_layout;
 
@@ -35,6 +36,7 @@ pub use power::{CacheKind, PowerLoss, SECTOR};
 pub use random::Random;
 pub use rate::{Rate, RateError, TimePerByte};
 pub use request::Request;
+pub use token_bucket::TokenBucket;
 pub use zone_layout::{ZoneLayout, ZonedPart};
 
 /// Drives that a machine has at most: its PCI bus has 32 slots, of which the host bridge and the

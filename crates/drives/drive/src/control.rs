@@ -132,6 +132,13 @@ pub trait Control {
         }
     }
 
+    /// Fault `number` of the experiment ends at `now` (ns) and does not come again; commands that it
+    /// holds up are let go. Sectors that have rotted stay so. Returns how often it has happened; `None`
+    /// if the drive has no such fault.
+    fn end_fault(&mut self, number: u16, now: Nanos) -> Option<u64> {
+        self.lower()?.end_fault(number, now)
+    }
+
     /// The drive's power is cut at `now` (ns): what it holds from now on is one of the states that a
     /// power cut can leave, chosen by `sampling`, and its model has lost what a power cut destroys
     /// ([`stasis_models::Model::cut_power`]). Commands in flight end as any, and their ends mean

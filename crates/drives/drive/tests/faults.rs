@@ -133,6 +133,39 @@ fn a_slow_drive_takes_its_factor_and_its_delay_and_a_stall_ends_at_its_end() {
 }
 
 #[test]
+fn a_fault_ends_by_a_word_and_lets_go_what_it_held_up() {
+    let stall = |number| DriveFault::new(number, DriveFaultKind::Stall);
+    let other = DriveFault { end: Some(7_000_000), operations: vec![Operation::Write], ..stall(1) };
+    let rot = DriveFault { times: Some(1), ..DriveFault::new(2, DriveFaultKind::BitRot) };
+    let mut layer = faulty(vec![stall(0), other, rot]);
+    layer.control().start(0);
+    let mut done = Vec::new();
+    layer.submit(0, Request::new(1, read(0, 4096), vec![0; 4096]));
+    layer.submit(0, Request::new(2, write(0, CAPACITY), vec![1; CAPACITY as usize]));
+    layer.advance(LATENCY, &mut done);
+    assert_eq!((done.len(), layer.next_event(), layer.in_flight()), (0, None, 2), "for ever");
+    assert_eq!(layer.control().end_fault(9, 1_000_000), None);
+    assert_eq!(layer.control().end_fault(0, 1_000_000), Some(2));
+    assert_eq!(layer.control().end_fault(0, 1_000_000), None, "it is over");
+    layer.advance(1_000_000, &mut done);
+    // The write is still held by the other one.
+    let ends: Vec<_> = done.iter().map(|one| (one.tag, one.at, one.layers.fault)).collect();
+    assert_eq!(ends, [(1, 1_000_000, 1_000_000 - LATENCY)]);
+    assert_eq!(layer.next_event(), Some(7_000_000));
+    assert_eq!(layer.control().end_fault(1, 2_000_000), Some(1));
+    done.clear();
+    layer.advance(2_000_000, &mut done);
+    let ends: Vec<_> = done.iter().map(|one| (one.tag, one.at, one.status)).collect();
+    assert_eq!(ends, [(2, 2_000_000, Status::Ok)]);
+    let mut now = 2_000_000;
+    let read = carry_out(&mut layer, &mut now, read(0, 4096), vec![0; 4096]);
+    assert_eq!(read.at - read.submit, LATENCY, "nothing is held up any more");
+    // Each happening has its record: the rot's, two of the first stall, and one of the other.
+    let numbers: Vec<_> = records(&mut layer).iter().map(|record| record.fault).collect();
+    assert_eq!(numbers, [2, 0, 0, 1]);
+}
+
+#[test]
 fn the_times_of_a_triggered_fault_count_from_each_of_its_triggers() {
     let spec = DriveFault {
         begin: 500_000,

@@ -39,6 +39,7 @@ pub use kept_sheets::line;
 pub use kinds::card::{Card, CardSpec};
 pub use kinds::disk::{DiskSpec, HardDisk, Queue};
 pub use kinds::rated::{Rated, RatedLatency, RatedSpec, Rating};
+pub use kinds::volume::{Volume, VolumeSpec, VolumeTier};
 pub use kinds::{
     FixedSpec, LogShape, ModelKind, NullSpec, Parameters, ProfileSpec, Registered, SpansSpec,
     UniformSpec, KINDS,

@@ -6,6 +6,7 @@
 mod client;
 mod flash;
 mod model;
+mod volumes;
 
 use stasis_block::clock::{Nanos, MICROSECOND};
 use stasis_block::{Link, Operation, Rate};
@@ -309,6 +310,16 @@ pub static NAMED: &[NamedModel] = &[
     flash::FLASH[5],
     flash::FLASH[6],
     flash::FLASH[7],
+    volumes::VOLUMES[0],
+    volumes::VOLUMES[1],
+    volumes::VOLUMES[2],
+    volumes::VOLUMES[3],
+    volumes::VOLUMES[4],
+    volumes::VOLUMES[5],
+    volumes::VOLUMES[6],
+    volumes::VOLUMES[7],
+    volumes::VOLUMES[8],
+    volumes::VOLUMES[9],
 ];
 
 /// A drive that loses no acknowledged data: no volatile cache, or one

@@ -9,3 +9,4 @@ mod mqsim;
 mod named;
 mod properties;
 mod reseed;
+mod volumes;

@@ -1,16 +1,13 @@
 //! Limits on a tenant's I/Os and bytes a second, with bursts, as providers of volumes set them.
 //!
-//! Each limit is a token bucket in its form as a virtual schedule (the generic cell rate algorithm,
-//! ITU-T I.371, annex A.1): a request may go when its time is not after the present by more than
-//! the bucket's tolerance, and moves the time of the next by its cost over the rate. Rates are kept
-//! exactly, without rounding.
+//! Each limit is a [`TokenBucket`].
 
 use std::collections::VecDeque;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stasis_block::clock::{Nanos, SECOND};
-use stasis_block::{units, Command, Operation, Rate};
+use stasis_block::clock::Nanos;
+use stasis_block::{units, Command, Operation, Rate, TokenBucket};
 use stasis_config::Mistake;
 
 use crate::{QueueId, QueuedRequest};
@@ -110,54 +107,11 @@ impl LimitStatistics {
     }
 }
 
-/// A token bucket.
-#[derive(Debug, Clone, Copy)]
-struct Bucket {
-    /// Units a second.
-    rate: u64,
-    /// Time by which requests may be early (ns).
-    tolerance: Nanos,
-    /// Scheduled time of the next request (ns), and its fraction (of a ns, over `rate`).
-    next: Nanos,
-    fraction: u64,
-}
-
-impl Bucket {
-    fn new(rate: u64, tolerance: Nanos) -> Self {
-        Self { rate: rate.max(1), tolerance, next: 0, fraction: 0 }
-    }
-
-    /// The buckets of a rate with a burst: the burst is used up at the rates' difference.
-    fn pair(rate: u64, burst: Option<u64>, length: Nanos) -> [Option<Self>; 2] {
-        let Some(burst) = burst else { return [Some(Self::new(rate, 0)), None] };
-        let early = u128::from(length) * u128::from(burst.saturating_sub(rate));
-        let early = Nanos::try_from(early / u128::from(rate.max(1))).unwrap_or(Nanos::MAX);
-        [Some(Self::new(rate, early)), Some(Self::new(burst, 0))]
-    }
-
-    /// Returns the time at which a request may go.
-    fn ready_at(&self) -> Nanos {
-        let next = self.next.saturating_add(u64::from(self.fraction > 0));
-        next.saturating_sub(self.tolerance)
-    }
-
-    /// A request of `units` goes.
-    fn take(&mut self, now: Nanos, units: u64) {
-        if now > self.next {
-            (self.next, self.fraction) = (now, 0);
-        }
-        let rate = u128::from(self.rate);
-        let scaled = u128::from(units) * u128::from(SECOND) + u128::from(self.fraction);
-        self.next = self.next.saturating_add(Nanos::try_from(scaled / rate).unwrap_or(Nanos::MAX));
-        self.fraction = (scaled % rate) as u64;
-    }
-}
-
 /// A limit, with the requests that wait for it in order of arrival.
 #[derive(Debug)]
 pub(crate) struct Limit {
-    ios: [Option<Bucket>; 2],
-    bytes: [Option<Bucket>; 2],
+    ios: [Option<TokenBucket>; 2],
+    bytes: [Option<TokenBucket>; 2],
     io_size: u64,
     waiting: VecDeque<(Nanos, QueueId, QueuedRequest)>,
     statistics: LimitStatistics,
@@ -173,7 +127,7 @@ impl Limit {
     pub(crate) fn new(spec: &LimitSpec) -> Self {
         let length = spec.burst.unwrap_or(0);
         let pair = |rate: Option<u64>, burst| {
-            rate.map_or([None, None], |rate| Bucket::pair(rate, burst, length))
+            rate.map_or([None, None], |rate| TokenBucket::pair(rate, burst, length))
         };
         let bandwidth = spec.bandwidth.map(Rate::bytes_per_second);
         let burst_bandwidth = spec.burst_bandwidth.map(Rate::bytes_per_second);
@@ -204,7 +158,7 @@ impl Limit {
             return 0;
         }
         let buckets = self.ios.iter().chain(&self.bytes).flatten();
-        buckets.map(Bucket::ready_at).max().unwrap_or(0)
+        buckets.map(TokenBucket::ready_at).max().unwrap_or(0)
     }
 
     fn take(&mut self, now: Nanos, command: &Command) {

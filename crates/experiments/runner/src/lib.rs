@@ -93,6 +93,7 @@ pub use event::{Event, Observer};
 pub use keep::{leave_zones, state_file};
 pub use live::LivePage;
 pub use logged_drive::trace_of_log;
+pub use opened_drives::fault_seed;
 pub use output::check_output;
 pub use pace::Pace;
 pub use plan::{describe, drive_seed, parameters};

@@ -27,7 +27,7 @@ use crate::begins::{Begins, BOOT_SEED};
 use crate::first_boot;
 use crate::machine_inputs::{whole, Commands, Inputs, Take};
 use crate::networks;
-use crate::opened_drives::{paths, Drives, FAULTS};
+use crate::opened_drives::{fault_seed, paths, Drives};
 use crate::plan::{
     drive_seed, input, PlannedChange, PlannedDependency, PlannedDrive, PlannedMachine,
     PlannedWorkload, RunPlan, SharedRegion,
@@ -235,7 +235,7 @@ fn change(base: &RunPlan, to: &RunPlan) -> Change {
                     Some(stasis_machine::ModelChange::Replaces(model))
                 }
             }),
-            faults: (own && faults).then(|| (other.faults.clone(), draws ^ FAULTS)),
+            faults: (own && faults).then(|| (other.faults.clone(), fault_seed(draws))),
             paths: (before != after).then_some(after),
         }
     };

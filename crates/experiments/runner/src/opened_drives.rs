@@ -26,6 +26,11 @@ const WORKLOADS: u64 = 0x6c6f_6164;
 /// Faults draw other numbers than the drives that they befall.
 pub const FAULTS: u64 = 0x6661_756c_7473;
 
+/// Seed of what the faults of a drive draw that has the seed `seed` ([`drive_seed`]).
+pub fn fault_seed(seed: u64) -> u64 {
+    seed ^ FAULTS
+}
+
 /// The drives of a plan.
 pub struct Drives<'a> {
     plan: &'a RunPlan,
@@ -181,7 +186,7 @@ impl<'a> Drives<'a> {
             layer = Box::new(cuts.with_pointers(WritePointers::new(ends)));
         }
         if drive.is_faulty() {
-            let seed = seed ^ FAULTS;
+            let seed = fault_seed(seed);
             layer = Box::new(Faults::new(layer, drive.faults.clone(), seed));
         }
         if let Some(fault) = self.plan.fault {

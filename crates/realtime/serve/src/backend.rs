@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use stasis_block::clock::Nanos;
 use stasis_block::{BlockLayout, Command, Refused};
-use stasis_drive::Done;
-use stasis_run_events::IoRecord;
+use stasis_drive::{Done, DriveFault};
+use stasis_run_events::{FaultRecord, IoRecord};
 
 use crate::compensation::{LatencyCompensation, MAX_BY_MEMORY, MAX_BY_SOCKET};
 use crate::io_records::IoRecordSender;
@@ -32,6 +32,9 @@ pub(crate) struct Backend {
     /// Destination of its I/O records, if they are written.
     record: Option<IoRecordSender>,
     said_errors: u64,
+    /// Faults of which it was said that they have happened, and records on their way.
+    said_faults: Vec<u16>,
+    fault_records: Vec<FaultRecord>,
     /// Number of changes of its NVMe state that the layout takes into account, and the layout of
     /// the host's blocks.
     known_changes: Option<u64>,
@@ -60,6 +63,8 @@ impl Backend {
             compensation,
             record,
             said_errors,
+            said_faults: Vec::new(),
+            fault_records: Vec::new(),
             known_changes,
             layout,
             epoll,
@@ -99,7 +104,61 @@ impl Backend {
     /// returns whether anything happened.
     pub(crate) fn advance(&mut self, now: Nanos, done: &mut Vec<Done>) -> bool {
         let compensation = if self.timed { self.compensation.nanos() } else { 0 };
-        self.store.advance(now + compensation, done)
+        let work = self.store.advance(now + compensation, done);
+        if self.store.has_faults() {
+            self.report_faults();
+        }
+        work
+    }
+
+    /// The drive has one more fault from `now` (ns) on.
+    ///
+    /// # Errors
+    /// The reason why it cannot have it.
+    pub(crate) fn add_fault(&mut self, now: Nanos, fault: DriveFault) -> Result<(), String> {
+        let (number, kind) = (fault.number, fault.kind.name());
+        self.store.add_fault(now, fault)?;
+        crate::log::say(&self.name, &format!("fault {number} begins: {kind}"));
+        Ok(())
+    }
+
+    /// Ends a fault at `now` (ns). Returns how often it has happened.
+    ///
+    /// # Errors
+    /// Names the faults that there are, if it is none of them.
+    pub(crate) fn end_fault(&mut self, number: u16, now: Nanos) -> Result<u64, String> {
+        self.report_faults();
+        let Some(happened) = self.store.end_fault(number, now) else {
+            let there: Vec<_> =
+                self.store.faults().iter().map(|one| one.number.to_string()).collect();
+            return Err(match there.is_empty() {
+                true => format!("it has no fault {number}, and no other"),
+                false => format!("it has no fault {number}: it has {}", there.join(", ")),
+            });
+        };
+        self.said_faults.retain(|one| *one != number);
+        let message = format!("fault {number} is over; it has happened {happened} times");
+        crate::log::say(&self.name, &message);
+        Ok(happened)
+    }
+
+    /// Writes the faults that have happened down, and says so once of each.
+    fn report_faults(&mut self) {
+        self.store.take_faults(&mut self.fault_records);
+        for record in self.fault_records.drain(..) {
+            if !self.said_faults.contains(&record.fault) {
+                self.said_faults.push(record.fault);
+                let FaultRecord { fault, offset, length, .. } = record;
+                let message = format!(
+                    "fault {fault} has happened, first to {length} bytes at {offset} (said once; each is \
+                     in the results)"
+                );
+                crate::log::say(&self.name, &message);
+            }
+            if let Some(records) = &self.record {
+                records.put_fault(record);
+            }
+        }
     }
 
     /// Hands requests back to the guest, each by `to`, and counts it as of when the guest can see it.
@@ -184,8 +243,12 @@ impl Backend {
         true
     }
 
-    /// Has the model hold nothing back any more: requests that the medium has done are done.
+    /// Has the model and faults hold nothing back any more: requests that the medium has done are done.
     pub(crate) fn release(&mut self, now: Nanos) {
+        let faults: Vec<_> = self.store.faults().iter().map(|fault| fault.number).collect();
+        for number in faults {
+            let _ = self.end_fault(number, now);
+        }
         self.set_timed(false);
         self.store.drive.lock().set_model(now, None);
     }

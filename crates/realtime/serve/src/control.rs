@@ -11,6 +11,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 use stasis_block::units::parse_size;
+use stasis_drive::DriveFault;
 use stasis_nvme::fabrics::MAX_NQN;
 use stasis_nvme::AnaState;
 
@@ -68,6 +69,20 @@ pub enum ControlRequest {
         /// As the drive's table has it.
         model: Value,
     },
+    /// Has a drive fail from now on.
+    Fault {
+        /// Name of the drive.
+        drive: String,
+        /// As a `[[fault]]` table has it; times count from now.
+        fault: Value,
+    },
+    /// Ends a fault of a drive.
+    EndFault {
+        /// Name of the drive.
+        drive: String,
+        /// Its number, as it was answered.
+        fault: u16,
+    },
     /// Sets the access to an NVMe/TCP drive on a path.
     Ana {
         /// Name of the drive.
@@ -105,6 +120,19 @@ pub trait Actions: Send + Sync {
     /// # Errors
     /// The fault of the description; then nothing is made.
     fn drive(&self, description: Value, create: bool, index: usize) -> Result<NewDrive, String>;
+
+    /// The fault of a description, of the drive of that name.
+    ///
+    /// # Errors
+    /// The fault of the description.
+    fn fault(&self, drive: &str, description: Value) -> Result<DriveFault, String>;
+
+    /// Gives a fault of the drive of that name a number that no other has: its happenings are written
+    /// down from now on.
+    ///
+    /// # Errors
+    /// There are too many, or they cannot be written down.
+    fn numbered(&self, drive: &str, fault: DriveFault) -> Result<DriveFault, String>;
 
     /// The server has been replaced: the program is to end.
     fn replaced(&self);
@@ -240,6 +268,18 @@ fn answer(request: ControlRequest, control: &Control) -> Result<Value, String> {
             let label = server.set_model(&drive, model).map_err(say)?;
             json!({ "drive": drive, "model": label })
         }
+        ControlRequest::Fault { drive, fault } => {
+            let fault = control.actions.fault(&drive, fault)?;
+            server.check_fault(&drive, &fault).map_err(say)?;
+            let fault = control.actions.numbered(&drive, fault)?;
+            let (number, kind) = (fault.number, fault.kind.name());
+            server.add_fault(&drive, fault).map_err(say)?;
+            json!({ "drive": drive, "fault": number, "kind": kind })
+        }
+        ControlRequest::EndFault { drive, fault } => {
+            let happened = server.end_fault(&drive, fault).map_err(say)?;
+            json!({ "drive": drive, "fault": fault, "happened": happened })
+        }
         ControlRequest::Ana { drive, path, state } => {
             server.set_ana(&drive, path, state).map_err(say)?;
             json!({ "drive": drive, "path": path, "state": state })
@@ -355,7 +395,7 @@ mod tests {
     #[test]
     fn a_wrong_line_is_told_every_request_that_there_is() {
         let every = ["list", "statistics", "create", "attach", "detach", "resize", "timing", "ana"];
-        let namespaces = ["attach-namespace", "detach-namespace"];
+        let namespaces = ["attach-namespace", "detach-namespace", "fault", "end-fault"];
         for line in ["{}", "7", r#"{"do": "lisp"}"#] {
             let message = parse(line.as_bytes()).unwrap_err();
             for name in every.iter().chain(&namespaces).chain(&["replace"]) {

@@ -64,7 +64,7 @@ pub use polling::Poll;
 pub use realtime::{RealTime, SharedLayer, SharedRealTime};
 pub use server::Server;
 pub use statistics::{Counts, DriveReport, Summary};
-pub use store::{OpenStore, Store};
+pub use store::{check_served, OpenStore, Store};
 pub use vfio_user::VfioUser;
 pub use vhost_user::inflight;
 pub use vhost_user::memory::{GuestMemory, MemoryRegion};

@@ -101,6 +101,11 @@ impl RealTime {
         Ok(())
     }
 
+    /// Commands that it was given so far.
+    pub fn submitted(&self) -> u64 {
+        self.join.submitted()
+    }
+
     /// Submissions and completions so far: a number that grows whenever something happens.
     pub fn progress(&self) -> u64 {
         self.join.submitted() + self.completed

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use stasis_block::inside::Inside;
 use stasis_block::units::format_size;
-use stasis_drive::Layer;
+use stasis_drive::{DriveFault, Layer};
 use stasis_media::{MIN_CAPACITY, SECTOR};
 use stasis_nvme::AnaState;
 use stasis_virtio::Config;
@@ -21,6 +21,7 @@ use crate::endpoint::Endpoint;
 use crate::new_drive::NewDrive;
 use crate::polling::Poll;
 use crate::statistics::DriveReport;
+use crate::store::check_served;
 use crate::transport::Transport;
 use crate::ublk::Device;
 use crate::worker::{DriveId, Worker};
@@ -297,6 +298,50 @@ impl Server {
         changed.flatten().ok_or_else(|| ServeError::Missing(name.into()))?;
         entry.description = description;
         Ok(entry.description.label())
+    }
+
+    /// Checks that a drive can have a fault.
+    ///
+    /// # Errors
+    /// If there is no such drive, or it cannot.
+    pub fn check_fault(&self, name: &str, fault: &DriveFault) -> Result<(), ServeError> {
+        let mut drives = self.lock();
+        let controller = matches!(find(&mut drives.1, name)?.endpoint, Endpoint::VfioUser(_));
+        let refused = |message| ServeError::Impossible { name: name.into(), message };
+        check_served(fault, controller).map_err(refused)
+    }
+
+    /// A drive has one more fault from now on, at which its times begin, of those that it can have
+    /// ([`Server::check_fault`]).
+    ///
+    /// # Errors
+    /// If there is no such drive, or it has too many faults.
+    pub fn add_fault(&self, name: &str, fault: DriveFault) -> Result<(), ServeError> {
+        let mut drives = self.lock();
+        let entry = find(&mut drives.1, name)?;
+        let (id, worker) = (entry.id, &self.workers[entry.worker]);
+        let added = worker.call(move |state| {
+            let now = state.now();
+            Some(state.drives.get_mut(&id)?.backend_mut().add_fault(now, fault))
+        });
+        let added = added.flatten().ok_or_else(|| ServeError::Missing(name.into()))?;
+        added.map_err(|message| ServeError::Impossible { name: name.into(), message })
+    }
+
+    /// Ends a fault of a drive. Returns how often it has happened.
+    ///
+    /// # Errors
+    /// If there is no such drive, or no such fault.
+    pub fn end_fault(&self, name: &str, number: u16) -> Result<u64, ServeError> {
+        let mut drives = self.lock();
+        let entry = find(&mut drives.1, name)?;
+        let (id, worker) = (entry.id, &self.workers[entry.worker]);
+        let ended = worker.call(move |state| {
+            let now = state.now();
+            Some(state.drives.get_mut(&id)?.backend_mut().end_fault(number, now))
+        });
+        let ended = ended.flatten().ok_or_else(|| ServeError::Missing(name.into()))?;
+        ended.map_err(|message| ServeError::Impossible { name: name.into(), message })
     }
 
     /// Sets the access to an NVMe/TCP drive on a path, of which the first has number 1.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use stasis_drive::{DriveFault, DriveFaultKind};
 use stasis_nvme::{Config, Namespace, Programs, Subsystem};
 use stasis_serve::{FollowState, NewDrive, NewNvme, Poll, Server, VfioUser};
 use support::{counts, drive, until};
@@ -149,6 +150,36 @@ fn a_controller_that_is_reset_begins_again() {
         assert_eq!(host.read(1).unwrap(), [round; 4096]);
     }
     assert_eq!(counts(&server).faults, 0);
+    server.stop().unwrap();
+}
+
+/// Faults of a controller are of the drive that a guest has, and a reset helps.
+#[test]
+fn controllers_fail_by_a_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, path) = serve(folder.path(), None, Poll::Adaptive);
+    let mut host = VfioHost::connect(&path).unwrap();
+    assert_eq!(host.write(1, &[7; 4096]).unwrap(), 0);
+    let once = |number, kind| DriveFault { times: Some(1), ..DriveFault::new(number, kind) };
+    let begin = |fault: &DriveFault| {
+        server.check_fault("d", fault).unwrap();
+        server.add_fault("d", fault.clone()).unwrap();
+    };
+    // The host never hears of the first read, and of the next one it does.
+    begin(&once(0, DriveFaultKind::LostCompletion));
+    host.begin(2, 90, 1).unwrap();
+    until("it is done", || counts(&server).reads == 1);
+    assert_eq!(host.read(1).unwrap(), [7; 4096], "the completion that comes is of this read");
+    assert_eq!(server.end_fault("d", 0).unwrap(), 1);
+    begin(&once(1, DriveFaultKind::ControllerFailure));
+    host.begin(2, 91, 1).unwrap();
+    const CSTS: u64 = 0x1c;
+    const CFS: u8 = 2;
+    until("the controller fails", || host.client.read(0, CSTS, 4).unwrap()[0] & CFS != 0);
+    assert_eq!(server.end_fault("d", 1).unwrap(), 1);
+    host.client.write(0, 0x14, &[0; 4]).unwrap();
+    host.enable().unwrap();
+    assert_eq!(host.read(1).unwrap(), [7; 4096]);
     server.stop().unwrap();
 }
 

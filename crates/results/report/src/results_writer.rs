@@ -266,6 +266,18 @@ impl ResultsWriter {
         self.keep(FaultFile::create(path, faults)?)
     }
 
+    /// One more fault can happen, whose number is that of those before.
+    ///
+    /// # Errors
+    /// As [`Self::keep_faults`], of the first one.
+    pub fn add_fault(&mut self, fault: PlannedFault) -> Result<(), ResultsError> {
+        match self.sinks.get_mut::<FaultFile>() {
+            Some(file) => file.add(fault),
+            None => self.keep_faults(vec![fault])?,
+        }
+        Ok(())
+    }
+
     /// Keeps what happens inside as well, in [`stasis_results::TIMELINE_FILE`].
     ///
     /// # Errors

@@ -191,10 +191,10 @@ struct Fault {
     target: ByteArray,
 }
 
-impl FaultFile {
-    /// A file of no rows yet.
-    pub fn create(path: PathBuf, faults: Vec<PlannedFault>) -> Result<Self, ResultsError> {
-        let fault = |PlannedFault { kind, target, course }: PlannedFault| Fault {
+impl Fault {
+    /// A fault that has not happened yet.
+    fn new(PlannedFault { kind, target, course }: PlannedFault) -> Self {
+        Self {
             kind: ByteArray::from(kind.as_str()),
             target: ByteArray::from(target.as_str()),
             summary: FaultSummary {
@@ -207,9 +207,20 @@ impl FaultFile {
             },
             course,
             each: Vec::new(),
-        };
-        let faults = faults.into_iter().map(fault).collect();
+        }
+    }
+}
+
+impl FaultFile {
+    /// A file of no rows yet.
+    pub fn create(path: PathBuf, faults: Vec<PlannedFault>) -> Result<Self, ResultsError> {
+        let faults = faults.into_iter().map(Fault::new).collect();
         Ok(Self { file: ColumnFile::create(path, "faults", COLUMNS)?, faults })
+    }
+
+    /// One more fault can happen: its number is that of those before.
+    pub fn add(&mut self, fault: PlannedFault) {
+        self.faults.push(Fault::new(fault));
     }
 
     /// Appends a row; one of a fault that the experiment does not have is passed over.

@@ -27,7 +27,7 @@ pub struct Faults {
     /// Commands in flight since the start, with their faults.
     marks: HashMap<Tag, Mark>,
     /// Completed by the layer below, and not yet due here: by time, then in the order below.
-    held: BTreeMap<(Nanos, u64), Done>,
+    held: BTreeMap<(Nanos, u64), Held>,
     passed: u64,
     /// Sectors with a wrong bit: the bit of each.
     rotten: BTreeMap<u64, u64>,
@@ -64,6 +64,17 @@ struct Mark {
     factor: f64,
     delay: Nanos,
     delivery: Delivery,
+}
+
+/// A command that is done below, and not yet due here.
+struct Held {
+    done: Done,
+    /// Time at which it would have been due without stalls (ns), and what faults had added to its
+    /// time then.
+    due: Nanos,
+    added: Nanos,
+    /// The stalls that hold it.
+    stalls: Vec<u16>,
 }
 
 /// The records, and the start of the commands, before which no fault happens.
@@ -133,7 +144,8 @@ impl Faults {
     }
 
     /// A layer without faults on a working drive that was given `submitted` commands, whose guests'
-    /// commands began at `begun` (ns), if they have. It brings about those of [`Control::set_faults`].
+    /// commands began at `begun` (ns), if they have; else they begin with [`FaultChange::begun`]. It
+    /// brings about those of [`Control::set_faults`].
     pub fn joining(lower: Box<dyn Layer>, submitted: u64, begun: Option<Nanos>) -> Self {
         let mut faults = Self::new(lower, Vec::new(), 0);
         faults.submitted = submitted;
@@ -149,6 +161,10 @@ impl Faults {
         let is_other = seed != self.seed;
         self.seed = seed;
         let begun = self.control.begun.or(begun);
+        self.control.begun = begun;
+        if self.old.is_none() && faults.iter().any(|one| one.kind == DriveFaultKind::StaleRead) {
+            self.old = Some(OldVersions::default());
+        }
         for spec in faults {
             let same = old.iter().position(|fault| fault.spec == spec);
             let mut fault = match same {
@@ -306,7 +322,6 @@ impl Faults {
             layers: LayerTimes::default(),
             delivery,
         };
-        let done = self.stall(done);
         self.hold(done);
     }
 
@@ -318,9 +333,26 @@ impl Faults {
         self.lower.submit(now, request);
     }
 
+    /// Holds a command until it is due, behind the stalls of that time.
     fn hold(&mut self, done: Done) {
-        self.held.insert((done.at, self.passed), done);
+        let (due, added) = (done.at, done.layers.fault);
+        let (done, stalls) = self.stall(done);
+        self.held.insert((done.at, self.passed), Held { done, due, added, stalls });
         self.passed += 1;
+    }
+
+    /// Lets commands go that the stall `number` holds, at `now` (ns), as far as no other holds them.
+    fn release(&mut self, number: u16, now: Nanos) {
+        for (key, held) in std::mem::take(&mut self.held) {
+            if !held.stalls.contains(&number) {
+                self.held.insert(key, held);
+                continue;
+            }
+            let Held { mut done, due, added, .. } = held;
+            (done.at, done.layers.fault) = (due, added);
+            done.delay_until(due.max(now));
+            self.hold(done);
+        }
     }
 
     /// A command as it leaves: its faults have acted.
@@ -345,7 +377,7 @@ impl Faults {
         } else {
             self.return_rotten(&mut done);
         }
-        self.stall(done)
+        done
     }
 
     /// A read of sectors with a wrong bit has it.
@@ -363,8 +395,9 @@ impl Faults {
         }
     }
 
-    /// A command that ends during a stall ends with it.
-    fn stall(&mut self, mut done: Done) -> Done {
+    /// A command that ends during a stall ends with it. Returns the stalls as well.
+    fn stall(&mut self, mut done: Done) -> (Done, Vec<u16>) {
+        let mut stalls = Vec::new();
         loop {
             let before = done.at;
             for fault in &mut self.faults {
@@ -375,6 +408,7 @@ impl Faults {
                     && done.order >= spec.first
                 {
                     fault.happened += 1;
+                    stalls.push(spec.number);
                     self.control.befell(spec.number, done.at, done.order, &done.command);
                     done.delay_until(spec.end.map_or(Nanos::MAX, |end| since.saturating_add(end)));
                     break;
@@ -382,7 +416,7 @@ impl Faults {
             }
             // Another stall may follow at once.
             if done.at == before || done.at == Nanos::MAX {
-                return done;
+                return (done, stalls);
             }
         }
     }
@@ -518,7 +552,7 @@ impl Decorator for Faults {
         }
         self.from_lower = below;
         while let Some(entry) = self.held.first_entry().filter(|entry| entry.key().0 <= now) {
-            done.push(entry.remove());
+            done.push(entry.remove().done);
         }
     }
 
@@ -578,6 +612,15 @@ impl Control for Faults {
             (fault.since, fault.rotted, fault.room) = (Some(now), false, None);
         }
         self.lower.control().begin_fault(number, now);
+    }
+
+    fn end_fault(&mut self, number: u16, now: Nanos) -> Option<u64> {
+        let place = self.faults.iter().position(|fault| fault.spec.number == number)?;
+        let ended = self.faults.remove(place);
+        if ended.spec.kind == DriveFaultKind::Stall {
+            self.release(number, now);
+        }
+        Some(ended.happened)
     }
 
     fn cut_power(&mut self, now: Nanos, sampling: Sampling) -> Option<WritePointers> {

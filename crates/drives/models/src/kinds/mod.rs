@@ -16,6 +16,7 @@ pub mod rated;
 mod spans;
 #[cfg(test)]
 mod tape;
+pub mod volume;
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -40,6 +41,7 @@ pub const KINDS: &[Registered] = &[
     Registered::of::<rated::RatedSpec>(),
     Registered::of::<disk::DiskSpec>(),
     Registered::of::<card::CardSpec>(),
+    Registered::of::<volume::VolumeSpec>(),
     Registered::of::<stasis_flash::Spec>(),
     #[cfg(test)]
     Registered::of::<tape::TapeSpec>(),

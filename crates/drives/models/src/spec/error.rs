@@ -197,6 +197,14 @@ pub enum BuildError {
         #[source]
         cause: Box<stasis_flash::SpecError>,
     },
+    /// There is no such volume for a drive of that size.
+    #[error("the model `{model}`: {problem}")]
+    Volume {
+        /// The model's label.
+        model: String,
+        /// The value that cannot be, and what to do.
+        problem: String,
+    },
     /// A description that was changed by hand is inconsistent.
     #[error("the model `{model}` is inconsistent: {problem}")]
     Contradiction {

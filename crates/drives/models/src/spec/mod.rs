@@ -15,6 +15,7 @@
 //! model = { kind = "disk", capacity = "1TB", rpm = 7200, outer_rate = "125MB/s", single_track_seek = "0.8ms", average_seek = "8.5ms", write_cache = "32MiB", read_ahead = "1MiB" }
 //! model = { kind = "flash", channels = 8, luns = 4, planes = 2, cells = "tlc", over_provisioning = 0.07, precondition = "steady" }
 //! model = { kind = "card", read = "1ms", read_rate = "18MB/s", write = "1ms", write_rate = "9MB/s", open_units = 2, close = "250ms" }
+//! model = { kind = "volume", read = "500us-1ms", write = "500us-1ms", iops = 3000, bandwidth = "125MiB/s", io_size = "256KiB" }
 //! model = { base = "jpt39c", write_cache = "0" }   # a named model with changes
 //! ```
 //!

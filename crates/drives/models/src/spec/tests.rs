@@ -32,7 +32,7 @@ fn the_documented_forms_are_understood() {
         .filter_map(|line| line.strip_prefix("//! model = "))
         .map(|line| line.split("  #").next().unwrap_or(line))
         .collect();
-    assert_eq!(lines.len(), 13);
+    assert_eq!(lines.len(), 14);
     for line in lines {
         let spec = from_toml(line).unwrap_or_else(|e| panic!("{line}: {e}"));
         let drive = Drive { model: spec };
@@ -142,6 +142,7 @@ fn what_is_read_is_what_the_schema_has() {
     }
     same! {
         FixedSpec UniformSpec ProfileSpec RatedSpec Rating CacheSpec CardSpec DiskSpec crate::Profile
+        crate::VolumeSpec crate::VolumeTier
         stasis_flash::spec::Spec stasis_flash::spec::GcSpec stasis_flash::spec::TimingSpec
         stasis_flash::spec::VariationSpec stasis_flash::spec::RetrySpec stasis_flash::spec::FaultSpec
     }

@@ -2,15 +2,18 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{anyhow, bail, Context, Result};
 use serde_json::Value;
 use stasis_block::units::format_size;
-use stasis_experiment::DriveSpec;
+use stasis_config::Mistake;
+use stasis_drive::DriveFault;
+use stasis_experiment::{DriveSpec, ScheduledFault};
 use stasis_media::{MediumSpec, MIN_CAPACITY, SECTOR};
 use stasis_ordered_disk::OrderedDisk;
+use stasis_results::{FaultCourse, PlannedFault};
 use stasis_runner::failure;
 use stasis_serve::control::Actions;
 use stasis_serve::{Made, NewDrive};
@@ -25,18 +28,55 @@ pub struct Later {
     seed: u64,
     /// File in which their I/Os are written down.
     results: Option<Writing>,
+    /// Number of the next fault.
+    faults: AtomicU16,
     replaced: AtomicBool,
+}
+
+/// A fault of a drive, without its number among the server's.
+pub fn served_fault(fault: &ScheduledFault) -> Result<DriveFault, Mistake> {
+    let mut fault = fault.of_drive(0)?;
+    if fault.triggered {
+        let message = "a served drive's fault begins by time, or by its drive's command: leave \
+                       `name`, `when`, `at-io`, `at-packet` and `at-output` out, and say `begin` or `first`";
+        return Err(message.into());
+    }
+    // Its times count from when the drive is told.
+    fault.triggered = true;
+    Ok(fault)
 }
 
 impl Later {
     /// Files are below `base`, sockets in `folder`.
     pub fn new(base: PathBuf, folder: PathBuf, seed: u64, results: Option<Writing>) -> Self {
-        Self { base, folder, seed, results, replaced: AtomicBool::new(false) }
+        let (faults, replaced) = (AtomicU16::new(0), AtomicBool::new(false));
+        Self { base, folder, seed, results, faults, replaced }
+    }
+
+    /// One more fault of the drive `name`: its happenings are written down.
+    pub fn number(&self, name: &str, fault: DriveFault) -> Result<DriveFault> {
+        let next = |number: u16| number.checked_add(1);
+        let number = self.faults.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        let number = number.map_err(|_| anyhow!("a server has {} faults at most", u16::MAX))?;
+        let (kind, target) = (fault.kind.name().to_owned(), name.to_owned());
+        let planned = PlannedFault { kind, target, course: FaultCourse::Befalls };
+        self.results.as_ref().map_or(Ok(()), |results| results.add_fault(planned))?;
+        Ok(DriveFault { number, ..fault })
     }
 
     /// Returns whether another server has taken this one's place.
     pub fn is_replaced(&self) -> bool {
         self.replaced.load(Ordering::Relaxed)
+    }
+
+    fn read_fault(&self, name: &str, description: Value) -> Result<DriveFault> {
+        let fault: ScheduledFault = stasis_config::read_table(description).context("the fault")?;
+        match &fault.drive {
+            Some(drive) if drive != name => {
+                bail!("the fault is of drive {drive}, and the request of {name}: leave one out")
+            }
+            _ => served_fault(&fault).map_err(|mistake| anyhow!("the fault: {mistake}")),
+        }
     }
 
     fn describe(&self, description: Value, create: bool, index: usize) -> Result<NewDrive> {
@@ -132,6 +172,14 @@ fn check_there(spec: &DriveSpec, base: &Path) -> Result<()> {
 }
 
 impl Actions for Later {
+    fn numbered(&self, drive: &str, fault: DriveFault) -> Result<DriveFault, String> {
+        self.number(drive, fault).map_err(|error| failure::told(&error))
+    }
+
+    fn fault(&self, drive: &str, description: Value) -> Result<DriveFault, String> {
+        self.read_fault(drive, description).map_err(|error| failure::told(&error))
+    }
+
     fn drive(&self, description: Value, create: bool, index: usize) -> Result<NewDrive, String> {
         self.describe(description, create, index).map_err(|error| failure::told(&error))
     }

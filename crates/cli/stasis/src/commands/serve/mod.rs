@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{anyhow, bail, Context, Result};
 use stasis_config::Mistake;
 use stasis_experiment::{distinct_serials, DriveSpec, Experiment, Polling};
 use stasis_media::MediumSpec;
 use stasis_program::here;
 use stasis_program::runtime_folder::runtime_folder;
 use stasis_results::units::{bytes, duration};
-use stasis_serve::{confine, control, systemd, Poll, Server};
+use stasis_serve::{check_served, confine, control, systemd, Poll, Server};
 use stasis_terminal::answer;
 
 use actions::Later;
@@ -131,10 +131,6 @@ fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
     let (mut experiment, base) =
         here::experiment(arguments.experiment.as_deref(), &arguments.drive)?;
     experiment.name_drives()?;
-    if !experiment.faults.is_empty() {
-        let message = "`[[fault]]` is of `stasis run` and `crash-test`, and has no effect on served drives: leave it out";
-        return Err(experiment.error(Mistake::at(0, message).inside("fault")).into());
-    }
     let serve = &mut experiment.serve;
     if let Some(folder) = &arguments.sockets {
         serve.sockets = Some(folder.clone());
@@ -172,10 +168,36 @@ fn experiment(arguments: &Arguments) -> Result<(Experiment, PathBuf)> {
         None => {}
     }
     check(&experiment).map_err(|mistake| experiment.error(mistake.inside("serve")))?;
+    check_faults(&experiment)?;
     if experiment.drives.is_empty() {
         bail!("there is no drive to serve: say --drive model=null,medium=ram:1GiB, or name an experiment file");
     }
     Ok((experiment, base))
+}
+
+/// Checks that served drives can have the faults.
+fn check_faults(experiment: &Experiment) -> Result<()> {
+    let names: Vec<_> =
+        experiment.drives.iter().filter_map(|drive| drive.name.as_deref()).collect();
+    let controller = experiment.serve.vfio_user.is_some();
+    for (index, fault) in experiment.faults.iter().enumerate() {
+        let known = match &fault.drive {
+            None if names.len() == 1 => Ok(()),
+            None => Err(Mistake::at("kind", "it names no drive, and there are several")),
+            Some(name) if names.contains(&name.as_str()) => Ok(()),
+            Some(name) => {
+                let message = format!("there is no drive `{name}`: there is {}", names.join(", "));
+                Err(Mistake::at("drive", message))
+            }
+        };
+        let served = || {
+            let fault = actions::served_fault(fault)?;
+            check_served(&fault, controller).map_err(|message| Mistake::at("kind", message))
+        };
+        let checked = known.and_then(|()| served());
+        checked.map_err(|mistake| experiment.error(mistake.inside(index).inside("fault")))?;
+    }
+    Ok(())
 }
 
 /// Checks the settings of a server.
@@ -306,6 +328,12 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode> {
             (None, None) => path.display().to_string(),
         };
         eprintln!("stasis serve: {name}: {} on {place}", spec.model.label());
+        // Without a name it is of the only drive.
+        let its = |drive: &Option<String>| drive.as_ref().is_none_or(|drive| *drive == name);
+        for fault in experiment.faults.iter().filter(|fault| its(&fault.drive)) {
+            let fault = actions::served_fault(fault).map_err(|error| anyhow!("{error}"))?;
+            server.add_fault(&name, later.number(&name, fault)?)?;
+        }
     }
     let later = Arc::new(later);
     control::serve(control, Arc::clone(&server), later.clone())?;

@@ -15,7 +15,7 @@ use stasis_media::{
 use stasis_models::{BuildContext, Model, ModelSpec, NullSpec};
 use stasis_ordered_disk::{OrderedDisk, OrderedMedium};
 use stasis_runner::{failure, keep};
-use stasis_serve::{Description, Made, NewDrive, RealTime, SharedLayer, SharedRealTime, Store};
+use stasis_serve::{Description, Made, NewDrive, RealTime, SharedRealTime, Store};
 use stasis_virtio::Config;
 
 /// Entries of a queue at most.
@@ -309,17 +309,22 @@ impl Opening {
             keep::discard(&file)?;
         }
         let drive = SharedRealTime::new(RealTime::new(*index, name, model, medium));
-        let mut store = Store::new(drive.clone());
-        if let Some((opening, settings)) = image {
-            let below: Box<dyn Layer> = Box::new(SharedLayer::new(&drive));
-            let below = match settings.durability {
-                Durability::Flush => below,
-                // A file of this host has no barriers.
-                Durability::Barrier | Durability::Ordered => Box::new(FlushBarriers::new(below)),
-            };
-            store.top = Some(Box::new(opening.kill_safe().open(below, settings)?));
-        }
-        Ok(store)
+        let store = match image {
+            None => Store::new(drive),
+            Some((opening, settings)) => {
+                Store::with_image(drive, |below| -> Result<Box<dyn Layer>> {
+                    let below = match settings.durability {
+                        Durability::Flush => below,
+                        // A file of this host has no barriers.
+                        Durability::Barrier | Durability::Ordered => {
+                            Box::new(FlushBarriers::new(below))
+                        }
+                    };
+                    Ok(Box::new(opening.kill_safe().open(below, settings)?))
+                })?
+            }
+        };
+        Ok(store.with_seed(stasis_runner::fault_seed(*seed)))
     }
 }
 

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail, Context, Result};
 use stasis_block::inside::Inside;
 use stasis_report::ResultsWriter;
-use stasis_results::{Drive, Ios, ResultsError, ResultsFolder};
-use stasis_run_events::{Ending, IoRecord};
+use stasis_results::sink::Records;
+use stasis_results::{Drive, Ios, PlannedFault, ResultsError, ResultsFolder};
+use stasis_run_events::{Ending, FaultRecord, IoRecord};
 use stasis_runner::engine;
 use stasis_runner::provenance::Provenance;
 use stasis_serve::{confine, DriveReport, IoRecordSender, IoRecords, NewDrive};
@@ -43,6 +44,8 @@ struct Open {
     writer: Option<ResultsWriter>,
     /// The drives' names, in the writer's order.
     names: Vec<String>,
+    /// Happenings of faults on their way.
+    faults: Vec<FaultRecord>,
 }
 
 impl Writing {
@@ -54,6 +57,14 @@ impl Writing {
     pub fn add(&self, new: &mut NewDrive, drive: Drive) {
         let open = self.clone();
         new.record = Some(Box::new(move || open.lock().add(drive)));
+    }
+}
+
+impl Writing {
+    /// One more fault, whose happenings are written down.
+    pub fn add_fault(&self, fault: PlannedFault) -> Result<()> {
+        let mut open = self.lock();
+        Ok(open.writer.as_mut().map_or(Ok(()), |writer| writer.add_fault(fault))?)
     }
 }
 
@@ -72,7 +83,13 @@ impl Open {
             None => Ok(()),
         };
         records.clear();
-        written
+        self.records.take_faults(&mut self.faults);
+        let taken = match &mut self.writer {
+            Some(writer) if !self.faults.is_empty() => writer.take(Records::Faults(&self.faults)),
+            _ => Ok(()),
+        };
+        self.faults.clear();
+        written.and(taken)
     }
 }
 
@@ -82,7 +99,8 @@ impl Results {
     pub fn begin(folder: &Path, inputs: &[PathBuf]) -> Result<Self> {
         let claimed = ResultsFolder::claim(folder, inputs)?;
         let writer = Some(ResultsWriter::within(claimed, Vec::new(), Ios::Csv)?);
-        let open = Open { records: IoRecords::default(), writer, names: Vec::new() };
+        let (names, faults) = (Vec::new(), Vec::new());
+        let open = Open { records: IoRecords::default(), writer, names, faults };
         let writing = Writing(Arc::new(Mutex::new(open)));
         let (go_on, end) = channel();
         // A folder that nobody else has any more, as where the server does not begin, is given up.

@@ -33,7 +33,7 @@ pub(crate) enum Draw {
 }
 
 impl Draw {
-    fn sample(&self, random: &mut Random) -> Nanos {
+    pub(crate) fn sample(&self, random: &mut Random) -> Nanos {
         match self {
             Self::Span(span) => span.sample(random),
             Self::Distribution(distribution) => distribution.quantile(random.unit()) as Nanos,

@@ -93,15 +93,21 @@ fn iops<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
 
 impl Rating {
     fn direction(&self) -> Direction {
-        let draw = match &self.latency {
-            RatedLatency::Span(span) => Draw::Span(*span),
-            RatedLatency::Percentiles(points) => {
+        Direction::new(self.latency.draw(), self.iops, self.bandwidth)
+    }
+}
+
+impl RatedLatency {
+    /// Makes the distribution that latencies are drawn from.
+    pub(crate) fn draw(&self) -> Draw {
+        match self {
+            Self::Span(span) => Draw::Span(*span),
+            Self::Percentiles(points) => {
                 let points: Vec<_> =
                     points.iter().map(|&(percent, at)| (percent, at.min() as f64)).collect();
                 Draw::Distribution(Distribution::of_percentiles(&points, Interpolation::Linear))
             }
-        };
-        Direction::new(draw, self.iops, self.bandwidth)
+        }
     }
 }
 
