@@ -41,6 +41,7 @@ pub type Listed = (&'static str, &'static str, &'static str);
 pub const LISTED: &[Listed] = &[
     ("*", "stasis reproduce ", "takes minutes, or hours: crates/cli/reproduce/tests"),
     ("*", "stasis coordinate ", "needs a host's BFQ and a port: crates/cli/coordinate/tests"),
+    ("README.md", "stasis function run nfs", "makes a guest of packages: guides/storage-functions"),
     ("guides/archive", "stasis sweep ", "the Python package's: python/tests/test_archive.py"),
     ("guides/ci", "make setup", "is how this test came here"),
     ("guides/ci", "on: pull_request", "`scripts/test-on trixie packages` runs the action's steps"),
