@@ -19,12 +19,12 @@ pub(crate) enum Look<T> {
 impl Tables {
     /// The place in the L1 table of the L2 table for the byte `offset` of the disk.
     pub(crate) fn l1_index(&self, offset: u64) -> u64 {
-        offset >> (2 * self.cluster_bits - 3)
+        offset / self.shape.covered()
     }
 
     /// Bytes of the disk from `offset` to the end of what its L2 table has.
     pub(crate) fn rest_of_table(&self, offset: u64) -> u64 {
-        let bytes = 1 << (2 * self.cluster_bits - 3);
+        let bytes = self.shape.covered();
         bytes - offset % bytes
     }
 
@@ -37,8 +37,7 @@ impl Tables {
 
     /// Place of the L2 entry for `offset` in the table at `table`.
     fn l2_place(&self, table: u64, offset: u64) -> u64 {
-        let in_table = self.size() as u64 / 8;
-        table + 8 * ((offset >> self.cluster_bits) % in_table)
+        table + self.shape.place(offset)
     }
 
     fn damaged(&self, name: &str, at: u64) -> io::Result<()> {
@@ -64,24 +63,27 @@ impl Tables {
         let Some(known) = self.clusters.get(&(table >> self.cluster_bits)) else {
             return Ok(Look::Unknown { file: self.file, table });
         };
-        let size = self.size() as u64;
+        let unit_at = |at| {
+            let unit = self.shape.unit_at(self.shape.entry(&known.now, at), at);
+            unit.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+        };
+        let first = unit_at(offset)?;
+        // A compressed cluster is whole, and only the tables know what follows it.
+        let size = match first {
+            Cluster::Packed { .. } => self.shape.cluster(),
+            _ => self.shape.unit(),
+        };
         let within = offset % size;
-        let entries = known.now[(self.l2_place(table, offset) - table) as usize..].chunks_exact(8);
-        let mut clusters =
-            entries.map(|entry| Cluster::new(crate::header::be64(entry, 0), self.cluster_bits));
-        let first = clusters.next().unwrap_or(Cluster::Hole);
         let (mut count, mut last) = (size - within, first);
-        for next in clusters {
-            if count >= most || !follows(last, next, size) {
+        while count < most {
+            let next = unit_at(offset + count)?;
+            if !follows(last, next, size) {
                 break;
             }
             (count, last) = (count + size, next);
         }
         let found = match first {
-            Cluster::Data { at, own } => {
-                self.damaged("a data cluster", at)?;
-                Cluster::Data { at: at + within, own }
-            }
+            Cluster::Data { at, own } => Cluster::Data { at: at + within, own },
             other => other,
         };
         Ok(Look::Found((found, count.min(most))))
