@@ -249,7 +249,7 @@ mod tests {
     fn an_entry_of_one_word_has_a_whole_cluster() {
         let shape = Shape { cluster_bits: 9, extended: false };
         assert_eq!((shape.unit(), shape.in_table(), shape.covered()), (512, 64, 1 << 15));
-        let table: Vec<u8> = (0..64u64).flat_map(|n| (COPIED | n * 512).to_be_bytes()).collect();
+        let table: Vec<u8> = (0..64u64).flat_map(|n| (COPIED | (n * 512)).to_be_bytes()).collect();
         let entry = shape.entry(&table, (64 + 3) * 512 + 100);
         assert_eq!(entry, Entry { word: COPIED | 1536, bits: 0 });
         assert_eq!(shape.unit_at(entry, 100), Ok(Cluster::Data { at: 1536, own: true }));

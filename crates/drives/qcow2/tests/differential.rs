@@ -450,20 +450,23 @@ fn what_a_larger_disk_has_is_zero_whatever_is_below() {
 
 #[test]
 fn what_is_not_supported_is_refused_by_name() {
-    for (option, name_of_it) in [
-        ("extended_l2=on,cluster_size=16k", "extended L2 entries"),
-        ("compression_type=zstd", "compression other than deflate"),
-        ("data_file=DATA,data_file_raw=on", "an external data file"),
+    for (option, name_of_it, is_read) in [
+        ("extended_l2=on,cluster_size=16k", "extended L2 entries", true),
+        ("data_file=DATA,data_file_raw=on", "an external data file", false),
     ] {
         let folder = folder();
         let path = name(&folder, "disk.qcow2");
         let option = option.replace("DATA", name(&folder, "data").to_str().unwrap());
         qemu_img(&["create", "-q", "-f", "qcow2", "-o", &option, path.to_str().unwrap(), "1M"]);
         let before = std::fs::read(&path).unwrap();
-        for writable in [false, true] {
-            let error = open_files(&path, writable, &options()).map(drop).unwrap_err().to_string();
-            assert!(error.contains(name_of_it) && error.contains("qemu-img convert"), "{error}");
+        assert_eq!(open_files(&path, false, &options()).is_ok(), is_read);
+        let kept = open_kept(&path, &options()).map(drop);
+        for refused in [kept, open_files(&path, true, &options()).map(drop)] {
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains(name_of_it) && error.contains(" convert"), "{error}");
         }
+        let links = stasis_qcow2::links(&path).unwrap_or_default();
+        stasis_qcow2::make_room(&links).unwrap_err();
         stasis_qcow2::grow(&path, 2 << 20).unwrap_err();
         assert_same(&std::fs::read(&path).unwrap(), &before, &option);
     }

@@ -42,7 +42,7 @@ Examples:
   stasis image convert disk.qcow2 disk.img --to raw
   stasis image convert disk.img disk.qcow2
   stasis image convert disk.qcow2 before.qcow2 --snapshot before-update
-  stasis image convert --rescue damaged.qcow2 rescued.qcow2
+  stasis image convert --rescue disk.qcow2 rescued.qcow2
 
 Exit status: 0 if all was copied; with --rescue, 2 if a range is lost, and 3 if some are doubtful and none
 is lost."
