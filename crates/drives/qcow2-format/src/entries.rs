@@ -15,6 +15,10 @@ const COMPRESSED: u64 = 1 << 62;
 pub const ZERO: u64 = 1;
 /// Parts of a cluster that an extended entry has bits for (qcow2.txt, "Extended L2 Entries").
 const SUBCLUSTERS: u64 = 32;
+/// Second word of an extended entry all of whose parts have data.
+pub const ALL_DATA: u64 = 0xffff_ffff;
+/// Second word of an extended entry all of whose parts are zeroes.
+pub const ALL_ZEROES: u64 = ALL_DATA << SUBCLUSTERS;
 
 /// Shape of the L2 tables of an image.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

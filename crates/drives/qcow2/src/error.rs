@@ -125,9 +125,8 @@ pub enum ImageError {
     Value(String),
 }
 
-/// Reasons why an image is only read.
+/// Reason why an image is only read.
 pub(crate) const MARKED: &str = "it is marked as corrupt";
-pub(crate) const EXTENDED: &str = "it has extended L2 entries";
 
 impl From<FormatError> for ImageError {
     fn from(error: FormatError) -> Self {

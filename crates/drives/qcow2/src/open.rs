@@ -11,7 +11,7 @@ use stasis_media::{Access, Execution, HostFile, HostFiles, HostMedium, OpenOptio
 use crate::chain::{self, Found, Link};
 use crate::core::Core;
 use crate::create::largest;
-use crate::error::{EXTENDED, MARKED};
+use crate::error::MARKED;
 use crate::header::Source;
 use crate::host::Shared;
 use crate::kill_safety::KillSafety;
@@ -33,7 +33,7 @@ fn room(found: &Found, length: u64, size: u64) -> u64 {
         false => 0,
     };
     let data = total - in_place.min(total);
-    let tables = 2 * total.div_ceil(cluster / 8);
+    let tables = 2 * total.div_ceil(header.shape().in_table());
     let clusters = length.div_ceil(cluster) + data + tables + SPARE;
     let blocks = clusters.div_ceil(header.refcounts_in_block()) + 1;
     (clusters + blocks + SPARE) * cluster
@@ -81,7 +81,7 @@ pub fn grow(path: &Path, size: u64) -> Result<(), ImageError> {
 
 fn check_growth(found: &Found, size: u64) -> Result<(), ImageError> {
     let now = found.header.size;
-    let most = largest(found.header.cluster_size());
+    let most = largest(found.header.shape());
     let is = stasis_block::units::format_size;
     match () {
         () if size < now => Err(ImageError::Value(format!(
@@ -166,7 +166,6 @@ fn check_writable(found: &Found) -> Result<(), ImageError> {
     let path = found.links[0].path.clone();
     match () {
         () if found.header.corrupt() => Err(ImageError::ReadOnly { path, reason: MARKED }),
-        () if found.header.extended_l2() => Err(ImageError::ReadOnly { path, reason: EXTENDED }),
         () if found.header.bitmaps() => {
             let feature = "a bitmap of changed blocks".to_owned();
             Err(ImageError::Unsupported { path, feature })
