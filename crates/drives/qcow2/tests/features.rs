@@ -239,9 +239,9 @@ fn compressed_clusters_are_read_and_replaced() {
     }
 }
 
-/// An image that is only read can be a guest's base, and the guest's own image is written.
+/// Parts of clusters below an image are read for it, and stay as they are.
 #[test]
-fn images_that_are_only_read_are_written_above() {
+fn images_with_parts_of_clusters_are_written_above() {
     let folder = folder();
     let [base, top] = ["base", "top"].map(|n| name(&folder, n));
     for options in ["extended_l2=on", "extended_l2=on,compression_type=zstd,cluster_size=16k"] {

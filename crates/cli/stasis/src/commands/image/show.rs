@@ -70,7 +70,7 @@ pub fn info(path: &Path, json: bool) -> Result<ExitCode> {
         writeln!(text, "clusters: {clusters}, refcounts of {bits} bits{lazy}")?;
         if header.extended_l2() {
             let part = format_size(header.shape().unit());
-            writeln!(text, "L2 entries: extended, with parts of {part}; only read")?;
+            writeln!(text, "L2 entries: extended, with parts of {part}")?;
         }
         let compressed = match report.compressed {
             0 => String::new(),
