@@ -2,8 +2,7 @@
 
 use std::io::{self, Read};
 
-use crate::header::be64;
-use crate::Compression;
+use crate::layout::be64;
 
 /// Bits of an entry of an L1 or L2 table that are an offset (bytes).
 pub const OFFSET: u64 = 0x00ff_ffff_ffff_fe00;
@@ -19,6 +18,15 @@ const SUBCLUSTERS: u64 = 32;
 pub const ALL_DATA: u64 = 0xffff_ffff;
 /// Second word of an extended entry all of whose parts are zeroes.
 pub const ALL_ZEROES: u64 = ALL_DATA << SUBCLUSTERS;
+
+/// Compression of an image's compressed clusters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// As raw deflate streams (RFC 1951).
+    Deflate,
+    /// As zstd frames (RFC 8878).
+    Zstd,
+}
 
 /// Shape of the L2 tables of an image.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -8,9 +8,11 @@ use std::path::Path;
 
 use stasis_layout::{FromBytes, IntoBytes};
 
-use crate::entries::Shape;
+use crate::entries::{Compression, Shape};
 use crate::layout::{self, BitmapsExtension, Extension, Further, SnapshotExtra, SnapshotHead};
 use crate::FormatError;
+
+pub use crate::layout::be64;
 
 /// The first bytes of an image.
 pub const MAGIC: u32 = 0x5146_49fb;
@@ -95,15 +97,6 @@ pub struct Directory {
     pub length: u64,
 }
 
-/// Compression of an image's compressed clusters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compression {
-    /// As raw deflate streams (RFC 1951).
-    Deflate,
-    /// As zstd frames (RFC 8878).
-    Zstd,
-}
-
 /// A header that was read in spite of its faults.
 #[derive(Debug)]
 pub struct Salvaged {
@@ -186,12 +179,6 @@ impl<'a> Source<'a> {
         self.read(offset, &mut bytes)?;
         Ok(bytes)
     }
-}
-
-/// The big-endian number at `at`; 0 beyond the end.
-pub fn be64(bytes: &[u8], at: usize) -> u64 {
-    let eight = bytes.get(at..).and_then(|rest| rest.first_chunk());
-    eight.map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
 /// Returns whether a file begins as a qcow2 image does.
