@@ -12,5 +12,6 @@ mod misuse;
 mod old_results;
 mod pages;
 mod probes;
+mod rescue;
 mod sim;
 mod thresholds;

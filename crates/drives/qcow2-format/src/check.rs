@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use crate::entries::{Cluster, COPIED, OFFSET};
+use crate::entries::{Cluster, Entry, COPIED, OFFSET, ZERO};
 use stasis_layout::FromBytes as _;
 
 use crate::header::{be64, snapshots, Directory, Snapshot, Source, MAX_L1};
@@ -15,9 +15,9 @@ use crate::{refcounts, FormatError, Header};
 /// Entries of tables that are looked at before a check gives up: those of
 /// 8 TiB in clusters of 64 KiB, twice over. Snapshots that share tables could
 /// otherwise make a small file take hours.
-const BUDGET: u64 = 1 << 28;
+pub const BUDGET: u64 = 1 << 28;
 /// Clusters of the largest file that is checked.
-const MAX_CLUSTERS: u64 = 1 << 28;
+pub const MAX_CLUSTERS: u64 = 1 << 28;
 /// Contradictions that are described; the rest are counted.
 const DESCRIBED: usize = 20;
 
@@ -50,8 +50,11 @@ pub struct Report {
     pub corruptions: Vec<String>,
     /// Number of contradictions.
     pub corruption_count: u64,
-    /// Clusters that nothing uses and that are not free.
+    /// Clusters of the file that nothing uses and that are not free.
     pub leaks: u64,
+    /// Refcounts, and flags that depend on them, that are behind in an image that was not closed:
+    /// opening it to be written finds them again.
+    pub stale: u64,
     /// Clusters with data of the disk, of the active state.
     pub allocated: u64,
     /// Compressed ones among them.
@@ -67,7 +70,27 @@ pub struct Report {
     pub blocks: Vec<Option<u64>>,
 }
 
+/// Outcome of a check, numbered as the exit statuses of `qemu-img check` are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing is wrong.
+    Sound = 0,
+    /// Something contradicts itself, or refcounts are behind.
+    Damaged = 2,
+    /// Clusters have leaked, and no more.
+    Leaks = 3,
+}
+
 impl Report {
+    /// The outcome.
+    pub fn verdict(&self) -> Verdict {
+        match (self.corruption_count + self.stale, self.leaks) {
+            (0, 0) => Verdict::Sound,
+            (0, _) => Verdict::Leaks,
+            _ => Verdict::Damaged,
+        }
+    }
+
     /// Returns whether nothing contradicts itself. Leaks are harmless.
     pub fn is_sound(&self) -> bool {
         self.corruption_count == 0
@@ -103,7 +126,7 @@ pub fn check(
     header: &Header,
     path: &Path,
 ) -> Result<(Report, Vec<Snapshot>), FormatError> {
-    let (found, table) = snapshots(source, header, path)?;
+    let table = snapshots(source, header, path)?;
     let mut checker = Checker {
         source,
         header,
@@ -121,12 +144,16 @@ pub fn check(
             checker.corrupt(|| format!("its backing file has the unknown format `{format}`"));
         }
     }
+    for fault in &table.faults {
+        checker.corrupt(|| fault.clone());
+    }
+    let found = table.found;
     checker.report.total = header.size.div_ceil(header.cluster_size());
     checker.table(0, header.cluster_size(), "header");
     let reftable = header.cluster_size() * u64::from(header.reftable_clusters);
     checker.table(header.reftable_offset, reftable, "refcount table");
     checker.table(header.l1_offset, 8 * u64::from(header.l1_entries), "L1 table");
-    checker.table(header.snapshots_offset, table, "table of snapshots");
+    checker.table(header.snapshots_offset, table.length, "table of snapshots");
     for snapshot in &found {
         checker.table(snapshot.l1_offset, 8 * u64::from(snapshot.l1_entries), "L1 table");
     }
@@ -261,6 +288,10 @@ impl Checker<'_> {
             if !self.add(offset, "L2 table") {
                 continue;
             }
+            // Entries that the file does not have are none that were not written.
+            if offset + self.header.cluster_size() > self.source.length {
+                self.corrupt(|| format!("the file ends within the L2 table at {offset:#x}"));
+            }
             let cluster = (offset >> self.header.cluster_bits) as usize;
             if sharing == Sharing::Own {
                 self.own(offset, "L2 table");
@@ -281,11 +312,12 @@ impl Checker<'_> {
 
     /// Checks the flag of a cluster that has one use, and may be changed in place.
     fn copied(&mut self, entry: u64, blocks: &Blocks, table: &str, index: u64) {
-        if self.header.dirty() {
-            return;
-        }
         let refcount = self.refcount(blocks, (entry & OFFSET) >> self.header.cluster_bits);
         if (entry & COPIED != 0) != (refcount == 1) {
+            if self.header.dirty() {
+                self.report.stale += 1;
+                return;
+            }
             self.corrupt(|| {
                 format!("{table} {index} is {entry:#x}, with a refcount of {refcount}")
             });
@@ -300,24 +332,28 @@ impl Checker<'_> {
         blocks: &Blocks,
     ) -> Result<(), FormatError> {
         let cluster = self.header.cluster_size();
-        let entries = cluster / 8;
-        self.spend(entries)?;
+        let shape = self.header.shape();
+        self.spend(cluster / 8)?;
         let table = self.read(offset, cluster as usize)?;
-        for (index, entry) in table.chunks_exact(8).enumerate() {
-            let entry = be64(entry, 0);
-            if entry == 0 {
+        for index in 0..shape.in_table() {
+            let Entry { word: entry, bits } = shape.entry(&table, index << shape.cluster_bits);
+            if (entry, bits) == (0, 0) {
                 continue;
             }
-            let number = l1_index * entries + index as u64;
+            let number = l1_index * shape.in_table() + index;
             let active = sharing == Sharing::Own;
+            if let Some(error) = shape.contradiction(Entry { word: entry, bits }) {
+                self.corrupt(|| format!("L2 entry of cluster {number} is {entry:#x}: {error}"));
+                continue;
+            }
             if let Cluster::Packed { at, length } = Cluster::new(entry, self.header.cluster_bits) {
                 self.compressed(entry, (at, length), number, active);
                 continue;
             }
             let offset = entry & OFFSET;
-            let zero = entry & 1 != 0;
-            let reserved = entry & !(OFFSET | COPIED | 1) != 0;
-            if reserved || !offset.is_multiple_of(cluster) || (zero && self.header.version == 2) {
+            let zero = entry & ZERO != 0;
+            let reserved = entry & !(OFFSET | COPIED | ZERO) != 0;
+            if reserved || (zero && (self.header.version == 2 || shape.extended)) {
                 self.corrupt(|| format!("L2 entry of cluster {number} is {entry:#x}"));
                 continue;
             }
@@ -330,6 +366,11 @@ impl Checker<'_> {
             if active {
                 self.report.allocated += 1;
                 self.copied(entry, blocks, "L2 entry of cluster", number);
+                let disk = self.header.size.saturating_sub(number << shape.cluster_bits);
+                let data = shape.data(Entry { word: entry, bits }).min(disk);
+                if offset + data > self.source.length {
+                    self.corrupt(|| format!("the file ends within the data at {offset:#x}"));
+                }
             }
         }
         Ok(())
@@ -398,6 +439,7 @@ impl Checker<'_> {
         let in_block = self.header.refcounts_in_block();
         let described = (blocks.len() as u64).saturating_mul(in_block);
         let clusters = described.max(self.report.uses.len() as u64);
+        let in_file = self.source.length.div_ceil(self.header.cluster_size());
         let mut cluster = 0;
         while cluster < clusters {
             let missing = matches!(blocks.get((cluster / in_block) as usize), None | Some(None));
@@ -410,8 +452,11 @@ impl Checker<'_> {
             let refcount = self.refcount(blocks, cluster);
             let used = u64::from(used);
             if refcount > used {
-                self.report.leaks += 1;
-            } else if refcount < used && !self.header.dirty() {
+                // A count of what the file does not have takes no room.
+                self.report.leaks += u64::from(cluster < in_file);
+            } else if refcount < used && self.header.dirty() {
+                self.report.stale += 1;
+            } else if refcount < used {
                 let offset = cluster << self.header.cluster_bits;
                 self.corrupt(|| {
                     format!(

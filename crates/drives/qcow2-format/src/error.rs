@@ -25,8 +25,19 @@ pub enum FormatError {
         /// The unsupported feature.
         feature: String,
     },
+    /// Another program has marked the image as corrupt.
+    #[error(
+        "{}: it is marked as corrupt; see `stasis image check {}`, and copy its disk with \
+         `stasis image convert`",
+        .0.display(), .0.display()
+    )]
+    Marked(PathBuf),
     /// The image contradicts itself.
-    #[error("{}: the image is damaged: {contradiction}", path.display())]
+    #[error(
+        "{}: the image is damaged: {contradiction}; `stasis image convert --rescue` copies what can \
+         be read",
+        path.display()
+    )]
     Damaged {
         /// The image.
         path: PathBuf,

@@ -8,8 +8,11 @@ use std::path::Path;
 
 use stasis_layout::{FromBytes, IntoBytes};
 
+use crate::entries::{Compression, Shape};
 use crate::layout::{self, BitmapsExtension, Extension, Further, SnapshotExtra, SnapshotHead};
 use crate::FormatError;
+
+pub use crate::layout::be64;
 
 /// The first bytes of an image.
 pub const MAGIC: u32 = 0x5146_49fb;
@@ -36,6 +39,9 @@ const CORRUPT: u64 = 2;
 const EXTERNAL_DATA: u64 = 4;
 const COMPRESSION_TYPE: u64 = 8;
 const EXTENDED_L2: u64 = 16;
+/// Binary logarithm of the smallest clusters of images with extended L2 entries, of which a subcluster
+/// has 512 bytes (qcow2.txt, "Extended L2 Entries").
+const MIN_EXTENDED_BITS: u32 = 14;
 /// Compatible feature bit (bytes 80 to 87).
 pub const LAZY_REFCOUNTS: u64 = 1;
 /// Autoclear feature bit (bytes 88 to 95).
@@ -91,14 +97,19 @@ pub struct Directory {
     pub length: u64,
 }
 
-/// Compression of an image's compressed clusters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compression {
-    /// As raw deflate streams (RFC 1951).
-    Deflate,
-    /// As zstd frames (RFC 8878).
-    Zstd,
+/// A header that was read in spite of its faults.
+#[derive(Debug)]
+pub struct Salvaged {
+    /// The header.
+    pub header: Header,
+    /// Contradictions in it.
+    pub faults: Vec<String>,
+    /// True if there is a backing file, whose name cannot be read.
+    pub backing_unknown: bool,
 }
+
+/// Decides about a fault: an error, or nothing.
+type Judge<'a> = &'a mut dyn FnMut(FormatError) -> Result<(), FormatError>;
 
 /// Bytes that an image is read from.
 pub trait ReadAt: std::fmt::Debug {
@@ -170,12 +181,6 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The big-endian number at `at`; 0 beyond the end.
-pub fn be64(bytes: &[u8], at: usize) -> u64 {
-    let eight = bytes.get(at..).and_then(|rest| rest.first_chunk());
-    eight.map_or(0, |bytes| u64::from_be_bytes(*bytes))
-}
-
 /// Returns whether a file begins as a qcow2 image does.
 ///
 /// # Errors
@@ -190,6 +195,33 @@ impl Header {
     /// # Errors
     /// A [`FormatError`] that names the field that cannot be.
     pub fn read(source: &Source, path: &Path) -> Result<Self, FormatError> {
+        Self::judged(source, path, &mut Err)
+    }
+
+    /// Reads the header of `path` as far as its disk can be found by it, whatever else it
+    /// contradicts: refcounts, snapshots, the end of the L1 table, the name of the backing file.
+    ///
+    /// # Errors
+    /// A [`FormatError`] where nothing of the disk can be found.
+    pub fn salvage(source: &Source, path: &Path) -> Result<Salvaged, FormatError> {
+        let mut faults = Vec::new();
+        let header = Self::judged(source, path, &mut |error| {
+            faults.push(match error {
+                FormatError::Damaged { contradiction, .. } => contradiction,
+                FormatError::Unsupported { feature, .. } => feature,
+                error => return Err(error),
+            });
+            Ok(())
+        })?;
+        let mut first = layout::Header::default();
+        let os = |source| FormatError::Os { path: path.into(), source };
+        source.read(0, first.as_mut_bytes()).map_err(os)?;
+        let backing_unknown = first.backing_offset.get() != 0 && header.backing.is_none();
+        Ok(Salvaged { header, faults, backing_unknown })
+    }
+
+    /// Reads the header; `judge` decides about each fault with which the disk can still be found.
+    fn judged(source: &Source, path: &Path, judge: Judge) -> Result<Self, FormatError> {
         let os = |source| FormatError::Os { path: path.into(), source };
         let unsupported = |feature: &str| FormatError::Unsupported {
             path: path.into(),
@@ -218,7 +250,7 @@ impl Header {
         if version > 2 {
             source.read(layout::LENGTH[0] as u64, third.as_mut_bytes()).map_err(os)?;
         }
-        let (length, refcount_order) = match version {
+        let (mut length, refcount_order) = match version {
             2 => (least, 4),
             _ => (third.header_length.get(), third.refcount_order.get()),
         };
@@ -249,61 +281,64 @@ impl Header {
         if !(9..=21).contains(&header.cluster_bits) {
             return Err(damaged(format!("a cluster size of 2^{} bytes", header.cluster_bits)));
         }
-        header.check_features(&unsupported, &damaged)?;
-        header.check_tables(source.length, &damaged)?;
+        header.check_features(&unsupported, &damaged, judge)?;
+        header.check_tables(source.length, &damaged, judge)?;
         if length < least || !length.is_multiple_of(8) || u64::from(length) > header.cluster_size()
         {
-            return Err(damaged(format!("a header of {length} bytes")));
+            judge(damaged(format!("a header of {length} bytes")))?;
+            length = least;
         }
         let mut further = Further::default();
         if length > least {
             source.read(u64::from(least), further.as_mut_bytes()).map_err(os)?;
         }
-        let kind = further.compression;
-        header.compression = match (header.incompatible & COMPRESSION_TYPE != 0, kind) {
-            (false, 0) => Compression::Deflate,
-            (true, 1) => Compression::Zstd,
+        let (has_type, kind) = (header.incompatible & COMPRESSION_TYPE != 0, further.compression);
+        header.compression = if has_type { Compression::Zstd } else { Compression::Deflate };
+        match (has_type, kind) {
+            (false, 0) | (true, 1) => {}
             (true, 2..) => return Err(unsupported(&format!("compression of the kind {kind}"))),
-            _ => return Err(damaged(format!("the compression type {kind} against its bit"))),
-        };
+            _ => judge(damaged(format!("the compression type {kind} against its bit")))?,
+        }
         let name = (first.backing_offset.get(), first.backing_length.get());
-        header.read_names(source, length, name, path)?;
+        header.read_names(source, length, name, path).or_else(judge)?;
         Ok(header)
     }
 
     fn check_features(
-        &self,
+        &mut self,
         unsupported: &dyn Fn(&str) -> FormatError,
         damaged: &dyn Fn(String) -> FormatError,
+        judge: Judge,
     ) -> Result<(), FormatError> {
         let bits = self.incompatible;
-        for (bit, feature) in
-            [(EXTERNAL_DATA, "an external data file"), (EXTENDED_L2, "extended L2 entries")]
-        {
-            if bits & bit != 0 {
-                return Err(unsupported(feature));
-            }
+        if bits & EXTERNAL_DATA != 0 {
+            return Err(unsupported("an external data file"));
         }
-        if bits & CORRUPT != 0 {
-            return Err(damaged("it is marked as corrupt".into()));
-        }
-        let newer = bits & !(DIRTY | COMPRESSION_TYPE);
+        let newer = bits & !(DIRTY | CORRUPT | COMPRESSION_TYPE | EXTENDED_L2);
         if newer != 0 {
             return Err(unsupported(&format!("a feature of a newer version ({newer:#x})")));
         }
+        if self.extended_l2() && self.cluster_bits < MIN_EXTENDED_BITS {
+            return Err(damaged(format!(
+                "extended L2 entries for clusters of {} bytes",
+                self.cluster_size()
+            )));
+        }
         if !self.size.is_multiple_of(512) {
-            return Err(unsupported(&format!("a disk of {} bytes, not whole sectors", self.size)));
+            judge(unsupported(&format!("a disk of {} bytes, no whole sectors,", self.size)))?;
         }
         if self.refcount_order > 6 {
-            return Err(damaged(format!("refcounts of 2^{} bits", self.refcount_order)));
+            judge(damaged(format!("refcounts of 2^{} bits", self.refcount_order)))?;
+            self.refcount_order = 4;
         }
         Ok(())
     }
 
     fn check_tables(
-        &self,
+        &mut self,
         length: u64,
         damaged: &dyn Fn(String) -> FormatError,
+        judge: Judge,
     ) -> Result<(), FormatError> {
         let cluster = self.cluster_size();
         if self.size > 1 << 56 {
@@ -317,24 +352,41 @@ impl Header {
                 () if !offset.is_multiple_of(cluster) => {
                     Err(damaged(format!("an unaligned {name}")))
                 }
-                () if bytes > limit => Err(damaged(format!("a {name} of {bytes} bytes"))),
-                () if !within => Err(damaged(format!("a {name} behind its end"))),
+                () if bytes > limit => Err(damaged(format!("{name} of {bytes} bytes"))),
+                () if !within => Err(damaged(format!("{name} behind its end"))),
                 () => Ok(()),
             }
         };
-        let l1 = 8 * u64::from(self.l1_entries);
-        let covered = cluster * (cluster / 8);
-        if self.size.div_ceil(covered) > u64::from(self.l1_entries) {
-            return Err(damaged("an L1 table too short for the disk".into()));
+        let needed = self.size.div_ceil(self.shape().covered());
+        // Without the begin of the L1 table there is nothing to find.
+        if !self.l1_offset.is_multiple_of(cluster) {
+            return Err(damaged("an unaligned L1 table".into()));
         }
-        place("L1 table", self.l1_offset, l1, MAX_L1)?;
+        if needed > MAX_L1 / 8 || needed > 0 && self.l1_offset >= length {
+            place("an L1 table", self.l1_offset, 8 * needed, MAX_L1)?;
+        }
+        if needed > u64::from(self.l1_entries) {
+            judge(damaged("an L1 table too short for the disk".into()))?;
+        }
+        let l1 = place("an L1 table", self.l1_offset, 8 * u64::from(self.l1_entries), MAX_L1);
+        if let Err(fault) = l1 {
+            judge(fault)?;
+            self.l1_entries = self.l1_entries.min(needed as u32);
+        }
         let reftable = cluster * u64::from(self.reftable_clusters);
-        place("refcount table", self.reftable_offset, reftable, MAX_REFTABLE)?;
+        place("a refcount table", self.reftable_offset, reftable, MAX_REFTABLE)
+            .or_else(&mut *judge)?;
         if self.reftable_clusters == 0 || self.reftable_offset == 0 {
-            return Err(damaged("no refcount table".into()));
+            judge(damaged("no refcount table".into()))?;
         }
         if self.snapshots > MAX_SNAPSHOTS {
-            return Err(damaged(format!("{} snapshots", self.snapshots)));
+            judge(damaged(format!("{} snapshots", self.snapshots)))?;
+        }
+        // QEMU opens no image where this is not so, even without a snapshot (block/qcow2.c:
+        // `qcow2_validate_table`).
+        let at = self.snapshots_offset;
+        if !at.is_multiple_of(cluster) || at > i64::MAX as u64 {
+            judge(damaged("an unaligned table of snapshots".into()))?;
         }
         Ok(())
     }
@@ -415,6 +467,21 @@ impl Header {
         (self.cluster_size() * 8) >> self.refcount_order
     }
 
+    /// Shape of its L2 tables.
+    pub fn shape(&self) -> Shape {
+        Shape { cluster_bits: self.cluster_bits, extended: self.extended_l2() }
+    }
+
+    /// Returns whether entries of L2 tables tell of parts of clusters.
+    pub fn extended_l2(&self) -> bool {
+        self.incompatible & EXTENDED_L2 != 0
+    }
+
+    /// Returns whether a program has found it corrupt and marked it.
+    pub fn corrupt(&self) -> bool {
+        self.incompatible & CORRUPT != 0
+    }
+
     /// Returns whether refcounts are written late.
     pub fn lazy_refcounts(&self) -> bool {
         self.compatible & LAZY_REFCOUNTS != 0
@@ -446,40 +513,44 @@ pub struct Snapshot {
     pub l1_entries: u32,
 }
 
-/// Returns the internal snapshots, and the bytes of their table.
+/// The table of internal snapshots.
+#[derive(Debug, Default)]
+pub struct Snapshots {
+    /// Those that can be read.
+    pub found: Vec<Snapshot>,
+    /// Bytes of the table.
+    pub length: u64,
+    /// Contradictions in it.
+    pub faults: Vec<String>,
+}
+
+/// Reads the internal snapshots.
 ///
 /// # Errors
-/// A [`FormatError`] if the table cannot be read, or contradicts itself.
-pub fn snapshots(
-    source: &Source,
-    header: &Header,
-    path: &Path,
-) -> Result<(Vec<Snapshot>, u64), FormatError> {
+/// A [`FormatError`] if the table cannot be read.
+pub fn snapshots(source: &Source, header: &Header, path: &Path) -> Result<Snapshots, FormatError> {
     let os = |source| FormatError::Os { path: path.into(), source };
-    let damaged = |contradiction: &str| FormatError::Damaged {
-        path: path.into(),
-        contradiction: contradiction.to_owned(),
-    };
-    let mut found = Vec::new();
-    if header.snapshots == 0 {
-        return Ok((found, 0));
-    }
+    let mut table = Snapshots::default();
     let start = header.snapshots_offset;
-    if !start.is_multiple_of(header.cluster_size()) {
-        return Err(damaged("an unaligned table of snapshots"));
-    }
+    let cluster = header.cluster_size();
+    let file = source.length.next_multiple_of(cluster);
     let mut at = start;
-    for _ in 0..header.snapshots {
+    for number in 0..header.snapshots.min(MAX_SNAPSHOTS) {
         let mut head = SnapshotHead::default();
         let length = head.as_bytes().len();
         if at.checked_add(length as u64).is_none_or(|end| end > source.length.next_multiple_of(8)) {
-            return Err(damaged("a table of snapshots behind its end"));
+            table.faults.push(format!(
+                "the table of {} snapshots ends behind the end of the file, with snapshot {number}",
+                header.snapshots
+            ));
+            break;
         }
         source.read(at, head.as_mut_bytes()).map_err(os)?;
         let [id, name] = [head.id_length, head.name_length].map(|length| usize::from(length.get()));
         let extra = head.extra_length.get() as usize;
         if extra > 1024 {
-            return Err(damaged("a snapshot with extra data that is too long"));
+            table.faults.push(format!("snapshot {number} has {extra} bytes of extra data"));
+            break;
         }
         let rest = source.bytes(at + length as u64, extra + id + name).map_err(os)?;
         let then = SnapshotExtra::read_from_prefix(&rest[..extra]);
@@ -492,18 +563,22 @@ pub fn snapshots(
             l1_entries: head.l1_entries.get(),
         };
         let l1 = 8 * u64::from(snapshot.l1_entries);
-        let covered = header.cluster_size() * (header.cluster_size() / 8);
         let end = snapshot.l1_offset.checked_add(l1);
         if l1 > MAX_L1
-            || !snapshot.l1_offset.is_multiple_of(header.cluster_size())
-            || end.is_none_or(|end| end > source.length.next_multiple_of(header.cluster_size()))
+            || !snapshot.l1_offset.is_multiple_of(cluster)
+            || end.is_none_or(|end| end > file)
             || snapshot.size > 1 << 56
-            || snapshot.size.div_ceil(covered) > u64::from(snapshot.l1_entries)
+            || snapshot.size.div_ceil(header.shape().covered()) > u64::from(snapshot.l1_entries)
         {
-            return Err(damaged("a snapshot with an impossible L1 table"));
+            table.faults.push(format!(
+                "snapshot {number} (`{}`) has an impossible L1 table: {l1} bytes at {:#x}",
+                snapshot.name, snapshot.l1_offset
+            ));
+        } else {
+            table.found.push(snapshot);
         }
-        found.push(snapshot);
         at += (length + extra + id + name).next_multiple_of(8) as u64;
+        table.length = at - start;
     }
-    Ok((found, at - start))
+    Ok(table)
 }

@@ -133,6 +133,12 @@ layout! {
     }
 }
 
+/// The big-endian number at `at`; 0 beyond the end.
+pub fn be64(bytes: &[u8], at: usize) -> u64 {
+    let eight = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    eight.map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}
+
 /// Bytes of the header of version 2, and the fewest of that of version 3.
 pub const LENGTH: [usize; 2] = [size_of::<Header>(), size_of::<Header>() + size_of::<Version3>()];
 

@@ -15,6 +15,7 @@ pub mod layout;
 mod reader;
 pub mod refcounts;
 
+pub use entries::Compression;
 pub use error::FormatError;
-pub use header::{Compression, Directory, Header, Snapshot};
+pub use header::{Directory, Header, Snapshot};
 pub use reader::Reader;

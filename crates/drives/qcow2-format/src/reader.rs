@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::entries::{unpack, Cluster, OFFSET};
+use crate::entries::{unpack, Cluster, Entry, OFFSET};
 use crate::header::{be64, is_qcow2, Source};
 use crate::{FormatError, Header};
 
@@ -31,7 +31,7 @@ pub struct Reader {
 #[derive(Debug, Default)]
 struct Cache {
     /// L2 tables, by their places.
-    tables: HashMap<u64, Arc<Vec<u64>>>,
+    tables: HashMap<u64, Arc<Vec<u8>>>,
     /// Compressed clusters that were read, by their entries.
     clusters: HashMap<u64, Arc<Vec<u8>>>,
 }
@@ -48,12 +48,16 @@ impl Reader {
     /// Opens the image in `file`, which is that at `path`.
     ///
     /// # Errors
-    /// A [`FormatError`] that names the file: it is no image, damaged, has an unsupported feature,
-    /// or is the difference to a backing file.
+    /// A [`FormatError`] that names the file: it is no image, damaged or marked as that, has an
+    /// unsupported feature, or is the difference to a backing file.
     pub fn open(file: Arc<File>, path: &Path) -> Result<Self, FormatError> {
         let os = |source| FormatError::Os { path: path.into(), source };
         let source = Source::new(&file).map_err(os)?;
         let header = Header::read(&source, path)?;
+        // The tables are not checked here.
+        if header.corrupt() {
+            return Err(FormatError::Marked(path.into()));
+        }
         if header.backing.is_some() {
             let feature = "the difference to a backing file, read alone,".to_owned();
             return Err(FormatError::Unsupported { path: path.into(), feature });
@@ -78,10 +82,10 @@ impl Reader {
         if end.is_none_or(|end| end > self.size()) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let cluster = self.header.cluster_size();
+        let unit = self.header.shape().unit();
         while !into.is_empty() {
-            let in_cluster = cluster - offset % cluster;
-            let (piece, rest) = into.split_at_mut(in_cluster.min(into.len() as u64) as usize);
+            let in_unit = unit - offset % unit;
+            let (piece, rest) = into.split_at_mut(in_unit.min(into.len() as u64) as usize);
             let length = piece.len() as u64;
             self.piece(piece, offset)?;
             into = rest;
@@ -94,29 +98,27 @@ impl Reader {
         Source { file: &*self.file, length: self.length }
     }
 
-    /// Reads within one cluster.
+    /// Reads within one unit of the tables.
     fn piece(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
-        let cluster = self.header.cluster_size();
-        let (index, inside) = (offset / cluster, offset % cluster);
-        let in_table = cluster / 8;
-        let table = self.l1.get((index / in_table) as usize).copied().unwrap_or(0) & OFFSET;
+        let shape = self.header.shape();
+        let table = self.l1.get((offset / shape.covered()) as usize).copied().unwrap_or(0) & OFFSET;
         let entry = match table {
-            0 => 0,
-            table => self.l2(table)?[(index % in_table) as usize],
+            0 => Entry::default(),
+            table => shape.entry(&self.l2(table)?, offset),
         };
-        match Cluster::new(entry, self.header.cluster_bits) {
+        match shape.unit_at(entry, offset).map_err(io::Error::other)? {
             Cluster::Hole | Cluster::Zero { .. } => into.fill(0),
-            Cluster::Data { at, .. } => self.source().read(at + inside, into)?,
+            Cluster::Data { at, .. } => self.source().read(at + offset % shape.unit(), into)?,
             Cluster::Packed { at, length } => {
-                let cluster = self.unpacked(entry, at, length)?;
-                let inside = inside as usize;
+                let cluster = self.unpacked(entry.word, at, length)?;
+                let inside = (offset % shape.cluster()) as usize;
                 into.copy_from_slice(&cluster[inside..inside + into.len()]);
             }
         }
         Ok(())
     }
 
-    fn l2(&self, at: u64) -> io::Result<Arc<Vec<u64>>> {
+    fn l2(&self, at: u64) -> io::Result<Arc<Vec<u8>>> {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(table) = cache.tables.get(&at) {
             return Ok(Arc::clone(table));
@@ -125,7 +127,7 @@ impl Reader {
             return Err(io::Error::other("an L2 table lies behind the end of the image"));
         }
         let bytes = self.source().bytes(at, self.header.cluster_size() as usize)?;
-        let table = Arc::new(numbers(&bytes));
+        let table = Arc::new(bytes);
         if cache.tables.len() >= TABLES_KEPT {
             cache.tables.clear();
         }

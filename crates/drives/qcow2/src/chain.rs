@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use stasis_qcow2_format::check::{check, Report};
 use stasis_qcow2_format::header::{is_qcow2, Snapshot, Source};
-use stasis_qcow2_format::Compression;
 
 use crate::{Header, ImageError};
 
@@ -100,6 +99,13 @@ fn open(path: &Path) -> Result<File, ImageError> {
     File::open(path).map_err(os(path, "open it"))
 }
 
+/// Opens a file, and returns what tells it from all others.
+pub(crate) fn open_once(path: &Path) -> Result<(File, (u64, u64)), ImageError> {
+    let file = open(path)?;
+    let metadata = file.metadata().map_err(os(path, "read its size"))?;
+    Ok((file, (metadata.dev(), metadata.ino())))
+}
+
 /// The files of the image at `path`, from the top: it and those below it, by their headers
 /// alone.
 ///
@@ -113,14 +119,12 @@ pub fn links(path: &Path) -> Result<Vec<Link>, ImageError> {
         if links.len() > MAX_DEPTH {
             return Err(ImageError::TooDeep { path: path.into(), limit: MAX_DEPTH });
         }
-        let file = match open(&at) {
+        let (file, identity) = match open_once(&at) {
             Err(ImageError::Open(stasis_media::OpenError::NotFound(_))) if !links.is_empty() => {
                 return Err(ImageError::MissingBacking { path: path.into(), backing: at });
             }
             file => file?,
         };
-        let metadata = file.metadata().map_err(os(&at, "read its size"))?;
-        let identity = (metadata.dev(), metadata.ino());
         if met.contains(&identity) {
             return Err(ImageError::Loop { path: path.into(), again: at });
         }
@@ -143,7 +147,8 @@ pub fn links(path: &Path) -> Result<Vec<Link>, ImageError> {
     Ok(links)
 }
 
-fn backing_format(header: &Header, path: &Path) -> Result<Option<Format>, ImageError> {
+/// Format of the file below, as the header has it; `None` where that says nothing.
+pub(crate) fn backing_format(header: &Header, path: &Path) -> Result<Option<Format>, ImageError> {
     match header.backing_format.as_deref() {
         None => Ok(None),
         Some("qcow2") => Ok(Some(Format::Qcow2)),
@@ -183,13 +188,6 @@ pub(crate) fn inspect_with(
                 contradiction: corruption.clone(),
             });
         }
-        if header.compression != Compression::Deflate {
-            let feature = "compression other than deflate".to_owned();
-            return Err(ImageError::Unsupported { path: link.path.clone(), feature });
-        }
-        if depth > 0 && header.dirty() {
-            return Err(ImageError::Dirty(link.path.clone()));
-        }
         match depth {
             0 => top = Some((header, report, snapshots)),
             _ => headers_below.push(Some(header)),
@@ -218,6 +216,48 @@ pub(crate) fn examine_source(source: &Source, path: &Path) -> Result<Examined, I
     let header = Header::read(source, path)?;
     let (report, snapshots) = check(source, &header, path)?;
     Ok((header, report, snapshots))
+}
+
+/// An image as it can be described, whether or not it can be used.
+#[derive(Debug)]
+pub struct Description {
+    /// Its header.
+    pub header: Header,
+    /// Result of the check of its tables.
+    pub report: Report,
+    /// Its internal snapshots.
+    pub snapshots: Vec<Snapshot>,
+    /// The files below it, from the top, as far as they can be found.
+    pub below: Vec<PathBuf>,
+    /// Those that were written after the one above them.
+    pub newer_below: Vec<PathBuf>,
+    /// Reason why the disk cannot be read.
+    pub problem: Option<ImageError>,
+}
+
+/// Describes the image at `path`, be it damaged or without its backing file.
+///
+/// # Errors
+/// An [`ImageError`] if its header cannot be read.
+pub fn describe(path: &Path) -> Result<Description, ImageError> {
+    let (header, report, snapshots) = examine(path)?;
+    let mut description = Description {
+        header,
+        report,
+        snapshots,
+        below: Vec::new(),
+        newer_below: Vec::new(),
+        problem: None,
+    };
+    let found = links(path).and_then(|links| {
+        description.below = links.iter().skip(1).map(|link| link.path.clone()).collect();
+        inspect(links)
+    });
+    match found.and_then(|found| found.newer_below()) {
+        Ok(newer) => description.newer_below = newer,
+        Err(problem) => description.problem = Some(problem),
+    }
+    Ok(description)
 }
 
 /// Finds the image at `path` with everything below it, and checks it.

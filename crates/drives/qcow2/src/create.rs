@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use stasis_layout::IntoBytes;
+use stasis_qcow2_format::entries::Shape;
 
 use crate::chain::{self, Format};
 use crate::header::{Source, BACKING_FORMAT, LAZY_REFCOUNTS, MAGIC, MAX_L1};
@@ -52,7 +53,7 @@ pub fn create(path: &Path, options: &CreateOptions) -> Result<(), ImageError> {
         return value("refcount bits must be a power of two from 1 to 64".into());
     }
     let (size, backing) = below(path, options)?;
-    let most = largest(options.cluster_size);
+    let most = largest(Shape { cluster_bits: bits, extended: false });
     if size == 0 || size % 512 != 0 || size > most {
         return value(format!(
             "a size of {}: an image with these clusters has a multiple of 512 bytes, not 0, and \
@@ -81,10 +82,10 @@ pub fn create(path: &Path, options: &CreateOptions) -> Result<(), ImageError> {
         .map_err(os("write its folder"))
 }
 
-/// The largest disk of an image with clusters of `cluster` bytes: limited by the longest L1 table
-/// that QEMU opens.
-pub(crate) fn largest(cluster: u64) -> u64 {
-    MAX_L1 / 8 * (cluster / 8) * cluster
+/// The largest disk of an image with L2 tables of this shape: limited by the longest L1 table that
+/// QEMU opens.
+pub(crate) fn largest(shape: Shape) -> u64 {
+    MAX_L1 / 8 * shape.covered()
 }
 
 type Backing = Option<(String, String)>;

@@ -38,7 +38,11 @@ pub enum ImageError {
         feature: String,
     },
     /// The image contradicts itself.
-    #[error("{}: the image is damaged: {contradiction}; see `stasis image check {}`", path.display(), path.display())]
+    #[error(
+        "{}: the image is damaged: {contradiction}; see `stasis image check {}`; `stasis image convert \
+         --rescue` copies what can be read",
+        path.display(), path.display()
+    )]
     Damaged {
         /// The image.
         path: PathBuf,
@@ -73,12 +77,18 @@ pub enum ImageError {
         /// Limit on the number.
         limit: usize,
     },
-    /// The image was in use when its program ended.
+    /// The image can be read, but not written.
     #[error(
-        "{}: it was not closed (lazy refcounts); opening it for writing repairs it",
-        .0.display()
+        "{}: {reason}, and can only be read; copy its disk with `stasis image convert`, and use the \
+         copy",
+        path.display()
     )]
-    Dirty(PathBuf),
+    ReadOnly {
+        /// The image.
+        path: PathBuf,
+        /// The reason.
+        reason: &'static str,
+    },
     /// The image is only read, and would have to be changed before it is written.
     #[error(
         "{}: it was not closed, or its refcount table is too short for all that may be written; \
@@ -115,11 +125,15 @@ pub enum ImageError {
     Value(String),
 }
 
+/// Reason why an image is only read.
+pub(crate) const MARKED: &str = "it is marked as corrupt";
+
 impl From<FormatError> for ImageError {
     fn from(error: FormatError) -> Self {
         match error {
             FormatError::Os { path, source } => Self::Os { path, action: "read it", source },
             FormatError::NotQcow2(path) => Self::NotQcow2(path),
+            FormatError::Marked(path) => Self::ReadOnly { path, reason: MARKED },
             FormatError::Unsupported { path, feature } => Self::Unsupported { path, feature },
             FormatError::Damaged { path, contradiction } => Self::Damaged { path, contradiction },
         }

@@ -35,12 +35,14 @@ mod open;
 mod opening;
 mod redo_log;
 mod repair;
+mod rescue;
+mod salvage;
 mod tables;
 mod tasks;
 mod turns;
 mod zero_latency;
 
-pub use chain::{find, links, newer_below, Format, Found, Link, MAX_DEPTH};
+pub use chain::{describe, find, links, newer_below, Description, Format, Found, Link, MAX_DEPTH};
 pub use create::{create, CreateOptions};
 pub use error::ImageError;
 pub use layer::Image;
@@ -50,9 +52,10 @@ pub use open::{
     make_room, trim,
 };
 pub use opening::Opening;
+pub use rescue::{Fate, Loss, Rescue};
 pub use stasis_block::inside::ImageCounters as Counters;
-pub use stasis_qcow2_format::check::Report;
-pub use stasis_qcow2_format::{Header, Snapshot};
+pub use stasis_qcow2_format::check::{Report, Verdict};
+pub use stasis_qcow2_format::{Compression, Header, Snapshot};
 pub use zero_latency::ZeroLatency;
 
 pub use stasis_media::{Durability, ImageSettings as Settings};

@@ -11,6 +11,7 @@ use stasis_media::{Access, Execution, HostFile, HostFiles, HostMedium, OpenOptio
 use crate::chain::{self, Found, Link};
 use crate::core::Core;
 use crate::create::largest;
+use crate::error::MARKED;
 use crate::header::Source;
 use crate::host::Shared;
 use crate::kill_safety::KillSafety;
@@ -32,7 +33,7 @@ fn room(found: &Found, length: u64, size: u64) -> u64 {
         false => 0,
     };
     let data = total - in_place.min(total);
-    let tables = 2 * total.div_ceil(cluster / 8);
+    let tables = 2 * total.div_ceil(header.shape().in_table());
     let clusters = length.div_ceil(cluster) + data + tables + SPARE;
     let blocks = clusters.div_ceil(header.refcounts_in_block()) + 1;
     (clusters + blocks + SPARE) * cluster
@@ -80,7 +81,7 @@ pub fn grow(path: &Path, size: u64) -> Result<(), ImageError> {
 
 fn check_growth(found: &Found, size: u64) -> Result<(), ImageError> {
     let now = found.header.size;
-    let most = largest(found.header.cluster_size());
+    let most = largest(found.header.shape());
     let is = stasis_block::units::format_size;
     match () {
         () if size < now => Err(ImageError::Value(format!(
@@ -131,6 +132,9 @@ fn find_for(
     size: u64,
 ) -> Result<(Opening, Box<dyn HostMedium>), ImageError> {
     let mut found = chain::inspect(links)?;
+    if access != Access::Read {
+        check_writable(&found)?;
+    }
     let mut lengths = Vec::new();
     let mut files = Vec::new();
     for link in &found.links {
@@ -145,10 +149,6 @@ fn find_for(
     let medium = HostFiles::open(&files, &OpenOptions { base: Path::new(""), ..*options })?;
     let places: Vec<_> = medium.places().collect();
     if access != Access::Read {
-        if found.header.bitmaps() {
-            let feature = "a bitmap of changed blocks".to_owned();
-            return Err(ImageError::Unsupported { path: found.links[0].path.clone(), feature });
-        }
         if access == Access::Keep {
             if needs_recovery(&found, places[0].1) {
                 return Err(ImageError::Unrepaired(found.links[0].path.clone()));
@@ -159,6 +159,19 @@ fn find_for(
     }
     let kill_safe = false;
     Ok((Opening { found, places, lengths, access, kill_safe }, Box::new(medium)))
+}
+
+/// Returns an error for an image that can only be read.
+fn check_writable(found: &Found) -> Result<(), ImageError> {
+    let path = found.links[0].path.clone();
+    match () {
+        () if found.header.corrupt() => Err(ImageError::ReadOnly { path, reason: MARKED }),
+        () if found.header.bitmaps() => {
+            let feature = "a bitmap of changed blocks".to_owned();
+            Err(ImageError::Unsupported { path, feature })
+        }
+        () => Ok(()),
+    }
 }
 
 /// Returns whether [`recover`] changes the image's file, which may have `room` bytes.
@@ -257,6 +270,7 @@ impl Opening {
 /// An [`ImageError`] that names the file.
 pub fn largest_length(links: &[Link]) -> Result<u64, ImageError> {
     let found = chain::inspect(links.to_vec())?;
+    check_writable(&found)?;
     let length = length(&found.links[0].path)?;
     Ok(room(&found, length, found.header.size))
 }
@@ -268,6 +282,7 @@ pub fn largest_length(links: &[Link]) -> Result<u64, ImageError> {
 /// An [`ImageError`] that names the file.
 pub fn make_room(links: &[Link]) -> Result<(), ImageError> {
     let found = chain::inspect(links.to_vec())?;
+    check_writable(&found)?;
     let path = &found.links[0].path;
     let os = |source| ImageError::Os { path: path.clone(), action: "enlarge it", source };
     let file = std::fs::File::options().write(true).open(path).map_err(os)?;

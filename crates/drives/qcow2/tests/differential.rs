@@ -38,6 +38,10 @@ struct Shape {
     cluster: u64,
     refcount_bits: u32,
     lazy: bool,
+    /// True if entries of L2 tables tell of parts of clusters.
+    extended: bool,
+    /// True if clusters are compressed by zstd.
+    zstd: bool,
     backed: bool,
 }
 
@@ -45,8 +49,15 @@ impl Chain {
     fn new(seed: u64) -> Self {
         let mut random = random(seed);
         let folder = folder();
-        let shape =
-            Shape { old: false, cluster: 512, refcount_bits: 16, lazy: false, backed: false };
+        let shape = Shape {
+            old: false,
+            cluster: 512,
+            refcount_bits: 16,
+            lazy: false,
+            extended: false,
+            zstd: false,
+            backed: false,
+        };
         let top = folder.path().join("0");
         let mut disk = vec![0; (64 + random.next_u64() as usize % 2048) * SECTOR as usize];
         random.fill_bytes(&mut disk);
@@ -87,9 +98,12 @@ impl Chain {
 
     fn next_shape(&mut self, backed: bool) -> Shape {
         let old = self.below(3) == 0;
+        let cluster = 512 << self.below(9);
         Shape {
             old,
-            cluster: 512 << self.below(9),
+            cluster,
+            extended: !old && cluster >= 16 << 10 && self.below(3) > 0,
+            zstd: !old && self.below(2) == 0,
             refcount_bits: if old { 16 } else { 1 << self.below(7) },
             lazy: !old && self.below(3) == 0,
             backed,
@@ -103,13 +117,15 @@ impl Chain {
     }
 
     fn options(shape: Shape) -> String {
-        let Shape { cluster, refcount_bits, lazy, .. } = shape;
+        let Shape { cluster, refcount_bits, lazy, extended, zstd, .. } = shape;
         match shape.old {
             true => format!("compat=0.10,cluster_size={cluster}"),
             false => {
-                let lazy = if lazy { "on" } else { "off" };
+                let [lazy, extended] = [lazy, extended].map(|on| if on { "on" } else { "off" });
+                let compression = if zstd { "zstd" } else { "zlib" };
                 format!(
-                    "cluster_size={cluster},refcount_bits={refcount_bits},lazy_refcounts={lazy}"
+                    "cluster_size={cluster},refcount_bits={refcount_bits},lazy_refcounts={lazy},\
+                     extended_l2={extended},compression_type={compression}"
                 )
             }
         }
@@ -148,7 +164,7 @@ impl Chain {
         };
         let file = self.next_file();
         let below = self.top.file_name().unwrap().to_str().unwrap().to_owned();
-        let ours = !shape.old && self.below(2) == 0;
+        let ours = !shape.old && !shape.extended && self.below(2) == 0;
         self.log.push(format!("overlay {file:?} of {size}, ours {ours}: {shape:?}"));
         if ours {
             let kind = if raw { Format::Raw } else { Format::Qcow2 };
@@ -450,20 +466,25 @@ fn what_a_larger_disk_has_is_zero_whatever_is_below() {
 
 #[test]
 fn what_is_not_supported_is_refused_by_name() {
-    for (option, name_of_it) in [
-        ("extended_l2=on,cluster_size=16k", "extended L2 entries"),
-        ("compression_type=zstd", "compression other than deflate"),
-        ("data_file=DATA,data_file_raw=on", "an external data file"),
+    for (option, mark, name_of_it) in [
+        ("compat=1.1", true, "marked as corrupt"),
+        ("data_file=DATA,data_file_raw=on", false, "an external data file"),
     ] {
         let folder = folder();
         let path = name(&folder, "disk.qcow2");
         let option = option.replace("DATA", name(&folder, "data").to_str().unwrap());
         qemu_img(&["create", "-q", "-f", "qcow2", "-o", &option, path.to_str().unwrap(), "1M"]);
-        let before = std::fs::read(&path).unwrap();
-        for writable in [false, true] {
-            let error = open_files(&path, writable, &options()).map(drop).unwrap_err().to_string();
-            assert!(error.contains(name_of_it) && error.contains("qemu-img convert"), "{error}");
+        let mut before = std::fs::read(&path).unwrap();
+        before[79] |= if mark { 2 } else { 0 };
+        std::fs::write(&path, &before).unwrap();
+        assert_eq!(open_files(&path, false, &options()).is_ok(), mark);
+        let kept = open_kept(&path, &options()).map(drop);
+        for refused in [kept, open_files(&path, true, &options()).map(drop)] {
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains(name_of_it) && error.contains(" convert"), "{error}");
         }
+        let links = stasis_qcow2::links(&path).unwrap_or_default();
+        stasis_qcow2::make_room(&links).unwrap_err();
         stasis_qcow2::grow(&path, 2 << 20).unwrap_err();
         assert_same(&std::fs::read(&path).unwrap(), &before, &option);
     }

@@ -218,22 +218,59 @@ fn disks_grow_and_keep_what_they_have() {
 
 #[test]
 fn compressed_clusters_are_read_and_replaced() {
-    let folder = folder();
-    let [raw, path] = ["disk.raw", "disk.qcow2"].map(|n| name(&folder, n));
-    let mut disk: Vec<u8> = (0..1 << 20).map(|at: usize| (at / 1000) as u8).collect();
-    std::fs::write(&raw, &disk).unwrap();
-    let [from, to] = [&raw, &path].map(|p| p.to_str().unwrap());
-    qemu_img(&["convert", "-c", "-O", "qcow2", from, to]);
-    let mut image = driver(&path);
-    assert_same(&image.read(0, 1 << 20), &disk, "compressed");
-    for at in [0usize, 200_192, 900_096] {
-        assert_eq!(image.write(at as u64, vec![0xbb; 80_384]), Status::Ok);
-        disk[at..at + 80_384].fill(0xbb);
+    for compression in ["zlib", "zstd"] {
+        let folder = folder();
+        let [raw, path] = ["disk.raw", "disk.qcow2"].map(|n| name(&folder, n));
+        let mut disk: Vec<u8> = (0..1 << 20).map(|at: usize| (at / 1000) as u8).collect();
+        std::fs::write(&raw, &disk).unwrap();
+        let [from, to] = [&raw, &path].map(|p| p.to_str().unwrap());
+        let kind = format!("compression_type={compression}");
+        qemu_img(&["convert", "-c", "-O", "qcow2", "-o", &kind, from, to]);
+        let mut image = driver(&path);
+        assert_same(&image.read(0, 1 << 20), &disk, "compressed");
+        for at in [0usize, 200_192, 900_096] {
+            assert_eq!(image.write(at as u64, vec![0xbb; 80_384]), Status::Ok);
+            disk[at..at + 80_384].fill(0xbb);
+        }
+        assert_same(&image.read(0, 1 << 20), &disk, "in part");
+        drop(image);
+        qemu_agrees(&path);
+        assert_same(&qemu_contents(&path), &disk, "as qemu-img reads it");
     }
-    assert_same(&image.read(0, 1 << 20), &disk, "in part");
-    drop(image);
-    qemu_agrees(&path);
-    assert_same(&qemu_contents(&path), &disk, "as qemu-img reads it");
+}
+
+/// Parts of clusters below an image are read for it, and stay as they are.
+#[test]
+fn images_with_parts_of_clusters_are_written_above() {
+    let folder = folder();
+    let [base, top] = ["base", "top"].map(|n| name(&folder, n));
+    for options in ["extended_l2=on", "extended_l2=on,compression_type=zstd,cluster_size=16k"] {
+        let word = base.to_str().unwrap();
+        qemu_img(&["create", "-q", "-f", "qcow2", "-o", options, word, "1M"]);
+        let mut disk = vec![0; 1 << 20];
+        let parts = [(0usize, 4096, 1u8), (10_240, 2048, 2), (66_560, 70_000 / 512 * 512, 3)];
+        for (at, length, value) in parts {
+            let write = format!("write -P {value} {at} {length}");
+            let io = std::process::Command::new("qemu-io").args(["-c", &write, word]).output();
+            assert!(io.unwrap().status.success());
+            disk[at..at + length].fill(value);
+        }
+        let below = std::fs::read(&base).unwrap();
+        let backing = Some(("base".into(), None));
+        create(&top, &CreateOptions { backing, ..CreateOptions::default() }).unwrap();
+        let mut image = driver(&top);
+        assert_same(&image.read(0, 1 << 20), &disk, "all from below");
+        for at in [2048usize, 67_072, 500_224] {
+            assert_eq!(image.write(at as u64, vec![0xaa; 1024]), Status::Ok);
+            disk[at..at + 1024].fill(0xaa);
+        }
+        assert_same(&image.read(0, 1 << 20), &disk, "some from below");
+        drop(image);
+        qemu_agrees(&top);
+        assert_same(&qemu_contents(&top), &disk, "as qemu-img reads it");
+        assert_same(&std::fs::read(&base).unwrap(), &below, "the file below");
+        std::fs::remove_file(&top).unwrap();
+    }
 }
 
 /// A bitmap of changed blocks has clusters of its own, which are no leaks.

@@ -1,6 +1,7 @@
 //! Tests of disk images, against qemu-img and under power cuts.
 
 mod bad;
+mod beside_qemu;
 mod common;
 mod contents;
 mod cuts;

@@ -133,7 +133,7 @@ impl Core {
     async fn place(&self, offset: u64, wanted: Option<u64>) -> io::Result<Option<NewCluster>> {
         self.look(|disk| disk.tables.own_table(offset)).await?;
         let size = self.cluster_size();
-        let (cluster, _) = self.look(|disk| disk.tables.look_up(offset, size)).await?;
+        let cluster = self.look(|disk| disk.tables.whole(offset)).await?;
         let place = |at, origin| Ok(Some(NewCluster { offset, at, origin }));
         match cluster {
             Cluster::Data { at, own: true } if wanted.is_none_or(|wanted| wanted == at) => {

@@ -107,8 +107,11 @@ impl Core {
                     command.fua = alone;
                     in_place.push(self.shared.io(command, piece.to_vec()));
                 }
-                Cluster::Packed { .. } => {
-                    // The compressed data is freed.
+                cluster
+                    if matches!(cluster, Cluster::Packed { .. })
+                        || self.shared.lock().disk.tables.is_mixed(start, count) =>
+                {
+                    // The compressed data is freed, or what some parts of the cluster have moves.
                     drop(turn);
                     finish(in_place).await?;
                     self.replace(start, &data[at as usize..]).await?;

@@ -4,7 +4,6 @@ use std::io;
 
 use stasis_block::{Command, Operation};
 use stasis_qcow2_format::entries::unpack;
-use stasis_qcow2_format::Compression;
 
 use super::Core;
 use crate::disk::{Disk, Source};
@@ -93,11 +92,15 @@ impl Core {
 
     /// Reads a whole compressed cluster.
     async fn read_packed(&self, file: usize, at: u64, length: u64) -> io::Result<Vec<u8>> {
-        let size = self.shared.lock().disk.tables_of(file).size();
+        let (size, compression) = {
+            let disk = &mut self.shared.lock().disk;
+            let tables = disk.tables_of(file);
+            (tables.size(), tables.compression())
+        };
         let within = at % SECTOR;
         let mut packed = vec![0; (within + length).next_multiple_of(SECTOR) as usize];
         self.read_file(file, at - within, &mut packed).await?;
-        unpack(&packed[within as usize..], Compression::Deflate, size)
+        unpack(&packed[within as usize..], compression, size)
     }
 
     /// Reads within the drive below, to verify the data there.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use stasis_qcow2_format::entries::{Cluster, COPIED, OFFSET, ZERO};
+use stasis_qcow2_format::entries::{Cluster, Entry, ALL_DATA, ALL_ZEROES, COPIED, OFFSET, ZERO};
 
 use super::Tables;
 use crate::layout;
@@ -19,12 +19,12 @@ pub(crate) enum Look<T> {
 impl Tables {
     /// The place in the L1 table of the L2 table for the byte `offset` of the disk.
     pub(crate) fn l1_index(&self, offset: u64) -> u64 {
-        offset >> (2 * self.cluster_bits - 3)
+        offset / self.shape.covered()
     }
 
     /// Bytes of the disk from `offset` to the end of what its L2 table has.
     pub(crate) fn rest_of_table(&self, offset: u64) -> u64 {
-        let bytes = 1 << (2 * self.cluster_bits - 3);
+        let bytes = self.shape.covered();
         bytes - offset % bytes
     }
 
@@ -37,8 +37,7 @@ impl Tables {
 
     /// Place of the L2 entry for `offset` in the table at `table`.
     fn l2_place(&self, table: u64, offset: u64) -> u64 {
-        let in_table = self.size() as u64 / 8;
-        table + 8 * ((offset >> self.cluster_bits) % in_table)
+        table + self.shape.place(offset)
     }
 
     fn damaged(&self, name: &str, at: u64) -> io::Result<()> {
@@ -64,24 +63,27 @@ impl Tables {
         let Some(known) = self.clusters.get(&(table >> self.cluster_bits)) else {
             return Ok(Look::Unknown { file: self.file, table });
         };
-        let size = self.size() as u64;
+        let unit_at = |at| {
+            let unit = self.shape.unit_at(self.shape.entry(&known.now, at), at);
+            unit.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+        };
+        let first = unit_at(offset)?;
+        // A compressed cluster is whole, and only the tables know what follows it.
+        let size = match first {
+            Cluster::Packed { .. } => self.shape.cluster(),
+            _ => self.shape.unit(),
+        };
         let within = offset % size;
-        let entries = known.now[(self.l2_place(table, offset) - table) as usize..].chunks_exact(8);
-        let mut clusters =
-            entries.map(|entry| Cluster::new(crate::header::be64(entry, 0), self.cluster_bits));
-        let first = clusters.next().unwrap_or(Cluster::Hole);
         let (mut count, mut last) = (size - within, first);
-        for next in clusters {
-            if count >= most || !follows(last, next, size) {
+        while count < most {
+            let next = unit_at(offset + count)?;
+            if !follows(last, next, size) {
                 break;
             }
             (count, last) = (count + size, next);
         }
         let found = match first {
-            Cluster::Data { at, own } => {
-                self.damaged("a data cluster", at)?;
-                Cluster::Data { at: at + within, own }
-            }
+            Cluster::Data { at, own } => Cluster::Data { at: at + within, own },
             other => other,
         };
         Ok(Look::Found((found, count.min(most))))
@@ -114,12 +116,67 @@ impl Tables {
         Ok(Look::Found(new))
     }
 
+    /// Room of the whole cluster of the disk with `offset`, whatever parts of it have data: data where
+    /// all have, zeroes where none has, and a hole where the cluster cannot be changed as one.
+    pub(crate) fn whole(&self, offset: u64) -> io::Result<Look<Cluster>> {
+        let start = offset & !(self.size() as u64 - 1);
+        if !self.shape.extended {
+            return Ok(match self.look_up(start, self.size() as u64)? {
+                Look::Found((cluster, _)) => Look::Found(cluster),
+                Look::Unknown { file, table } => Look::Unknown { file, table },
+            });
+        }
+        let entry = match self.known_entry(start)? {
+            Look::Found(entry) => entry,
+            Look::Unknown { file, table } => return Ok(Look::Unknown { file, table }),
+        };
+        Ok(Look::Found(match (Cluster::new(entry.word, self.cluster_bits), entry.bits as u32) {
+            (Cluster::Data { at, own }, 0) => Cluster::Zero { at, own },
+            (Cluster::Data { .. }, bits) if bits != u32::MAX => Cluster::Hole,
+            (cluster, _) => cluster,
+        }))
+    }
+
+    /// Returns whether any cluster of a range has data in some of its parts alone, so that a new place
+    /// for all of it takes mappings away.
+    pub(crate) fn is_mixed(&self, offset: u64, length: u64) -> bool {
+        let size = self.size() as u64;
+        let mixed = |at| match self.known_entry(at) {
+            Ok(Look::Found(Entry { bits, .. })) => !matches!(bits as u32, 0 | u32::MAX),
+            _ => false,
+        };
+        self.shape.extended
+            && (offset / size..(offset + length).div_ceil(size)).any(|n| mixed(n * size))
+    }
+
+    /// The entry for `offset`.
+    fn known_entry(&self, offset: u64) -> io::Result<Look<Entry>> {
+        let l1 = self.l1_place(self.l1_index(offset)).map_or(0, |place| self.entry(place, true));
+        let table = l1 & OFFSET;
+        if table == 0 {
+            return Ok(Look::Found(Entry::default()));
+        }
+        self.damaged("an L2 table", table)?;
+        Ok(match self.clusters.get(&(table >> self.cluster_bits)) {
+            Some(known) => Look::Found(self.shape.entry(&known.now, offset)),
+            None => Look::Unknown { file: self.file, table },
+        })
+    }
+
+    /// Sets which parts of a cluster have data and which are zeroes, where its entry at `place` tells.
+    fn set_parts(&mut self, place: u64, bits: u64) {
+        if self.shape.extended {
+            self.set_entry(place + 8, bits);
+        }
+    }
+
     /// Has the cluster of the disk with `offset` be the one at `at` in the file. The image's own
     /// table for it is at `table`.
     pub(crate) fn put(&mut self, table: u64, offset: u64, at: u64) {
         let place = self.l2_place(table, offset);
         let old = self.entry(place, true);
         self.set_entry(place, at | COPIED);
+        self.set_parts(place, ALL_DATA);
         match Cluster::new(old, self.cluster_bits) {
             Cluster::Zero { at: same, .. } | Cluster::Data { at: same, .. } if same == at => {}
             _ => self.release(old),
@@ -130,12 +187,14 @@ impl Tables {
     pub(crate) fn clear(&mut self, table: u64, offset: u64, keep: bool) {
         let place = self.l2_place(table, offset);
         let old = self.entry(place, true);
+        let zero = if self.shape.extended { 0 } else { ZERO };
+        self.set_parts(place, ALL_ZEROES);
         match Cluster::new(old, self.cluster_bits) {
             Cluster::Data { .. } | Cluster::Zero { .. } if keep => {
-                self.set_entry(place, old | ZERO)
+                self.set_entry(place, old | zero)
             }
             _ => {
-                self.set_entry(place, ZERO);
+                self.set_entry(place, zero);
                 self.release(old);
             }
         }

@@ -19,6 +19,9 @@ pub(crate) use write_order::UpdatePlan;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use stasis_qcow2_format::entries::Shape;
+use stasis_qcow2_format::Compression;
+
 use crate::header::be64;
 use crate::{layout, refcounts, Header};
 
@@ -49,9 +52,11 @@ pub(crate) struct Table {
 }
 
 /// The tables of an image.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tables {
     cluster_bits: u32,
+    shape: Shape,
+    compression: Compression,
     order: u32,
     lazy: bool,
     clusters: BTreeMap<u64, Table>,
@@ -100,11 +105,21 @@ impl Tables {
         Self {
             file,
             cluster_bits: header.cluster_bits,
+            shape: header.shape(),
+            compression: header.compression,
             order: header.refcount_order,
             lazy: header.lazy_refcounts(),
+            clusters: BTreeMap::new(),
+            dirty_bytes: 0,
             limit: room >> header.cluster_bits,
-            ..Self::default()
+            first_free: 0,
+            unlogged: None,
         }
+    }
+
+    /// Compression of the file's compressed clusters.
+    pub(crate) fn compression(&self) -> Compression {
+        self.compression
     }
 
     pub(crate) fn size(&self) -> usize {

@@ -22,22 +22,30 @@ pub enum ImageCommand {
     Info(FileArguments),
     /// Look for inconsistencies in an image's tables
     #[command(
-        after_help = "An image that was not closed (lazy refcounts) is repaired where it is opened to be written.
+        after_help = "Nothing is written. An image that was not closed (lazy refcounts) is repaired where it is opened
+to be written; `stasis image convert --rescue` copies what can be read of a damaged one.
 
 Example:
   stasis image check disk.qcow2
 
-Exit status: 0 if it is sound, 2 if it is damaged, 3 if clusters have leaked and no more."
+Exit status: 0 if it is sound, 2 if it is damaged or its refcounts are behind, 3 if clusters have leaked and
+no more."
     )]
     Check(FileArguments),
     /// Copy a disk into a new image, raw or qcow2
     #[command(
-        after_help = "Zeroes take no room in the copy. A qcow2 image is read with everything below it.
+        after_help = "Zeroes take no room in the copy. A qcow2 image is read with everything below it, and only if it is
+sound. With --rescue it may be damaged: each range that cannot be read is zeroes and printed as lost, with
+the cause; one that is read but should be something else by another table is printed as doubtful.
 
 Examples:
   stasis image convert disk.qcow2 disk.img --to raw
   stasis image convert disk.img disk.qcow2
-  stasis image convert disk.qcow2 before.qcow2 --snapshot before-update"
+  stasis image convert disk.qcow2 before.qcow2 --snapshot before-update
+  stasis image convert --rescue disk.qcow2 rescued.qcow2
+
+Exit status: 0 if all was copied; with --rescue, 2 if a range is lost, and 3 if some are doubtful and none
+is lost."
     )]
     Convert(ConvertArguments),
     /// List which ranges of a disk hold what, and where
@@ -108,6 +116,9 @@ pub struct ConvertArguments {
     /// Format of the file to copy [default: by its first bytes]
     #[arg(long, value_name = "FORMAT")]
     pub from_format: Option<ImageFormat>,
+    /// Copy what can be read of a damaged disk, and print what cannot
+    #[arg(long)]
+    pub rescue: bool,
 }
 
 /// Arguments of `stasis image grow`.

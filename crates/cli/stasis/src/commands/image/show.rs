@@ -8,30 +8,33 @@ use std::process::ExitCode;
 use anyhow::{anyhow, Context, Result};
 use serde_json::json;
 use stasis_block::units::format_size;
-use stasis_qcow2::{ImageError, Kind};
+use stasis_qcow2::{Compression, ImageError, Kind};
 use stasis_terminal::answer::document;
 
 use super::open::open;
 
-/// Exit statuses of `stasis image check`, as those of `qemu-img check`.
-const DAMAGED: u8 = 2;
-const LEAKS: u8 = 3;
+/// What becomes of an image that was not closed, and of one that is marked.
+const REPAIRED: &str = "it can be read, and opening it to be written repairs it";
+const MARKED: &str = "it can only be read: copy its disk with `stasis image convert`";
 
 /// `stasis image info`.
 pub fn info(path: &Path, json: bool) -> Result<ExitCode> {
-    let found = match stasis_qcow2::find(path) {
+    let found = match stasis_qcow2::describe(path) {
         Err(ImageError::NotQcow2(_)) => return raw(path, json),
         found => found?,
     };
     let (header, report) = (&found.header, &found.report);
-    let below: Vec<_> =
-        found.links.iter().skip(1).map(|link| link.path.display().to_string()).collect();
-    let newer = found.newer_below()?;
+    let below: Vec<_> = found.below.iter().map(|path| path.display().to_string()).collect();
     let snapshots: Vec<_> = found
         .snapshots
         .iter()
         .map(|one| json!({ "id": one.id, "name": one.name, "size": one.size }))
         .collect();
+    let compression = match header.compression {
+        Compression::Deflate => "deflate",
+        Compression::Zstd => "zstd",
+    };
+    let problem = found.problem.as_ref().map(ToString::to_string);
     let text = if json {
         let value = json!({
             "file": path.display().to_string(),
@@ -41,14 +44,19 @@ pub fn info(path: &Path, json: bool) -> Result<ExitCode> {
             "cluster_size": header.cluster_size(),
             "refcount_bits": 1u32 << header.refcount_order,
             "lazy_refcounts": header.lazy_refcounts(),
+            "extended_l2": header.extended_l2(),
+            "compression": compression,
             "dirty": header.dirty(),
+            "marked_corrupt": header.corrupt(),
+            "corruptions": report.corruption_count,
+            "problem": problem,
             "allocated_clusters": report.allocated,
             "compressed_clusters": report.compressed,
             "total_clusters": report.total,
             "leaked_clusters": report.leaks,
             "end": report.end,
             "below": below,
-            "newer_below": newer,
+            "newer_below": found.newer_below,
             "snapshots": snapshots,
         });
         format!("{value:#}\n")
@@ -60,16 +68,33 @@ pub fn info(path: &Path, json: bool) -> Result<ExitCode> {
         let bits = 1u32 << header.refcount_order;
         let lazy = if header.lazy_refcounts() { ", written late" } else { "" };
         writeln!(text, "clusters: {clusters}, refcounts of {bits} bits{lazy}")?;
-        writeln!(text, "allocated: {} of {} clusters", report.allocated, report.total)?;
+        if header.extended_l2() {
+            let part = format_size(header.shape().unit());
+            writeln!(text, "L2 entries: extended, with parts of {part}")?;
+        }
+        let compressed = match report.compressed {
+            0 => String::new(),
+            count => format!(", {count} compressed with {compression}"),
+        };
+        writeln!(text, "allocated: {} of {} clusters{compressed}", report.allocated, report.total)?;
         writeln!(text, "file: used up to {}", format_size(report.end))?;
         for name in below {
             writeln!(text, "below: {name}")?;
         }
-        for path in newer {
-            writeln!(text, "{}", stasis_qcow2::newer_below(&path))?;
+        for path in &found.newer_below {
+            writeln!(text, "{}", stasis_qcow2::newer_below(path))?;
         }
         for one in &found.snapshots {
             writeln!(text, "snapshot: {} ({}), {}", one.name, one.id, format_size(one.size))?;
+        }
+        if header.dirty() {
+            writeln!(text, "not closed (lazy refcounts); {REPAIRED}")?;
+        }
+        if header.corrupt() {
+            writeln!(text, "marked as corrupt; {MARKED}")?;
+        }
+        if let Some(problem) = problem {
+            writeln!(text, "cannot be used: {problem}")?;
         }
         text
     };
@@ -104,8 +129,8 @@ pub fn check(path: &Path, json: bool) -> Result<ExitCode> {
     let (header, report, _) = stasis_qcow2::check(path).map_err(|error| match error {
         // Its own advice would be this command.
         ImageError::Damaged { path, contradiction } => anyhow!(
-            "{}: damaged, so that nothing more of it can be checked: {contradiction}; restore it, or try \
-             `qemu-img check -r all` on a copy",
+            "{}: damaged, so that nothing more of it can be checked: {contradiction}; restore it, or copy \
+             what can be read with `stasis image convert --rescue`",
             path.display()
         ),
         error => error.into(),
@@ -116,7 +141,9 @@ pub fn check(path: &Path, json: bool) -> Result<ExitCode> {
             "corruptions": report.corruption_count,
             "first_corruptions": report.corruptions,
             "leaks": report.leaks,
+            "stale": report.stale,
             "dirty": header.dirty(),
+            "marked_corrupt": header.corrupt(),
             "allocated_clusters": report.allocated,
             "total_clusters": report.total,
         });
@@ -126,7 +153,18 @@ pub fn check(path: &Path, json: bool) -> Result<ExitCode> {
         for corruption in &report.corruptions {
             writeln!(text, "{}: {corruption}", path.display())?;
         }
+        if report.is_sound() && report.stale > 0 {
+            let (path, stale) = (path.display(), report.stale);
+            writeln!(text, "{path}: not closed (lazy refcounts): {stale} refcounts and flags are behind; {REPAIRED}")?;
+        } else if report.is_sound() && header.corrupt() {
+            writeln!(
+                text,
+                "{}: marked as corrupt, although no contradiction is found; {MARKED}",
+                path.display()
+            )?;
+        }
         match (report.corruption_count, report.leaks) {
+            (0, 0) if report.stale > 0 || header.corrupt() => {}
             (0, 0) => writeln!(text, "{}: sound", path.display())?,
             (0, leaks) => writeln!(
                 text,
@@ -135,19 +173,15 @@ pub fn check(path: &Path, json: bool) -> Result<ExitCode> {
             )?,
             (count, leaks) => writeln!(
                 text,
-                "{}: damaged: {count} errors, {leaks} leaked clusters; \
-                 copy what is left with `qemu-img convert`, or try `qemu-img check -r all` on a copy",
+                "{}: damaged: {count} errors, {leaks} leaked clusters; copy what can be read with `stasis \
+                 image convert --rescue`, or try `qemu-img check -r all` on a copy",
                 path.display()
             )?,
         }
         text
     };
     document(&text)?;
-    Ok(match (report.corruption_count, report.leaks) {
-        (0, 0) => ExitCode::SUCCESS,
-        (0, _) => ExitCode::from(LEAKS),
-        _ => ExitCode::from(DAMAGED),
-    })
+    Ok(ExitCode::from(report.verdict() as u8))
 }
 
 /// `stasis image map`.
