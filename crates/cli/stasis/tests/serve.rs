@@ -304,8 +304,8 @@ fn faults_begin_by_a_word_and_end_by_one() {
     // By share and by count, on both.
     for (name, guest) in [("d", &mut disk), ("q", &mut image)] {
         let fails = begin(name, json!({ "kind": "read-error", "times": 2, "rate": 1.0 }));
-        let seen = [support::IN; 3].map(|kind| status(guest, kind));
-        assert_eq!((seen, end(name, fails)), ([FAILED, FAILED, 0], 2), "{name}");
+        let statuses = [support::IN; 3].map(|kind| status(guest, kind));
+        assert_eq!((statuses, end(name, fails)), ([FAILED, FAILED, 0], 2), "{name}");
     }
     let lost = begin("d", json!({ "kind": "lost-write", "length": "1MiB" }));
     disk.put(support::DATA, &[9; 4096]);

@@ -886,9 +886,9 @@ fn each_outcome_is_that_of_qemu_or_a_refusal_by_name() {
         let by_rescue = match &rescue {
             Err(_) => "-".to_owned(),
             Ok((_, losses)) => {
-                let of = |fate| losses.iter().filter(move |loss| loss.fate == fate);
+                let ranges = |fate| losses.iter().filter(move |loss| loss.fate == fate);
                 let [lost, doubtful] = [Fate::Lost, Fate::Doubtful]
-                    .map(|fate| of(fate).map(|loss| loss.length).sum::<u64>());
+                    .map(|fate| ranges(fate).map(|loss| loss.length).sum::<u64>());
                 format!("{lost} {doubtful}")
             }
         };

@@ -366,10 +366,10 @@ const PREMIUM: [(u64, u64, u64); 14] = [
     (32_767, 20_000, 900),
 ];
 /// The largest of them whose bursts are by credits (GiB).
-const LARGEST_WITH_CREDITS: u64 = 512;
+const MAX_SIZE_WITH_CREDITS: u64 = 512;
 
 fn premium((size, iops, megabytes): (u64, u64, u64)) -> VolumeTier {
-    let bursts = size <= LARGEST_WITH_CREDITS;
+    let bursts = size <= MAX_SIZE_WITH_CREDITS;
     VolumeTier {
         iops: Some(iops),
         burst_iops: bursts.then_some(3_500),
