@@ -70,7 +70,8 @@ fn report(from: &Path, faults: &[String], losses: &[Loss]) -> Result<ExitCode> {
     for Loss { offset, length, fate, cause } in losses {
         writeln!(text, "{offset:#14x} {length:#14x} {}: {cause}", fate.name())?;
     }
-    let lengths = |fate| losses.iter().filter(move |loss| loss.fate == fate).map(|loss| loss.length);
+    let lengths =
+        |fate| losses.iter().filter(move |loss| loss.fate == fate).map(|loss| loss.length);
     let [lost, doubtful] = [Fate::Lost, Fate::Doubtful].map(|fate| lengths(fate).sum::<u64>());
     let (from, sizes) = (from.display(), [lost, doubtful].map(format_size));
     match (lost, doubtful) {
