@@ -33,7 +33,9 @@ if [ $STASIS_BOOT = 1 ]; then
     done
     exit 0
 fi
-for n in 1 2 3 4 5 6; do [ "$(of $log $n)" != $n ] || [ "$(of $data $n)" = $n ] || exit 3; done''']
+for n in 1 2 3 4 5 6; do
+    [ "$(of $log $n)" != $n ] || [ "$(of $data $n)" = $n ] || { date "+$n is lost, %s.%N"; exit 3; }
+done''']
 drive = [{ name = "data", model = "samsung-980-pro", medium = "ram:16MiB" },
     { name = "log", model = "fixed:100us", medium = "ram:16MiB" }]
 virtual-limit = "30s"
@@ -46,7 +48,7 @@ fault   = [{ kind = "power-cut" }, { kind = "reset" }]
 
 #[test]
 fn a_program_that_forgets_is_found_and_its_scenario_repeats() {
-    is_found("forgets.toml", SAYS_TOO_EARLY, "ios.csv");
+    is_found("forgets.toml", SAYS_TOO_EARLY, "output.txt");
 }
 
 #[test]
