@@ -188,6 +188,11 @@ pub const LISTED: &[Listed] = &[
         "`scripts/test-on trixie packages` installs them",
     ),
     // Pages of the reference.
+    (
+        "docs/reference/disk-images.md",
+        "stasis image convert --rescue ",
+        "needs a damaged image: tests/rescue.rs, and crates/drives/qcow2/tests/beside_qemu.rs",
+    ),
     ("docs/reference/flash.md", "nvme ", "is for the guest"),
     ("docs/reference/ordered-disks.md", "qemu-system-x86_64 ", "has an ellipsis"),
     (
