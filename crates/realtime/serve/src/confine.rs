@@ -48,6 +48,7 @@ const CALLS: &[i64] = &[
     libc::SYS_getcwd,
     libc::SYS_getpid,
     libc::SYS_getrandom,
+    libc::SYS_getrusage,
     libc::SYS_getsockname,
     libc::SYS_getsockopt,
     libc::SYS_gettid,

@@ -5,7 +5,8 @@
 //! end soon make it longer, long ones shorter. Where others want the core, the thread does not spin: a
 //! spinning thread is taken off it for as long as they like, a waiting one gets it when it is rung.
 //! So it never gives the core away while it spins, and looks instead whether the scheduler takes it:
-//! an interval between two turns that is too long says so, whether or not there was work then.
+//! an interval between two turns that is too long says so, and so does the kernel's count of
+//! preemptions beside a processor time that lags, which sees those within turns with work.
 
 use serde::{Deserialize, Serialize};
 use stasis_block::clock::Nanos;
@@ -34,14 +35,33 @@ const INTERRUPTED: Nanos = 300_000;
 const SPIN_BACKOFF: Nanos = 1_000_000_000;
 /// The same at most: it doubles each time that the thread was interrupted as soon as it span again.
 const MAX_SPIN_BACKOFF: Nanos = 16_000_000_000;
+/// Time between two looks at a thread's own use of its processor while it does not wait (ns).
+const LOOK: Nanos = 1_000_000;
+/// Time within which the core has to be lost twice (ns): a computer that nobody else uses runs something of its
+/// own now and then.
+const LOST_TWICE: Nanos = 50_000_000;
 /// Time before a completion's time at which a thread stops waiting (ns): the possible lateness of
 /// the host's timers.
 const WAKE_AHEAD: Nanos = 60_000;
+
+/// A thread's use of its processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Time that the thread has run (ns).
+    pub time: Nanos,
+    /// Number of times that the scheduler has taken the processor away.
+    pub preemptions: u64,
+}
 
 /// Work of a thread, and its clock.
 pub trait Rounds {
     /// The time (ns).
     fn now(&self) -> Nanos;
+
+    /// Returns the thread's own use of its processor, where the kernel tells it.
+    fn usage(&self) -> Option<Usage> {
+        None
+    }
 
     /// Does the work that is due at `now` (ns); returns whether there was any.
     fn turn(&mut self, now: Nanos) -> bool;
@@ -78,6 +98,10 @@ pub struct Polling {
     announced: bool,
     /// Time at which the last turn began, if it had no work and nothing was waited for.
     idle: Option<Nanos>,
+    /// Time and usage at the last look, if nothing was waited for since.
+    looked: Option<(Nanos, Usage)>,
+    /// Time at which the core was found lost last.
+    lost: Option<Nanos>,
 }
 
 impl Polling {
@@ -91,6 +115,8 @@ impl Polling {
             backoff: 0,
             announced: poll == Poll::Never,
             idle: None,
+            looked: None,
+            lost: None,
         }
     }
 
@@ -105,8 +131,9 @@ impl Polling {
         let now = rounds.now();
         // The thread has spun since: whatever came meanwhile, it had not the core.
         if self.idle.take().is_some_and(|began| now - began > INTERRUPTED) {
-            self.interrupted(now);
+            self.lost_core(now);
         }
+        self.look(rounds, now);
         if rounds.turn(now) || work {
             self.last_work = now;
             return;
@@ -123,10 +150,33 @@ impl Polling {
         }
     }
 
-    /// The thread was interrupted while it span: it does not spin for a while, and for longer if it
-    /// has just begun to again.
-    fn interrupted(&mut self, now: Nanos) {
+    /// Looks, now and then, whether others have had the core in a stretch without a wait.
+    fn look(&mut self, rounds: &impl Rounds, now: Nanos) {
+        let is_due = |(at, _): (Nanos, Usage)| now - at >= LOOK;
+        if self.poll != Poll::Adaptive
+            || now < self.no_spin_until
+            || !self.looked.is_none_or(is_due)
+        {
+            return;
+        }
+        let Some(usage) = rounds.usage() else { return };
+        if let Some((at, before)) = self.looked {
+            let away = (now - at).saturating_sub(usage.time.saturating_sub(before.time));
+            if away > INTERRUPTED && usage.preemptions > before.preemptions {
+                self.lost_core(now);
+            }
+        }
+        self.looked = Some((now, usage));
+    }
+
+    /// Others have had the core: if that is so again, or the thread has just begun to spin again, it does not
+    /// spin for a while, and for longer each time.
+    fn lost_core(&mut self, now: Nanos) {
         let soon = now.saturating_sub(self.no_spin_until) < self.backoff;
+        let is_again = self.lost.replace(now).is_some_and(|lost| now - lost < LOST_TWICE);
+        if !soon && !is_again {
+            return;
+        }
         self.backoff = match soon {
             true => (2 * self.backoff).min(MAX_SPIN_BACKOFF),
             false => SPIN_BACKOFF,
@@ -155,6 +205,7 @@ impl Polling {
         let look = rounds.next_look(now).map(|at| at.saturating_sub(now));
         let timeout = due.into_iter().chain(look).min();
         let rung = rounds.wait(timeout);
+        self.looked = None;
         if self.poll == Poll::Adaptive {
             let after = rounds.now();
             if !self.announced || after >= self.no_spin_until {
@@ -187,12 +238,20 @@ mod tests {
         waits: u32,
         /// Time that the next wait takes (ns).
         wait: Nanos,
+        /// Time that others have had the core (ns), and how often they took it.
+        away: Nanos,
+        preemptions: u64,
     }
 
     impl Rounds for Script {
         fn now(&self) -> Nanos {
             self.now.set(self.now.get() + 1_000);
             self.now.get()
+        }
+
+        fn usage(&self) -> Option<Usage> {
+            let time = self.now.get() - self.away;
+            Some(Usage { time, preemptions: self.preemptions })
         }
 
         fn turn(&mut self, _: Nanos) -> bool {
@@ -232,7 +291,13 @@ mod tests {
             let mut polling = spinning(&mut script);
             polling.step(&mut script, false);
             assert!(polling.idle.is_some(), "it spins");
-            // Another thread has the core for a slice; a request has come meanwhile.
+            // Another thread has the core for a slice, twice; a request has come meanwhile.
+            script.now.set(script.now.get() + 4_000_000);
+            // Once may be by chance: it waits, and spins again.
+            for _ in 0..2 {
+                polling.step(&mut script, false);
+            }
+            assert!(polling.idle.is_some(), "it spins");
             script.now.set(script.now.get() + 4_000_000);
             (script.work, script.waits) = (work, 0);
             let mut steps = 0;
@@ -243,6 +308,27 @@ mod tests {
             }
             let turns_with_work = u32::from(work);
             assert_eq!(script.waits + turns_with_work, steps, "it waits whenever nothing is to do");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_loses_the_core_within_a_turn_stops_spinning() {
+        for preemptions in [0, 1] {
+            let mut script = Script::default();
+            let mut polling = spinning(&mut script);
+            // Turns with work, in one of which another thread has the core: or it only takes long.
+            for turn in 0..4_000 {
+                script.work = true;
+                polling.step(&mut script, false);
+                if turn == 2_000 || turn == 3_500 {
+                    script.now.set(script.now.get() + 4_000_000);
+                    script.away += 4_000_000;
+                    script.preemptions += preemptions;
+                }
+            }
+            script.waits = 0;
+            polling.step(&mut script, false);
+            assert_eq!(u64::from(script.waits), preemptions, "it spins unless it was taken off");
         }
     }
 

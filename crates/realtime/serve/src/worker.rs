@@ -14,7 +14,7 @@ use stasis_block::clock::Nanos;
 
 use crate::eventfd::EventFd;
 use crate::mailbox::{mailbox, Inbox, Mailbox};
-use crate::polling::{Poll, Polling, Rounds};
+use crate::polling::{Poll, Polling, Rounds, Usage};
 use crate::store::LOOK;
 use crate::transport::Transport;
 use crate::vhost_user::served::Served;
@@ -156,6 +156,20 @@ impl Thread {
 impl Rounds for Thread {
     fn now(&self) -> Nanos {
         self.state.now()
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        // SAFETY: all zeroes is a value of this structure of numbers.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: the kernel fills the structure, which outlives the call.
+        if unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) } != 0 {
+            return None;
+        }
+        let nanos = |time: libc::timeval| {
+            u64::try_from(time.tv_sec * 1_000_000 + time.tv_usec).unwrap_or(0) * 1_000
+        };
+        let time = nanos(usage.ru_utime) + nanos(usage.ru_stime);
+        Some(Usage { time, preemptions: u64::try_from(usage.ru_nivcsw).unwrap_or(0) })
     }
 
     fn turn(&mut self, now: Nanos) -> bool {
