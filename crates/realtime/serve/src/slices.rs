@@ -26,7 +26,10 @@ use tcp_host::{Connection, Event, TcpHost};
 const MAX_TURN: u64 = 1_000_000;
 
 /// Tries of a command, of which one must have no turn longer than that.
-const MAX_TRIES: usize = 8;
+const MAX_TRIES: usize = 6;
+
+/// The same for a command that ends otherwise the second time (ns), which has one try.
+const MAX_ONLY_TURN: u64 = 20 * MAX_TURN;
 
 /// Time that this thread has had of its processor (ns).
 fn own_time() -> u64 {
@@ -85,13 +88,14 @@ impl Bench {
     /// Runs a command until no turn of it was long, or the tries are over. Returns the first status.
     fn judge(&mut self, name: &str, command: impl Fn(&mut Self) -> u16) -> u16 {
         let mut first = None;
-        let mut least = u64::MAX;
+        let (mut least, mut limit) = (u64::MAX, MAX_TURN);
         for _ in 0..MAX_TRIES {
             self.settle();
             self.turns.longest.store(0, Ordering::Relaxed);
             let status = command(self);
             self.settle();
             if status != *first.get_or_insert(status) {
+                limit = MAX_ONLY_TURN;
                 break;
             }
             least = least.min(self.turns.longest.load(Ordering::Relaxed));
@@ -101,7 +105,7 @@ impl Bench {
         }
         let status = first.unwrap_or_default();
         eprintln!("{name}: status {status:#x}, longest turn {} us", least / 1000);
-        if least > MAX_TURN {
+        if least > limit {
             self.slow.push(format!("{name}: {} us", least / 1000));
         }
         status
@@ -332,7 +336,7 @@ fn blocks(bench: &mut Bench) {
     assert_eq!(bench.run("Write Zeroes", 8, at(0, 65536), &[], 0), 0);
     let mut ranges = vec![0; 16 * 256];
     for range in ranges.chunks_exact_mut(16) {
-        range[4..8].copy_from_slice(&(BLOCKS as u32).to_le_bytes());
+        range[4..8].copy_from_slice(&(BLOCKS as u32 / 4).to_le_bytes());
     }
     let deallocate = words(1, [255, 4, 0, 0, 0, 0]);
     assert_eq!(bench.run("Dataset Management", 9, deallocate, &ranges, 0), 0);

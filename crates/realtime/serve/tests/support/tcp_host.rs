@@ -37,7 +37,7 @@ impl Connection {
     pub fn open(address: SocketAddr) -> std::io::Result<Self> {
         let mut stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        stream.set_read_timeout(Some(Duration::from_secs(120)))?;
         let mut request = [0; 128];
         (request[2], request[4]) = (128, 128);
         stream.write_all(&request)?;
