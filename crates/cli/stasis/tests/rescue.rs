@@ -60,7 +60,7 @@ impl Folder {
         std::fs::write(self.path("damaged.qcow2"), file).unwrap();
     }
 
-    /// What a rescue prints, and the disk that it makes.
+    /// Output of a rescue, and the disk that it makes.
     fn rescued(&self, from: &str, status: i32) -> (String, Vec<u8>) {
         let words = ["convert", "--rescue", from, "rescued.raw", "--to", "raw"];
         let (exit, out, error) = self.run(&words);

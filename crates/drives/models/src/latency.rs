@@ -208,3 +208,9 @@ impl Latency for Spans {
         self.random = Random::new(seed);
     }
 }
+
+/// The parts of a latency (ns) of which the wait before it and the transfer are known: the rest is the service.
+pub fn in_parts(latency: Nanos, queue: Nanos, transfer: Nanos) -> Parts<Nanos> {
+    let service = latency.saturating_sub(queue.saturating_add(transfer));
+    Parts { queue, transfer, service, ..Parts::default() }
+}

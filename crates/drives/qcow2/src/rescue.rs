@@ -55,7 +55,7 @@ impl Fate {
 enum Layer {
     Raw(Box<dyn ReadAt>, u64),
     Image(Box<Salvage>),
-    /// What is below cannot be read, and why.
+    /// A file that cannot be read, with the cause.
     Gone(String),
 }
 

@@ -42,7 +42,7 @@ const fn row(
     Row { name, base, edits, qemu, ours, rescue }
 }
 
-/// How QEMU's programs make an image: options, size, commands of `qemu-io`, and what comes then.
+/// An image of QEMU's programs: its name, options, size, commands of `qemu-io`, and further programs.
 type Base = (&'static str, &'static str, &'static str, Words, &'static [Words]);
 type Words = &'static [&'static str];
 

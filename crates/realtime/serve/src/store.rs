@@ -52,7 +52,7 @@ impl Store {
     /// A drive below a disk image, which stands on the layer that it is given.
     ///
     /// # Errors
-    /// That of `open`.
+    /// The error of `open`.
     pub fn with_image<E>(
         drive: SharedRealTime,
         open: impl FnOnce(Box<dyn Layer>) -> Result<Box<dyn Layer>, E>,

@@ -141,6 +141,13 @@ fn escaped(bytes: &[u8]) -> Vec<u8> {
 pub const COMMANDS: &str = r#"
 import gdb, os, tempfile
 
+def selected():
+    """gdb's number of the selected thread."""
+    thread = gdb.selected_thread()
+    if thread is None:
+        raise gdb.GdbError("there is no run: connect first")
+    return thread.ptid[1]
+
 class ProgramSymbols(gdb.Command):
     """Load the symbols of the program that the selected thread runs, and of its libraries.
 Their files are the guest's; debugging information is found by their build IDs."""
@@ -150,10 +157,7 @@ Their files are the guest's; debugging information is found by their build IDs."
         self.loaded = []
 
     def invoke(self, words, from_tty):
-        thread = gdb.selected_thread()
-        if thread is None:
-            raise gdb.GdbError("there is no run: connect first")
-        text = gdb.execute("monitor mappings %d" % thread.ptid[1], to_string=True)
+        text = gdb.execute("monitor mappings %d" % selected(), to_string=True)
         bases, code = {}, set()
         for line in text.splitlines():
             fields = line.split(" ", 4)
@@ -188,10 +192,7 @@ class KernelModules(gdb.Command):
         self.loaded = {}
 
     def invoke(self, words, from_tty):
-        thread = gdb.selected_thread()
-        if thread is None:
-            raise gdb.GdbError("there is no run: connect first")
-        number = thread.ptid[1]
+        number = selected()
         there = {}
         for line in gdb.execute("monitor modules %d" % number, to_string=True).splitlines():
             fields = line.split()

@@ -13,7 +13,7 @@ use stasis_terminal::answer::document;
 
 use super::open::open;
 
-/// What becomes of an image that was not closed, and of one that is marked.
+/// The way on from an image that was not closed, and from one that is marked.
 const REPAIRED: &str = "it can be read, and opening it to be written repairs it";
 const MARKED: &str = "it can only be read: copy its disk with `stasis image convert`";
 

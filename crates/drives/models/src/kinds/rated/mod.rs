@@ -16,7 +16,7 @@ use stasis_block::{Command, Operation, Random, Rate, TimePerByte};
 
 pub use self::spec::{RatedLatency, RatedSpec, Rating};
 use crate::distribution::Distribution;
-use crate::latency::Latency;
+use crate::latency::{in_parts, Latency};
 use crate::pipeline::Pipeline;
 use crate::span::Span;
 
@@ -97,9 +97,7 @@ impl Latency for Rated {
     }
 
     fn parts(&self, latency: Nanos) -> Parts<Nanos> {
-        let (queue, transfer) = (self.wait, self.transfer);
-        let service = latency.saturating_sub(queue.saturating_add(transfer));
-        Parts { queue, transfer, service, ..Parts::default() }
+        in_parts(latency, self.wait, self.transfer)
     }
 
     fn latency(&mut self, now: Nanos, command: &Command) -> Nanos {

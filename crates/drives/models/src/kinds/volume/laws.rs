@@ -9,7 +9,7 @@ use super::spec::{VolumeSpec, VolumeTier};
 
 const GIB: u64 = 1 << 30;
 
-/// What a volume of `size` bytes has of something for each GiB.
+/// Units of a volume of `size` bytes that has so many for each GiB.
 fn by_size(for_each: u64, size: u64) -> u64 {
     let units = u128::from(for_each) * u128::from(size) / u128::from(GIB);
     u64::try_from(units).unwrap_or(u64::MAX)

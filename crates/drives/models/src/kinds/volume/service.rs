@@ -6,7 +6,7 @@ use stasis_block::{Command, Operation, Random, TimePerByte, TokenBucket};
 
 use super::limits::Limits;
 use crate::kinds::rated::Draw;
-use crate::latency::Latency;
+use crate::latency::{in_parts, Latency};
 use crate::span::Span;
 
 /// Times and I/Os of a volume's commands.
@@ -37,7 +37,7 @@ pub struct Volume {
     service: Service,
     ios: [Option<TokenBucket>; 2],
     bytes: [Option<TokenBucket>; 2],
-    /// Of reads and of writes.
+    /// The last runs of reads and of writes.
     runs: [Option<Run>; 2],
     /// Time of a byte at the highest rate.
     transfer_time: Option<TimePerByte>,
@@ -92,9 +92,7 @@ impl Latency for Volume {
     }
 
     fn parts(&self, latency: Nanos) -> Parts<Nanos> {
-        let (queue, transfer) = (self.wait, self.transfer);
-        let service = latency.saturating_sub(queue.saturating_add(transfer));
-        Parts { queue, transfer, service, ..Parts::default() }
+        in_parts(latency, self.wait, self.transfer)
     }
 
     fn latency(&mut self, now: Nanos, command: &Command) -> Nanos {
